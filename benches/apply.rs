@@ -2,17 +2,17 @@
 //! from the text of the configuration and the live object's tree to the tree to be stored. Network, store and
 //! validation are excluded.
 
-use api::objects::apply::{Reset, Versions, Writer, apply, created};
-use api::objects::patch::PatchKind;
-use api::values::json::{Object, Value};
-use api::values::naming::CLUSTER;
+use objects::apply::{Reset, Versions, Writer, apply, created};
+use objects::patch::PatchKind;
+use values::json::{Object, Value};
+use values::naming::CLUSTER;
 
-use api::objects::strategy::Endpoint;
 use api::requests::verbs::apply::configuration;
-use api::types::schema::decode::decode;
-use api::types::schema::defaults;
-use api::types::schema::registry::{Registry, Resource};
 use benches::{data, scale};
+use objects::strategy::Endpoint;
+use types::schema::decode::decode;
+use types::schema::defaults;
+use types::schema::registry::{Registry, Resource};
 
 struct Bench {
     registry: Registry,
@@ -67,9 +67,8 @@ fn main() {
             continue;
         }
         let count = scale(20_000, 10);
-        let nothing = || {
-            api::types::schema::conform::conform(&bench.pods().table.message, Value::Object(Object::new()))
-        };
+        let nothing =
+            || types::schema::conform::conform(&bench.pods().table.message, Value::Object(Object::new()));
         let live = live.unwrap_or_else(|| nothing().expect("nothing fits").object);
         let start = std::time::Instant::now();
         for _ in 0..count {

@@ -2,16 +2,17 @@
 //! included) into every form that is served, and protobuf back. Rates count the bytes that come out, for protobuf bodies those that
 //! go in. Beside them stands copying the stored bytes, which is what a plain JSON list does.
 
-use api::types::schema::registry::Registry;
-use api::types::schema::{decode, encode};
-use api::types::table::{Headers, IncludeObject, ListMeta, MetaVersion, PartialWriter, TableFormat};
-use api::values::json;
-use api::values::naming::KUBERNETES;
-use api::wire::codec::{cbor, protobuf, yaml};
 use benches::{Runtime, cluster, scale};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use jiff::Timestamp;
+use objects::codec::{cbor, protobuf};
+use types::schema::registry::Registry;
+use types::schema::{decode, encode};
+use types::table::{Headers, IncludeObject, ListMeta, MetaVersion, PartialWriter, TableFormat};
+use values::json;
+use values::naming::KUBERNETES;
+use values::yaml;
 
 /// Number of distinct objects, so that the result does not depend on one object's bytes.
 const PODS: usize = 64;

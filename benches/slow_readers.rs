@@ -10,13 +10,13 @@
 
 use std::time::{Duration, Instant};
 
-use api::values::naming::KUBERNETES;
-use api::wire::negotiate::{JSON, YAML};
 use benches::cluster::{CONFIG_MAPS, config_map_creates};
 use benches::load::{self, Connection, Outcome, Stream};
 use benches::process::memory;
 use benches::{Runtime, cluster, scale};
 use futures_util::future::join_all;
+use objects::negotiate::{JSON, YAML};
+use values::naming::KUBERNETES;
 
 /// Bytes that one client reads in a second.
 const BYTES_PER_SECOND: u64 = 100_000;

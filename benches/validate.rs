@@ -1,11 +1,11 @@
 //! Benchmark of defaulting and validation, on a pod of 3.5 KiB: the part of a write beside decoding, storing and
 //! answering.
 
-use api::objects::validation;
-use api::types::schema::decode::decode;
-use api::types::schema::{builtin, defaults};
-use api::values::naming::CLUSTER;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use objects::validation;
+use types::schema::decode::decode;
+use types::schema::{builtin, defaults};
+use values::naming::CLUSTER;
 
 fn validate(c: &mut Criterion) {
     let versions = builtin::groups(&CLUSTER).iter().flat_map(|group| group.versions);

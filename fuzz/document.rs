@@ -3,8 +3,8 @@
 //! Depth and the number of members per object are limited; size is limited by the input, because every member uses at
 //! least a byte of it and values after its end are empty.
 
-use api::types::schema::table::{Kind, Message};
-use api::values::json::write_string;
+use types::schema::table::{Kind, Message};
+use values::json::write_string;
 
 use crate::input::Input;
 
@@ -182,9 +182,9 @@ fn write_anything(input: &mut Input, depth: usize, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use api::types::schema::builtin;
-    use api::types::schema::decode::decode;
-    use api::values::naming::CLUSTER;
+    use types::schema::builtin;
+    use types::schema::decode::decode;
+    use values::naming::CLUSTER;
 
     use super::*;
 
@@ -202,7 +202,7 @@ mod tests {
                 .collect();
             let message = messages[at % messages.len()];
             let text = object(message, &mut Input::new(&bytes));
-            json += usize::from(api::values::json::parse(&text).is_ok());
+            json += usize::from(values::json::parse(&text).is_ok());
             if let Ok(found) = decode(message, &text) {
                 decoded += 1;
                 members += found.object.len();

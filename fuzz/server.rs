@@ -5,14 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 
-use api::objects::store::backends::{Backend, Backends};
 use api::state::allocation::Ranges;
 use api::state::connect::Nodes;
 use api::state::tokens::{EXTENDED_LIFETIME, Signer, Tokens};
-use api::types::features::Features;
-use api::values::json::{Value, parse};
-use api::values::naming::KUBERNETES;
-use api::wire::server::{ConnectionInfo, Handler, Incoming, Lifecycle};
 use api::writes::admission::{Files, Settings, Wishes};
 use api::writes::context::{Context as Api, Limits, Parts};
 use auth::Authenticator;
@@ -23,7 +18,12 @@ use bytes::Bytes;
 use engine::fault::{self, Disk, Stepper};
 use engine::{Engine, Options};
 use http_body_util::BodyExt;
+use objects::store::backends::{Backend, Backends};
 use tokio::runtime::{Builder, Runtime};
+use types::features::Features;
+use values::json::{Value, parse};
+use values::naming::KUBERNETES;
+use wire::server::{ConnectionInfo, Handler, Incoming, Lifecycle};
 
 /// The existing namespace.
 pub(crate) const NAMESPACE: &str = "fuzz";

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use api::values::json::{Value, write};
+use values::json::{Value, write};
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]

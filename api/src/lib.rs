@@ -17,14 +17,6 @@
 //! object gets into the store, [`types::schema::table`] what is known about types.
 //! This crate knows HTTP, encodings and schemas, and neither files nor flags.
 
-pub mod values;
-
-pub mod types;
-
-pub mod wire;
-
-pub mod objects;
-
 pub mod state;
 
 pub mod writes;

@@ -1,60 +1,6 @@
-//! What this crate's own tests share: numbers from a seed, trees from their text and back, and permissions.
+//! Permissions that several tests of this crate use.
 
 use auth::authz::{Binding, Policy, RoleRef, Rule, Subject};
-
-use crate::values::json::{Object, Value, parse, write};
-
-/// The same numbers from the same seed, everywhere (SplitMix64).
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Less than `end`.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    /// True once in `count` times.
-    pub(crate) fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
-    }
-
-    /// One of these.
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-}
-
-/// Processor time of this thread, which other processes do not lengthen.
-pub(crate) fn processor_time() -> std::time::Duration {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = stat.split(' ').next().and_then(|nanos| nanos.parse().ok());
-    std::time::Duration::from_nanos(nanos.unwrap_or(0))
-}
-
-/// The object that `text` is.
-pub(crate) fn object(text: &str) -> Object {
-    parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
-}
-
-/// The text of an object.
-pub(crate) fn object_text(object: &Object) -> String {
-    text(&Value::Object(object.clone()))
-}
-
-/// The text of a value.
-pub(crate) fn text(value: &Value) -> String {
-    let mut out = Vec::new();
-    write(value, &mut out);
-    String::from_utf8(out).unwrap()
-}
 
 /// The user jane may get pods everywhere, by the role `reader`, and that is all.
 pub(crate) fn jane_may_get_pods() -> Policy {

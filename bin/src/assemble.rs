@@ -17,21 +17,21 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use api::objects::store::backends::Backends;
 use api::state::policy::EngineAccounts;
-use api::state::replica::Replica;
 use api::state::tokens::external::External;
-use api::wire::metrics::Metrics;
-use api::wire::outgoing::Egress;
-use api::wire::server::{Drained, Lifecycle, Limits, Stage};
-use api::wire::traces::export::{Collector, Connecting, Waiting};
-use api::wire::traces::{Tracer, export};
 use api::writes::context::{Context as Api, OwnService, Parts};
 use auth::authn::NameDomains;
 use engine::{Engine, Role};
 use futures_util::future::join_all;
+use objects::store::backends::Backends;
+use replica::Replica;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
+use wire::metrics::Metrics;
+use wire::outgoing::Egress;
+use wire::server::{Drained, Lifecycle, Limits, Stage};
+use wire::traces::export::{Collector, Connecting, Waiting};
+use wire::traces::{Tracer, export};
 
 use crate::authentication::{self, Bundles};
 use crate::config::{self, Config};
@@ -85,7 +85,7 @@ pub async fn run(
     ending.attach(&lifecycle);
     host::raise_open_files();
     if config.allow_privileged {
-        api::objects::validation::allow_privileged();
+        objects::validation::allow_privileged();
     }
     let listener = match kept {
         Some(kept) => kept.try_clone().and_then(tokio::net::TcpListener::from_std),
@@ -164,8 +164,8 @@ pub async fn run(
 
     api::system::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     lifecycle.advance(Stage::TypesServed);
-    let tls = api::wire::server::server_config(credentials.serving.clone(), &config.tls)
-        .map_err(|why| anyhow!(why))?;
+    let tls =
+        wire::server::server_config(credentials.serving.clone(), &config.tls).map_err(|why| anyhow!(why))?;
     tls.name_authorities(&credentials.client_cas);
     let usual = Limits::default();
     let limits = Limits {
@@ -173,7 +173,7 @@ pub async fn run(
         http2_streams_max: config.streams_max.unwrap_or(usual.http2_streams_max),
         ..usual
     };
-    let serving = tokio::spawn(api::wire::server::serve(
+    let serving = tokio::spawn(wire::server::serve(
         listener,
         tls.clone(),
         handler.clone(),
@@ -208,7 +208,7 @@ pub async fn run(
     tracing::info!(
         address = %format_args!("https://{address}"),
         data_dir = %config.data_dir.display(),
-        version = api::types::version::git_version(),
+        version = types::version::git_version(),
         commit = crate::BUILD.commit,
         naming = config.naming.profile,
         durability = config.durability.as_str(),
@@ -348,7 +348,7 @@ const PREPARE_WAIT: (std::time::Duration, std::time::Duration) =
 async fn prepared(
     api: &Api,
     lifecycle: &Lifecycle,
-) -> Result<api::writes::bootstrap::Outcome, api::values::status::Status> {
+) -> Result<api::writes::bootstrap::Outcome, values::status::Status> {
     let until = Instant::now() + PREPARE_WAIT.0;
     loop {
         let error = match api::system::startup::prepare(api).await {
@@ -466,7 +466,7 @@ fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine>
     Ok(Engine::open(engine::Options {
         durability,
         history_retention: config.history_retention,
-        bloom_scheme: api::types::bloom::SCHEME,
+        bloom_scheme: types::bloom::SCHEME,
         role,
         seal: config.secrecy.clone().map(|secrecy| secrecy as Arc<dyn engine::Seal>),
         // A full disk makes no difference to what etcd lets through.

@@ -8,8 +8,6 @@ use anyhow::{Context, anyhow, bail};
 use api::state::policy::EngineAccounts;
 use api::state::tokens::external::UnknownKeys;
 use api::state::tokens::{EXTENDED_LIFETIME, Signer};
-use api::types::features::Features;
-use api::wire::outgoing::Networks;
 use auth::Authenticator;
 use auth::authn::bootstrap::BootstrapTokens;
 use auth::authn::jwt::Issuers;
@@ -22,6 +20,8 @@ use go::quote;
 use go::url::Url;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use types::features::Features;
+use wire::outgoing::Networks;
 
 use crate::config::{NamedFile, named};
 use crate::duration;

@@ -6,9 +6,6 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use api::state::policy::Nodes;
-use api::wire::metrics::Metrics;
-use api::wire::outgoing::Egress;
-use api::wire::typed;
 use auth::Authorizer;
 use auth::authz::abac::Policies;
 use auth::authz::config::{self, AuthorizerSettings};
@@ -16,6 +13,9 @@ use auth::authz::webhook::{FailurePolicy, Settings, Webhook};
 use auth::authz::{Conditions, Mode, Module, NodePolicy};
 use engine::Engine;
 use go::quote;
+use wire::metrics::Metrics;
+use wire::outgoing::Egress;
+use wire::typed;
 
 use crate::flags::{AuthorizationFlags, List, Profile};
 use crate::flaws::Flaws;

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use api::wire::outgoing::{self, Opened};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use serde_json::Value;
+use wire::outgoing::{self, Opened};
 
 use crate::kubeconfig::{Settings, Source};
 

@@ -10,16 +10,16 @@ use anyhow::{Context, anyhow, bail};
 use api::state::allocation::Ranges;
 use api::state::secrecy::Secrecy;
 use api::system::controllers::Selection;
-use api::types::enablement::Enablement;
-use api::types::features::Features;
-use api::types::schema::registry::Registry;
-use api::types::version::Releases;
-use api::wire::metrics::allowed::Allowed;
-use api::wire::outgoing::{Egress, Identities, Networks};
-use api::wire::server::{ServingCertificate, TlsSettings};
 use api::writes::admission;
 use api::writes::context::OwnService;
 use auth::authn::webhook::Reviewer;
+use types::enablement::Enablement;
+use types::features::Features;
+use types::schema::registry::Registry;
+use types::version::Releases;
+use wire::metrics::allowed::Allowed;
+use wire::outgoing::{Egress, Identities, Networks};
+use wire::server::{ServingCertificate, TlsSettings};
 
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
@@ -442,8 +442,8 @@ pub fn check_flow_control(is_shared: bool, wishes: &[String], naming: Profile) -
 /// # Errors
 /// Those of another one are.
 pub fn check_hidden_metrics(version: Option<&str>) -> anyhow::Result<()> {
-    let minor: u32 = api::types::version::MINOR.parse()?;
-    let previous = format!("{}.{}", api::types::version::MAJOR, minor - 1);
+    let minor: u32 = values::release::MINOR.parse()?;
+    let previous = format!("{}.{}", values::release::MAJOR, minor - 1);
     match version {
         Some(version) if !version.is_empty() && version != previous => bail!(
             "metrics.showHiddenMetricsForVersion: Invalid value: {}: must be omitted or have the value '{previous}'; only \
@@ -552,7 +552,7 @@ mod tests {
         fs::write(dir.join("admission"), admission.replace("PATH", "text")).unwrap();
         fs::write(dir.join("no-file"), admission.replace("PATH", "none")).unwrap();
         fs::create_dir(dir.join("store")).unwrap();
-        remember_profile(&dir.join("store"), &api::values::naming::CLUSTER).unwrap();
+        remember_profile(&dir.join("store"), &values::naming::CLUSTER).unwrap();
         for (arguments, want) in [
             ("--data-dir=DIR/new", Ok(())),
             ("--data-dir=DIR/store", Ok(())),

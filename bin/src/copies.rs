@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use api::objects::store::Ledger;
-use api::objects::store::backends::{Backend, Backends};
 use api::state::allocation::Ports;
-use api::state::replica::{Replica, compaction};
-use api::types::served::Types;
-use api::values::naming::Naming;
-use api::wire::metrics::Metrics;
 use engine::Engine;
 use futures_util::future::{join_all, select_all, try_join_all};
+use objects::store::Ledger;
+use objects::store::backends::{Backend, Backends};
+use replica::{Replica, compaction};
 use tokio::task::JoinSet;
+use types::served::Types;
+use values::naming::Naming;
+use wire::metrics::Metrics;
 
 use crate::etcd::{self, EtcdConfig};
 use crate::files;

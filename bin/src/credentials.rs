@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use api::state::allocation::Network;
-use api::wire::metrics::Metrics;
-use api::wire::server::ServingCertificate;
+use wire::metrics::Metrics;
+use wire::server::ServingCertificate;
 
 use crate::config::Config;
 use crate::flags::NamedFiles;

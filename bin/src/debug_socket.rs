@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::state::debug::{Asked, respond_to};
-use api::wire::response::{Response, respond_text};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -24,6 +23,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use wire::response::{Response, respond_text};
 
 /// Most connections; others wait.
 const CONNECTIONS_MAX: usize = 16;

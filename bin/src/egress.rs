@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
-use api::values::json::Value;
-use api::values::naming::Naming;
-use api::wire::config_type::ConfigType;
-use api::wire::outgoing::{Credentials, Egress, Identity, Networks, Protocol, Transport, Tunnel};
 use auth::strict::{Form, Object};
+use values::json::Value;
+use values::naming::Naming;
+use wire::config_type::ConfigType;
+use wire::outgoing::{Credentials, Egress, Identity, Networks, Protocol, Transport, Tunnel};
 
 use crate::authorities::system_authorities;
 use crate::issuers::opening;
@@ -344,7 +344,7 @@ mod tests {
                     .to_owned(),
             ),
         ] {
-            let parsed = parse(format!("{head}{text}").as_bytes(), &api::values::naming::KUBERNETES);
+            let parsed = parse(format!("{head}{text}").as_bytes(), &values::naming::KUBERNETES);
             assert_eq!(parsed.err().map(|error| error.to_string()).unwrap_or_default(), want, "{text}");
         }
     }
@@ -369,7 +369,7 @@ mod tests {
                  []v1beta1.EgressSelection",
             ),
         ] {
-            let wrong = parse(text.as_bytes(), &api::values::naming::KUBERNETES).unwrap_err();
+            let wrong = parse(text.as_bytes(), &values::naming::KUBERNETES).unwrap_err();
             assert_eq!(wrong.to_string(), format!("failed to read egress selector config: {want}"), "{text}");
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use api::state::secrecy::{KeyService, Rule, Secrecy, config, refresh};
-use api::types::schema::registry::Registry;
-use api::values::naming::Naming;
+use types::schema::registry::Registry;
+use values::naming::Naming;
 
 use crate::issuers::opening;
 use crate::kms::Socket;

@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use api::state::audit::Sink;
-use api::values::cancellation::Reason;
-use api::wire::server::{DrainLimit, Lifecycle, Stage};
-use api::wire::traces::export::Waiting;
 use engine::Engine;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use values::cancellation::Reason;
+use wire::server::{DrainLimit, Lifecycle, Stage};
+use wire::traces::export::Waiting;
 
 use crate::logging;
 

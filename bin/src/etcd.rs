@@ -12,12 +12,12 @@ use std::time::Duration;
 use ::etcd::{Client, Config as ClientConfig, Dial, Dialing, Endpoint, Tls};
 use anyhow::{Context, anyhow, bail};
 use api::state::allocation::Ports;
-use api::state::replica::{Continuation, Replica};
 use api::state::secrecy::Secrecy;
-use api::types::schema::registry::Registry;
-use api::values::naming::Naming;
-use api::wire::outgoing::{Authorities, Egress};
 use engine::Engine;
+use replica::{Continuation, Replica};
+use types::schema::registry::Registry;
+use values::naming::Naming;
+use wire::outgoing::{Authorities, Egress};
 
 use crate::config::read;
 use crate::files;

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use api::wire::metrics::Metrics;
 use auth::authn::certificate_authority::end_of;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use wire::metrics::Metrics;
 
 /// How long before its end a certificate is warned of: long enough to get another one from a person.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 24 * 60 * 60);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use api::state::extension::{IdentityClaims, Settings};
-use api::wire::outgoing::Networks;
-use api::wire::server::ServingCertificate;
+use wire::outgoing::Networks;
+use wire::server::ServingCertificate;
 
 use crate::authentication::AuthenticationConfig;
 use crate::authorities::system_authorities;

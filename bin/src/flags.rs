@@ -34,8 +34,8 @@ use std::time::Duration;
 
 use api::state::allocation::{Network, Ports, Ranges};
 use api::system::controllers::Selection;
-use api::values::naming::{self, Naming};
 use clap::Args;
+use values::naming::{self, Naming};
 
 pub use admission::AdmissionFlags;
 pub use audit::AuditFlags;

@@ -8,9 +8,9 @@ use std::fmt::Display;
 use std::net::IpAddr;
 
 use anyhow::anyhow;
-use api::types::enablement::Enablement;
-use api::types::features::Features;
-use api::types::schema::registry::Registry;
+use types::enablement::Enablement;
+use types::features::Features;
+use types::schema::registry::Registry;
 
 use crate::flags::Flags;
 use crate::{audit, authorization, etcd, host};

@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use api::values::naming::Naming;
 use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
+use values::naming::Naming;
 
 use crate::pki::Name;
 
@@ -170,7 +170,7 @@ mod tests {
     fn the_server_is_known_by_every_name_clients_use() {
         let names = serving_names(
             "192.0.2.7".parse().unwrap(),
-            &api::values::naming::KUBERNETES,
+            &values::naming::KUBERNETES,
             &["10.0.0.1".parse().unwrap()],
         );
         for dns in ["localhost", "kubernetes", "kubernetes.default.svc.cluster.local"] {
@@ -180,7 +180,7 @@ mod tests {
             assert!(names.contains(&Name::Ip(ip.parse().unwrap())), "{ip} in {names:?}");
         }
         let anywhere = Ipv4Addr::UNSPECIFIED.into();
-        assert!(!serving_names(anywhere, &api::values::naming::CLUSTER, &[]).contains(&Name::Ip(anywhere)));
+        assert!(!serving_names(anywhere, &values::naming::CLUSTER, &[]).contains(&Name::Ip(anywhere)));
     }
 
     #[test]

@@ -9,10 +9,10 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use api::values::naming;
 use bytes::Bytes;
 use engine::offline::{Found, Store};
 use engine::{Change, Engine, Expected, Payload, Revision, Write};
+use values::naming;
 
 use crate::cli::store_dir;
 use crate::config::PROFILE_FILE;
@@ -195,8 +195,8 @@ pub async fn settle(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow
 
 #[cfg(test)]
 mod tests {
-    use api::values::naming::{CLUSTER, KUBERNETES};
     use engine::Options;
+    use values::naming::{CLUSTER, KUBERNETES};
 
     use super::*;
     use crate::files::scratch::Scratch;

@@ -6,10 +6,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use api::types::features::{Feature, Features};
-use api::wire::metrics::reloads::Reloads;
-use api::wire::outgoing::{self, Credentials, Egress, Endpoint, Networks, Tls};
-use api::wire::typed;
 use auth::authn::jws::Algorithm;
 use auth::authn::jwt::file::{self, AnonymousSettings, Contents};
 use auth::authn::jwt::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings};
@@ -22,6 +18,10 @@ use http::{HeaderMap, HeaderValue, Uri};
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use types::features::{Feature, Features};
+use wire::metrics::reloads::Reloads;
+use wire::outgoing::{self, Credentials, Egress, Endpoint, Networks, Tls};
+use wire::typed;
 
 use crate::authorities::system_authorities;
 use crate::flags::{List, OidcFlags, Profile};

@@ -14,10 +14,10 @@ use std::panic::PanicHookInfo;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use api::wire::metrics::Metrics;
 use parking_lot::{Condvar, Mutex};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use wire::metrics::Metrics;
 
 use crate::flags::LogFormat;
 

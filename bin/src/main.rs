@@ -58,8 +58,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use api::types::version::Build;
-use api::wire::metrics::{self, Metrics};
+use types::version::Build;
+use wire::metrics::{self, Metrics};
 
 use crate::assemble::After;
 use crate::config::Config;
@@ -74,7 +74,7 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 fn main() -> ExitCode {
     let started = Instant::now();
     // Set here alone.
-    let _ = api::types::version::BUILD.set(BUILD);
+    let _ = types::version::BUILD.set(BUILD);
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let format = failure::format_of(&arguments);
     let is_command = flags::is_command(&arguments);
@@ -114,12 +114,12 @@ const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE"
 fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     if let Some(version) = &flags.reported_version {
         // Set here alone.
-        let _ = api::types::version::REPORTED.set(version.clone());
+        let _ = types::version::REPORTED.set(version.clone());
     }
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let _ = api::system::controllers::identity::HOST.set(host);
     let config = Config { flags: shown, ..Config::from_flags(flags)? };
-    let _ = api::types::version::RELEASES.set(config.releases);
+    let _ = types::version::RELEASES.set(config.releases);
     let (disabled, shows_hidden) = (config.disabled_metrics.clone(), config.shows_hidden_metrics);
     let allowed = config.allowed_labels.clone();
     let metrics =

@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use api::state::allocation::Ports;
-use api::state::replica::Replica;
-use api::state::replica::digests::Digests;
-use api::state::replica::moving::{Levelled, MoveError};
-use api::values::naming::Naming;
 use engine::{Change, Engine, Expected, LossCounts, Revision, Write};
+use replica::Replica;
+use replica::digests::Digests;
+use replica::moving::{Levelled, MoveError};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use values::naming::Naming;
 
 use crate::etcd::{self, COPY_DIR, EtcdConfig};
 use crate::files;
@@ -98,7 +98,7 @@ pub fn store_id(data_dir: &Path) -> anyhow::Result<String> {
     if let Some(id) = files::read_if_there(&path)? {
         return Ok(String::from_utf8_lossy(&id).trim().to_owned());
     }
-    let id = api::values::names::uid();
+    let id = values::names::uid();
     files::write_private(&path, format!("{id}\n").as_bytes())?;
     Ok(id)
 }

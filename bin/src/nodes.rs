@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
 use api::state::connect::{Nodes, Settings};
-use api::wire::metrics::Metrics;
-use api::wire::outgoing::Networks;
 use auth::authn::key_pair;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use wire::metrics::Metrics;
+use wire::outgoing::Networks;
 
 use crate::expiry;
 use crate::flags::NodeFlags;

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::bail;
 use api::state::peers::Settings;
-use api::types::features::{Feature, Features};
-use api::values::naming::Naming;
 use auth::authn::x509::CaBundle;
+use types::features::{Feature, Features};
+use values::naming::Naming;
 
 use crate::config::read;
 use crate::flags::PeerFlags;

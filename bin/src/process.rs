@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::wire::metrics::Usage;
+use wire::metrics::Usage;
 
 /// What this process uses; `None` where there is no `/proc`.
 pub fn usage() -> Option<Usage> {

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use api::state::tokens::Signer;
-use api::wire::server::Tls;
 use api::writes::context::Context as Api;
 use auth::authn::x509::{CaBundle, ClientCertificates};
+use wire::server::Tls;
 
 use crate::authentication::Bundles;
 use crate::config::{Config, NamedFile};

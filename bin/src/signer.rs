@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use api::state::tokens::external::{CallError, Called, Calls, External};
-use api::wire::metrics::Metrics;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use wire::metrics::Metrics;
 
 use crate::grpc::{self, Failure, Sender};
 

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::{anyhow, bail};
-use api::values::json::Value;
-use api::values::naming::Naming;
-use api::wire::config_type::ConfigType;
 use auth::strict::{Form, Object};
+use values::json::Value;
+use values::naming::Naming;
+use wire::config_type::ConfigType;
 
 use crate::flaws::Flaws;
 use crate::issuers::opening;
@@ -124,7 +124,7 @@ mod tests {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n";
         let config = |text: &str| {
             let text = text.replace("HEAD ", head);
-            TracingConfig::parse(text.as_bytes(), &api::values::naming::KUBERNETES)
+            TracingConfig::parse(text.as_bytes(), &values::naming::KUBERNETES)
                 .map(|config| format!("{} {}", config.endpoint, config.per_million))
                 .map_err(|error| error.to_string())
         };

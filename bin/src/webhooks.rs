@@ -7,15 +7,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::bail;
-use api::values::json::Value;
-use api::wire::outgoing::{self, Egress, Failure, Identities};
-use api::wire::typed;
 use auth::authn::webhook::{Reviewed, Reviewer, WebhookTokens};
 use bytes::Bytes;
 use http::Uri;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
+use values::json::Value;
+use wire::outgoing::{self, Egress, Failure, Identities};
+use wire::typed;
 
 use crate::flags::Profile;
 use crate::kubeconfig::{self, Settings, Source};

@@ -6,10 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::wire::server::{
-    BODY_BYTES_MAX, Body, BodyError, ConnectionInfo, Drained, Handler, Limits, Request, Response, Shutdown,
-    TlsSettings, read_body, serve, server_config,
-};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -20,6 +16,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use wire::server::{
+    BODY_BYTES_MAX, Body, BodyError, ConnectionInfo, Drained, Handler, Limits, Request, Response, Shutdown,
+    TlsSettings, read_body, serve, server_config,
+};
 
 /// Paths of the handler under test.
 struct Paths {
@@ -122,8 +122,7 @@ fn self_signed(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>, 
 
 async fn start(limits: Limits) -> Server {
     let (root, _, chain, key) = self_signed("localhost");
-    let certificate =
-        api::wire::server::ServingCertificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+    let certificate = wire::server::ServingCertificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = Shutdown::standalone();

@@ -1,11 +1,11 @@
 //! Content negotiation: every header has an answer.
 
-use api::objects::patch::PatchKind;
-use api::values::naming::{CLUSTER, KUBERNETES};
-use api::values::query::Query;
-use api::wire::negotiate::{Encoding, Formats, Objects, Offer, Transform, content_type};
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
+use objects::negotiate::{Encoding, Formats, Objects, Offer, Transform, content_type};
+use objects::patch::PatchKind;
+use values::naming::{CLUSTER, KUBERNETES};
+use values::query::Query;
 
 use super::check_refusal;
 

@@ -2,15 +2,15 @@
 
 use std::sync::LazyLock;
 
-use api::objects::apply::{ApplyError, Managed, Reset, Versions, Writer, apply as apply_configuration};
-use api::objects::strategy::Endpoint;
-use api::types::schema::conform::conform;
-use api::types::schema::decode::decode;
-use api::types::schema::encode::encode;
-use api::types::schema::registry::{Registry, Resource};
-use api::values::field::FieldSet;
-use api::values::json::{Object, Value, parse};
-use api::values::naming::CLUSTER;
+use objects::apply::{ApplyError, Managed, Reset, Versions, Writer, apply as apply_configuration};
+use objects::strategy::Endpoint;
+use types::schema::conform::conform;
+use types::schema::decode::decode;
+use types::schema::encode::encode;
+use types::schema::registry::{Registry, Resource};
+use values::field::FieldSet;
+use values::json::{Object, Value, parse};
+use values::naming::CLUSTER;
 
 use super::{check_refusal, schema, text};
 use crate::document;

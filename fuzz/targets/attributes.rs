@@ -1,10 +1,10 @@
 //! Selector attributes: any bytes can be read, and encoded attributes match as the object does.
 
-use api::types::attributes::{Attributes, Selection, encode, select};
-use api::types::schema::decode::decode;
-use api::types::schema::table::ResourceTable;
-use api::types::selector::field::slots;
-use api::values::json::{Object, Value};
+use types::attributes::{Attributes, Selection, encode, select};
+use types::schema::decode::decode;
+use types::schema::table::ResourceTable;
+use types::selector::field::slots;
+use values::json::{Object, Value};
 
 use super::selectors::some_resource;
 use crate::document;

@@ -1,7 +1,8 @@
 //! YAML and CBOR: a decoded document can be encoded, and decodes to the same value.
 
-use api::values::json::Value;
-use api::wire::codec::{cbor, yaml};
+use objects::codec::cbor;
+use values::json::Value;
+use values::yaml;
 
 use super::text;
 use crate::document;
@@ -16,7 +17,7 @@ pub fn yaml_text(data: &[u8]) {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    if let Ok(tree) = api::values::json::parse(&document::anything(&mut Input::new(data))) {
+    if let Ok(tree) = values::json::parse(&document::anything(&mut Input::new(data))) {
         check_yaml(&tree);
     }
 }
@@ -39,7 +40,7 @@ pub fn cbor_item(data: &[u8]) {
         Ok(value) => check_cbor(&value),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    if let Ok(tree) = api::values::json::parse(&document::anything(&mut Input::new(data))) {
+    if let Ok(tree) = values::json::parse(&document::anything(&mut Input::new(data))) {
         check_cbor(&tree);
     }
 }

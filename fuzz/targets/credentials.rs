@@ -151,7 +151,7 @@ fn chain(mut data: &[u8]) -> Vec<CertificateDer<'static>> {
 
 fn pem(label: &str, der: &[u8]) -> Vec<u8> {
     let mut out = format!("-----BEGIN {label}-----\n");
-    let text = api::types::schema::scalars::bytes::encode(der);
+    let text = values::base64_text::encode(der);
     for line in text.as_bytes().chunks(64) {
         out.push_str(&String::from_utf8_lossy(line));
         out.push('\n');

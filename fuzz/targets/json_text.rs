@@ -1,6 +1,6 @@
 //! JSON text: a parsed document can be written, and then reads and writes the same.
 
-use api::values::json::{Value, parse, parse_reporting_duplicates, write_pretty};
+use values::json::{Value, parse, parse_reporting_duplicates, write_pretty};
 
 use super::text;
 

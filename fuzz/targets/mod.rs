@@ -23,8 +23,8 @@ pub mod validation;
 pub mod writes;
 pub mod yaml_layout;
 
-use api::values::json::{Value, write};
-use api::values::status::Status;
+use values::json::{Value, write};
+use values::status::Status;
 
 /// `value` as compact JSON.
 fn text(value: &Value) -> Vec<u8> {
@@ -38,5 +38,5 @@ fn check_refusal(status: &Status, codes: &[u16]) {
     assert!(codes.contains(&status.code.as_u16()), "{} {}", status.code, status.message);
     assert!(!status.message.is_empty());
     let body = text(&status.to_value());
-    assert!(api::values::json::parse(&body).is_ok(), "{}", String::from_utf8_lossy(&body));
+    assert!(values::json::parse(&body).is_ok(), "{}", String::from_utf8_lossy(&body));
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use api::objects::patch::{Patch, PatchKind, apply, undecodable};
-use api::types::schema::builtin;
-use api::types::schema::conform::conform;
-use api::types::schema::decode::decode;
-use api::types::schema::table::{Message, Ref};
-use api::values::json::{Key, Object, Value, go_print, parse, parse_exact};
-use api::values::naming::CLUSTER;
+use objects::patch::{Patch, PatchKind, apply, undecodable};
+use types::schema::builtin;
+use types::schema::conform::conform;
+use types::schema::decode::decode;
+use types::schema::table::{Message, Ref};
+use values::json::{Key, Object, Value, go_print, parse, parse_exact};
+use values::naming::CLUSTER;
 
 use super::patch_model::{COPIED_BYTES_MAX, carried_out};
 use super::{check_refusal, schema, text};

@@ -1,7 +1,7 @@
 //! A reference model of JSON Patch (RFC 6902, docs/api/patches.md#json-patch): one operation after the other, without
 //! regard to cost.
 
-use api::values::json::{DEPTH_MAX, Value};
+use values::json::{DEPTH_MAX, Value};
 
 use super::text;
 use crate::tree::Tree;

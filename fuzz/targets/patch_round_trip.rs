@@ -1,11 +1,11 @@
 //! Two-way patches: the patch that turns one object into another is computed as clients do, and has that result.
 
-use api::objects::patch::{PatchKind, apply};
-use api::types::schema::builtin;
-use api::types::schema::conform::conform;
-use api::types::schema::table::{Kind, Message, PatchStrategy, Ref, Shape};
-use api::values::json::{Object, Value, parse};
-use api::values::naming::CLUSTER;
+use objects::patch::{PatchKind, apply};
+use types::schema::builtin;
+use types::schema::conform::conform;
+use types::schema::table::{Kind, Message, PatchStrategy, Ref, Shape};
+use values::json::{Object, Value, parse};
+use values::naming::CLUSTER;
 
 use super::{patch, schema, text};
 use crate::document;

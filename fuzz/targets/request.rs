@@ -1,12 +1,12 @@
 //! URLs: query strings and paths.
 
-use api::types::attributes::Selection;
-use api::types::options::{DeleteOptions, ListOptions, version_number};
-use api::types::selector::{FieldTerms, LabelSelector};
-use api::values::naming::CLUSTER;
-use api::values::query::{Query, WriteOptions};
-use api::wire::request::{RequestInfo, Verb, is_path_segment};
 use http::Method;
+use objects::request::{RequestInfo, Verb, is_path_segment};
+use types::attributes::Selection;
+use types::options::{DeleteOptions, ListOptions, version_number};
+use types::selector::{FieldTerms, LabelSelector};
+use values::naming::CLUSTER;
+use values::query::{Query, WriteOptions};
 
 use super::check_refusal;
 
@@ -62,8 +62,7 @@ pub fn query(data: &[u8]) {
         }
     }
     let of_query = DeleteOptions::from_query(&query, &meta_group);
-    let of_body =
-        api::values::json::parse(data).ok().map(|value| DeleteOptions::from_value(&value, &meta_group));
+    let of_body = values::json::parse(data).ok().map(|value| DeleteOptions::from_value(&value, &meta_group));
     for read in [Some(of_query), of_body].into_iter().flatten() {
         match read {
             Ok(options) => assert!(options.grace_period_seconds.is_none_or(|seconds| seconds >= 0)),

@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
-use api::types::schema::scalars::{bytes, duration, time};
 use quantity::Quantity;
+use types::schema::scalars::{duration, time};
+use values::base64_text as bytes;
 
 /// The text as each of the scalars; a line end separates two quantities that are added and compared.
 pub fn scalars(data: &[u8]) {

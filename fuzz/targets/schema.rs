@@ -1,12 +1,12 @@
 //! Objects by schema: decoding, conforming and encoding agree, and the canonical form is a fixed point.
 
-use api::types::schema::builtin;
-use api::types::schema::conform::conform;
-use api::types::schema::decode::{Decoded, decode};
-use api::types::schema::encode::{encode, encode_stamped, prefix_len};
-use api::types::schema::table::{Message, Ref};
-use api::values::json::{Object, Value};
-use api::values::naming::CLUSTER;
+use types::schema::builtin;
+use types::schema::conform::conform;
+use types::schema::decode::{Decoded, decode};
+use types::schema::encode::{encode, encode_stamped, prefix_len};
+use types::schema::table::{Message, Ref};
+use values::json::{Object, Value};
+use values::naming::CLUSTER;
 
 use crate::document;
 use crate::input::Input;
@@ -39,7 +39,7 @@ pub(super) fn some_message(input: &mut Input) -> Ref<Message> {
 fn check(message: &Message, text: &[u8]) {
     let by_text = decode(message, text);
     // The words of numbers are kept, as quantities need them.
-    if let Ok(tree) = api::values::json::parse_exact(text) {
+    if let Ok(tree) = values::json::parse_exact(text) {
         let by_tree = conform(message, tree);
         // Members that the text repeats are merged or replaced; the tree has the last of them only.
         let is_repeated =
@@ -71,9 +71,9 @@ fn check(message: &Message, text: &[u8]) {
 fn texts_without_duplicates(value: &mut Value) {
     match value {
         Value::String(text) => {
-            if let Ok(tree) = api::values::json::parse(text.as_bytes()) {
+            if let Ok(tree) = values::json::parse(text.as_bytes()) {
                 let mut once = Vec::new();
-                api::values::json::write(&tree, &mut once);
+                values::json::write(&tree, &mut once);
                 *text = String::from_utf8(once).expect("JSON is UTF-8");
             }
         }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use api::types::schema::builtin;
-use api::types::schema::table::ResourceTable;
-use api::types::selector::{FieldSelector, FieldTerms, LabelSelector};
-use api::values::naming::CLUSTER;
+use types::schema::builtin;
+use types::schema::table::ResourceTable;
+use types::selector::{FieldSelector, FieldTerms, LabelSelector};
+use values::naming::CLUSTER;
 
 use super::check_refusal;
 use crate::input::Input;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use api::types::schema::decode::decode;
-use api::types::schema::encode::encode;
-use api::types::table::{
+use jiff::Timestamp;
+use types::schema::decode::decode;
+use types::schema::encode::encode;
+use types::table::{
     Headers, IncludeObject, ListMeta, MetaVersion, PrinterColumn, TableFormat, metadata_range,
 };
-use api::values::json::{Value, parse};
-use api::values::naming::CLUSTER;
-use jiff::Timestamp;
+use values::json::{Value, parse};
+use values::naming::CLUSTER;
 
 use super::selectors::some_resource;
 use super::text;
@@ -98,5 +98,5 @@ fn check(format: Arc<TableFormat>, include: IncludeObject, stored: &[u8]) {
 
 /// Whether an object has a member twice, so that readers disagree. No stored object has.
 fn repeats(stored: &[u8]) -> bool {
-    api::values::json::parse_reporting_duplicates(stored).is_ok_and(|(_, duplicates)| !duplicates.is_empty())
+    values::json::parse_reporting_duplicates(stored).is_ok_and(|(_, duplicates)| !duplicates.is_empty())
 }

@@ -1,11 +1,11 @@
 //! Validation: it ends with readable errors, whatever an object of a built-in kind contains.
 
-use api::objects::validation;
-use api::types::schema::decode::decode;
-use api::types::schema::defaults;
-use api::types::schema::table::ResourceTable;
-use api::values::field::FieldError;
-use api::values::naming::CLUSTER;
+use objects::validation;
+use types::schema::decode::decode;
+use types::schema::defaults;
+use types::schema::table::ResourceTable;
+use values::field::FieldError;
+use values::naming::CLUSTER;
 
 use super::selectors::some_resource;
 use crate::document;
@@ -30,7 +30,7 @@ pub fn validate(data: &[u8]) {
     }
 }
 
-fn object(resource: &ResourceTable, input: &mut Input) -> Option<api::values::json::Object> {
+fn object(resource: &ResourceTable, input: &mut Input) -> Option<values::json::Object> {
     let mut object = decode(&resource.message, &document::object(&resource.message, input)).ok()?.object;
     defaults::apply(&resource.message, &mut object, &CLUSTER);
     validation::prepare(resource, &mut object);

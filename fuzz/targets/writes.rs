@@ -6,17 +6,17 @@
 
 use std::sync::LazyLock;
 
-use api::objects::apply::Managed;
-use api::objects::patch::PatchKind;
-use api::objects::validation;
-use api::types::schema::conform::conform;
-use api::types::schema::decode::decode;
-use api::types::schema::defaults;
-use api::types::schema::registry::Resource;
-use api::types::schema::table::Message;
-use api::values::field::{Element, Scalar};
-use api::values::json::{Object, Value, parse};
-use api::values::naming::KUBERNETES;
+use objects::apply::Managed;
+use objects::patch::PatchKind;
+use objects::validation;
+use types::schema::conform::conform;
+use types::schema::decode::decode;
+use types::schema::defaults;
+use types::schema::registry::Resource;
+use types::schema::table::Message;
+use values::field::{Element, Scalar};
+use values::json::{Object, Value, parse};
+use values::naming::KUBERNETES;
 
 use super::{patch, schema, text};
 use crate::document;

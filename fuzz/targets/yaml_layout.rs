@@ -4,9 +4,9 @@
 //! layouts that are made here both agree, so that `saphyr-parser`, which follows the specification, is a second oracle:
 //! a mistake of this writer is not taken for one of the scanner.
 
-use api::values::json::Value;
-use api::wire::codec::yaml;
 use saphyr_parser::{Event, Parser};
+use values::json::Value;
+use values::yaml;
 
 use crate::input::Input;
 

@@ -5,24 +5,22 @@
 
 use std::path::Path;
 
-use api::objects::custom::definition::rules::{
-    MessageExpression, RuleCompiler, RuleError, StoredExpressions,
-};
-use api::objects::custom::field_path;
-use api::objects::custom::resource;
-use api::objects::custom::rules::value::{Place, object as value_of};
-use api::objects::custom::rules::{Compiler, OBJECT_COST_MAX, Rules, Scope, Terms};
-use api::objects::custom::schema::{Additional, Items, Rule, Schema};
-use api::types::schema::decode::decode;
-use api::types::schema::handle::Ref;
-use api::types::schema::make::ResourceMaker;
-use api::types::schema::registry::Registry;
-use api::types::schema::table::{Message, ResourceTable, Scope as ResourceScope};
-use api::values::naming::KUBERNETES;
 use cel::cost::estimate;
 use cel::evaluation::{Limits, Program};
 use cel::identifier::{escape, unescape};
+use objects::custom::definition::rules::{MessageExpression, RuleCompiler, RuleError, StoredExpressions};
+use objects::custom::field_path;
+use objects::custom::resource;
+use objects::custom::rules::value::{Place, object as value_of};
+use objects::custom::rules::{Compiler, OBJECT_COST_MAX, Rules, Scope, Terms};
+use objects::custom::schema::{Additional, Items, Rule, Schema};
 use serde_json::{Value as Json, json};
+use types::schema::decode::decode;
+use types::schema::handle::Ref;
+use types::schema::make::ResourceMaker;
+use types::schema::registry::Registry;
+use types::schema::table::{Message, ResourceTable, Scope as ResourceScope};
+use values::naming::KUBERNETES;
 
 use crate::json::from_value;
 use crate::policy::{object, tree};
@@ -183,7 +181,7 @@ impl Fixture {
             Ok(decoded) => decoded.object,
             Err(error) => return Some(vec![error.to_string()]),
         };
-        let errors = api::objects::validation::create(&resource.table, &KUBERNETES, &decoded);
+        let errors = objects::validation::create(&resource.table, &KUBERNETES, &decoded);
         Some(errors.iter().map(ToString::to_string).collect())
     }
 

@@ -3,14 +3,6 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use api::objects::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
-use api::objects::expression::policy::form::{self, Form};
-use api::objects::expression::{Budget, Expression, Failure, evaluate};
-use api::types::schema::conform::conform;
-use api::types::schema::decode::decode;
-use api::types::schema::registry::Registry;
-use api::values::json::{Object, Value as Tree, parse};
-use api::values::naming::KUBERNETES;
 use api::writes::admission::Operation;
 use api::writes::admission::policy::condition::{Conditions, Match};
 use api::writes::admission::policy::mutation::{Mutation, ObjectType};
@@ -22,7 +14,15 @@ use auth::User;
 use cel::environment::Origin;
 use cel::library::authorizer::{self, Authorizer};
 use cel::types::Type;
+use objects::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
+use objects::expression::policy::form::{self, Form};
+use objects::expression::{Budget, Expression, Failure, evaluate};
 use serde_json::{Value as Json, json};
+use types::schema::conform::conform;
+use types::schema::decode::decode;
+use types::schema::registry::Registry;
+use values::json::{Object, Value as Tree, parse};
+use values::naming::KUBERNETES;
 
 use crate::json::{from_value, to_type};
 
@@ -226,7 +226,7 @@ impl Fixture {
         match mutation.apply(&scope, &open, of, &object.object, &mut budget) {
             Ok(object) => {
                 let mut text = Vec::new();
-                api::values::json::write(&object.into(), &mut text);
+                values::json::write(&object.into(), &mut text);
                 out["patched"] = serde_json::from_slice(&text).unwrap_or_default();
             }
             Err(why) => out["runtimeError"] = why.to_string().into(),
@@ -254,7 +254,7 @@ impl Fixture {
         {
             spec.insert("reinvocationPolicy", "Never".into());
         }
-        let errors = api::objects::validation::create(&resource.table, &KUBERNETES, &object);
+        let errors = objects::validation::create(&resource.table, &KUBERNETES, &object);
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let mut out = json!({ "valid": errors.is_empty() });
         if !errors.is_empty() {
@@ -366,18 +366,18 @@ impl Authorizer for Rules {
 /// The selectors of a request, as the inputs describe them.
 fn selectors(asked: &authorizer::Resource) -> String {
     let none = || "<nil>".to_owned();
-    let (fields, fields_error) =
-        match asked.field_selector.as_deref().map(api::types::selector::FieldTerms::parse) {
-            None => ("[]".to_owned(), none()),
-            Some(Ok(terms)) => {
-                let terms: Vec<String> =
-                    terms.terms().iter().map(|term| format!("{{= {} {}}}", term.label, term.value)).collect();
-                (format!("[{}]", terms.join(" ")), none())
-            }
-            Some(Err(error)) => ("[]".to_owned(), error.message),
-        };
+    let (fields, fields_error) = match asked.field_selector.as_deref().map(types::selector::FieldTerms::parse)
+    {
+        None => ("[]".to_owned(), none()),
+        Some(Ok(terms)) => {
+            let terms: Vec<String> =
+                terms.terms().iter().map(|term| format!("{{= {} {}}}", term.label, term.value)).collect();
+            (format!("[{}]", terms.join(" ")), none())
+        }
+        Some(Err(error)) => ("[]".to_owned(), error.message),
+    };
     let (labels, labels_error) =
-        match asked.label_selector.as_deref().map(api::types::selector::LabelSelector::parse) {
+        match asked.label_selector.as_deref().map(types::selector::LabelSelector::parse) {
             None => (String::new(), none()),
             Some(Ok(selector)) => (selector.to_string(), none()),
             Some(Err(error)) => (String::new(), error.message),

@@ -1,10 +1,10 @@
 //! CBOR behind its gate (docs/api/encodings.md#cbor): bodies, answers, lists and watches.
 
-use api::values::json::{self, Value as Tree};
-use api::wire::codec::cbor;
 use http_body_util::BodyExt;
+use objects::codec::cbor;
 use serde_json::{Value, json};
 use tests::{Options, Reply, Server};
+use values::json::{self, Value as Tree};
 
 use crate::fixture::Fixture;
 

@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use api::values::memory;
-use api::wire::codec::protobuf::envelope;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use objects::codec::protobuf::envelope;
 use serde_json::json;
 use tests::{Client, Options, PATIENCE, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
+use values::memory;
 
 use crate::support::{anonymous_bytes, from_environment, pod_of_many_containers};
 
@@ -326,7 +326,7 @@ async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_serve
 
     let of_requests = memory::CONNECTION_REQUESTS * memory::REQUEST_BYTES;
     let of_connection = memory::CONNECTION_BYTES + memory::CONNECTION_BODY_BYTES + of_requests;
-    let window = 2 * u64::from(api::wire::server::Limits::default().http2_window_bytes);
+    let window = 2 * u64::from(wire::server::Limits::default().http2_window_bytes);
     let each = of_connection as u64 + window + FRAMING_BYTES;
     let allowed = memory::TOTAL_BYTES as u64 + clients as u64 * each + SLACK_BYTES;
     let added = most.saturating_sub(before);

@@ -1,11 +1,11 @@
 //! Every encoding and form of get, list and watch: which combinations exist, and that they agree
 //! (docs/api/watches.md#watch-transport, docs/api/encodings.md#accept, #tables, #cbor, #protobuf).
 
-use api::values::naming::KUBERNETES;
-use api::wire::codec::yaml;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tests::{Client, Options, PATIENCE, Server};
+use values::naming::KUBERNETES;
+use values::yaml;
 
 use crate::fixture::{report, version};
 use crate::{cbor, protobuf};
@@ -28,12 +28,12 @@ fn document(media_type: &str, bytes: &[u8]) -> Value {
         JSON => serde_json::from_slice(bytes).unwrap(),
         YAML => {
             let mut text = Vec::new();
-            api::values::json::write(&yaml::parse(bytes).unwrap().value, &mut text);
+            values::json::write(&yaml::parse(bytes).unwrap().value, &mut text);
             serde_json::from_slice(&text).unwrap()
         }
         CBOR => cbor::read(bytes),
         PROTOBUF => {
-            let kind = api::wire::codec::protobuf::envelope::Unknown::read(bytes).unwrap().kind.to_owned();
+            let kind = objects::codec::protobuf::envelope::Unknown::read(bytes).unwrap().kind.to_owned();
             let package = match kind.as_str() {
                 "Secret" | "SecretList" => "api.core.v1",
                 _ => "apimachinery.pkg.apis.meta.v1",
@@ -71,13 +71,13 @@ fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
             }
         }
         "application/cbor-seq" => {
-            let prefix = api::wire::codec::cbor::SELF_DESCRIBED;
+            let prefix = objects::codec::cbor::SELF_DESCRIBED;
             let starts: Vec<usize> =
                 (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&prefix)).collect();
             for (at, start) in starts.iter().enumerate() {
                 let end = starts.get(at + 1).copied().unwrap_or(bytes.len());
                 // The last one may be incomplete.
-                if api::wire::codec::cbor::parse(&bytes[*start..end]).is_ok() {
+                if objects::codec::cbor::parse(&bytes[*start..end]).is_ok() {
                     events.push(cbor::read(&bytes[*start..end]));
                 }
             }
@@ -444,7 +444,7 @@ async fn discovery_comes_in_the_encodings_of_objects() {
             assert_eq!((reply.status, reply.header_all("content-type")), (200, vec![accept]), "{path}");
             let found = match media_type {
                 PROTOBUF => {
-                    api::wire::codec::protobuf::envelope::Unknown::read(&reply.body).unwrap().kind.to_owned()
+                    objects::codec::protobuf::envelope::Unknown::read(&reply.body).unwrap().kind.to_owned()
                 }
                 _ => document(media_type, &reply.body)["kind"].as_str().unwrap().to_owned(),
             };

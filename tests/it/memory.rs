@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use api::values::memory;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use tests::{Client, Options, PATIENCE, Server};
 use tokio::task::JoinSet;
+use values::memory;
 
 use crate::support::{anonymous_bytes, metric, pod_of_many_containers};
 
@@ -147,7 +147,7 @@ async fn answers_that_no_client_reads_are_bounded_together_and_others_are_served
             most = most.max(anonymous_bytes(server.pid()).saturating_sub(before));
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        let allowed = api::values::memory::ANSWERS_BYTES as u64 + SLACK_BYTES;
+        let allowed = values::memory::ANSWERS_BYTES as u64 + SLACK_BYTES;
         assert!(most < allowed, "{query} {accept}: {} KiB for answers that are not read", most / 1024);
         unread.shutdown().await;
     }
@@ -163,7 +163,7 @@ async fn content_that_becomes_much_of_little_is_refused() {
     let answer = server.client().open("POST", path, &headers, pod.as_bytes()).await;
     assert_eq!(answer.status(), 413);
     let added = anonymous_bytes(server.pid()).saturating_sub(before);
-    assert!(added < api::values::memory::WORK_BYTES as u64, "{} KiB", added / 1024);
+    assert!(added < values::memory::WORK_BYTES as u64, "{} KiB", added / 1024);
 }
 
 /// Bytes of answers of one route that are asked for and not read, and most requests for that: fewer than large answers may have

@@ -197,9 +197,9 @@ fn manifests(directory: &Path, found: &mut BTreeMap<String, Value>) {
         }
         let text = std::fs::read_to_string(&path).unwrap();
         for part in text.split("\n---") {
-            let Ok(document) = api::wire::codec::yaml::parse(part.as_bytes()) else { continue };
+            let Ok(document) = values::yaml::parse(part.as_bytes()) else { continue };
             let mut text = Vec::new();
-            api::values::json::write(&document.value, &mut text);
+            values::json::write(&document.value, &mut text);
             let object: Value = serde_json::from_slice(&text).unwrap();
             if let (Some(kind), Some(name)) = (object["kind"].as_str(), object["metadata"]["name"].as_str()) {
                 found.insert(format!("{kind}/{name}"), object.clone());

@@ -1,15 +1,15 @@
 //! Protobuf bodies in both directions (docs/api/encodings.md#accept, #content-type, #protobuf), over the wire.
 
-use api::types::schema::builtin;
-use api::types::schema::registry::Registry;
-use api::types::schema::table::Message;
-use api::values::json::{Object, Value as Tree};
-use api::values::naming::{CLUSTER, KUBERNETES, Naming};
-use api::wire::codec::protobuf::envelope::{self, Unknown};
-use api::wire::codec::protobuf::{decode, encode};
+use objects::codec::protobuf::envelope::{self, Unknown};
+use objects::codec::protobuf::{decode, encode};
 use serde_json::{Value, json};
 use tests::server::Options;
 use tests::{Client, Reply, Server};
+use types::schema::builtin;
+use types::schema::registry::Registry;
+use types::schema::table::Message;
+use values::json::{Object, Value as Tree};
+use values::naming::{CLUSTER, KUBERNETES, Naming};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -21,7 +21,7 @@ fn message(name: &str) -> &Message {
 /// The enveloped protobuf form of a JSON object.
 fn protobuf(name: &str, object: &Value) -> Vec<u8> {
     let text = object.to_string();
-    let tree = api::types::schema::decode::decode(message(name), text.as_bytes()).unwrap().object;
+    let tree = types::schema::decode::decode(message(name), text.as_bytes()).unwrap().object;
     let mut out = Vec::new();
     let word = |name: &str| object[name].as_str().unwrap_or_default();
     envelope::wrap(word("apiVersion"), word("kind"), &mut out, |out| encode(message(name), &tree, out))
@@ -36,7 +36,7 @@ pub fn read(naming: &'static Naming, name: &str, body: &[u8]) -> Value {
     let mut object: Object = decode(&Registry::new(naming), message, unknown.raw).unwrap();
     unknown.name(&mut object);
     let mut text = Vec::new();
-    api::types::schema::encode::encode(message, &object, &mut text);
+    types::schema::encode::encode(message, &object, &mut text);
     serde_json::from_slice(&text).unwrap()
 }
 
@@ -232,7 +232,7 @@ async fn watches_are_frames_of_protobuf() {
             let registry = Registry::new(&KUBERNETES);
             let event = decode(&registry, builtin::WATCH_EVENT, &frame).unwrap();
             let mut text = Vec::new();
-            api::values::json::write(&Tree::Object(event), &mut text);
+            values::json::write(&Tree::Object(event), &mut text);
             let event: Value = serde_json::from_slice(&text).unwrap();
             events.push(event);
         }

@@ -145,11 +145,11 @@ async fn bodies_may_be_yaml() {
 /// The JSON of a YAML response.
 fn read(reply: &Reply) -> Value {
     assert_eq!(reply.header_all("content-type"), ["application/yaml"], "{}", reply.text());
-    let document = api::wire::codec::yaml::parse(&reply.body)
-        .unwrap_or_else(|error| panic!("{error}: {}", reply.text()));
+    let document =
+        values::yaml::parse(&reply.body).unwrap_or_else(|error| panic!("{error}: {}", reply.text()));
     assert_eq!(document.duplicates, [""; 0]);
     let mut text = Vec::new();
-    api::values::json::write(&document.value, &mut text);
+    values::json::write(&document.value, &mut text);
     serde_json::from_slice(&text).unwrap()
 }
 

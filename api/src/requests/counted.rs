@@ -6,11 +6,11 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 
-use crate::types::schema::registry::Resource;
-use crate::values::query::Query;
-use crate::wire::metrics::Metrics;
-use crate::wire::metrics::requests::Labels;
-use crate::wire::request::{RequestInfo, Verb};
+use objects::request::{RequestInfo, Verb};
+use types::schema::registry::Resource;
+use values::query::Query;
+use wire::metrics::Metrics;
+use wire::metrics::requests::Labels;
 
 /// The media type of applied configurations, by which the reference server tells them from patches.
 const APPLIED: &str = "application/apply-patch+yaml";
@@ -114,8 +114,8 @@ mod tests {
     use http::{HeaderValue, Method};
 
     use super::*;
-    use crate::types::schema::registry::Registry;
-    use crate::values::naming::KUBERNETES;
+    use types::schema::registry::Registry;
+    use values::naming::KUBERNETES;
 
     fn parsed(method: &str, url: &str) -> (RequestInfo, Query) {
         let (path, query) = url.split_once('?').unwrap_or((url, ""));

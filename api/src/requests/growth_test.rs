@@ -13,12 +13,12 @@ use std::time::Duration;
 use hashbrown::HashSet;
 
 use crate::system::controllers;
-use crate::testing::processor_time;
-use crate::types::schema::registry::Resource;
-use crate::types::schema::table::{Field, Kind, Message, Scope};
-use crate::values::cancellation::{Token, observed};
-use crate::values::json::Value;
 use crate::writes::write::server_fixture::Server;
+use testkit::processor_time;
+use types::schema::registry::Resource;
+use types::schema::table::{Field, Kind, Message, Scope};
+use values::cancellation::{Token, observed};
+use values::json::Value;
 
 /// Counts the bytes that each thread allocates.
 struct Counting;

@@ -31,28 +31,28 @@ use http::{HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
 
 use self::fields::Fields;
-use crate::objects::representation::answer::respond_status;
-use crate::objects::store::{self, Part, Pending};
 use crate::requests::counted;
 use crate::requests::routes::{self, Permitted};
 use crate::state::audit::{self, Arrival, Trail, answer};
 use crate::state::fairness::{self, Permit, Work};
 use crate::state::impersonation;
-use crate::types::served::Served;
-use crate::values::cancellation::{self, Cancelled, Reason, Token};
-use crate::values::memory::Account;
-use crate::values::query::Query;
-use crate::values::request_scope::RequestScope;
-use crate::values::status::{self, Status, Subject};
-use crate::wire::metrics::requests::Labels;
-use crate::wire::negotiate::{Offer, Output};
-use crate::wire::request::{RequestError, RequestInfo, Verb};
-use crate::wire::response::{Response, respond_text};
-use crate::wire::server::upgrade::Switch;
-use crate::wire::server::websocket::{self, Upgrade};
-use crate::wire::server::{ConnectionInfo, Handler, InFlight, Incoming, Request, panic_response};
-use crate::wire::traces::{self, Trace};
 use crate::writes::context::{Context, forbidden};
+use objects::negotiate::{Offer, Output};
+use objects::representation::answer::respond_status;
+use objects::request::{RequestError, RequestInfo, Verb};
+use objects::store::{self, Part, Pending};
+use types::served::Served;
+use values::cancellation::{self, Cancelled, Reason, Token};
+use values::memory::Account;
+use values::query::Query;
+use values::request_scope::RequestScope;
+use values::status::{self, Status, Subject};
+use wire::metrics::requests::Labels;
+use wire::response::{Response, respond_text};
+use wire::server::upgrade::Switch;
+use wire::server::websocket::{self, Upgrade};
+use wire::server::{ConnectionInfo, Handler, InFlight, Incoming, Request, panic_response};
+use wire::traces::{self, Trace};
 
 /// Names the request in logs and audit events.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -117,9 +117,7 @@ impl<'c> Exchange<'c> {
         let token = head.extensions.remove().unwrap_or_default();
         let audit_id = match head.headers.get(&AUDIT_ID) {
             Some(given) => given.clone(),
-            None => {
-                HeaderValue::from_str(&crate::values::names::uid()).unwrap_or(HeaderValue::from_static(""))
-            }
+            None => HeaderValue::from_str(&values::names::uid()).unwrap_or(HeaderValue::from_static("")),
         };
         let query = Query::parse(head.uri.query().unwrap_or_default());
         // Errors are written in the form asked for where that is possible, and as indented JSON otherwise.
@@ -538,7 +536,7 @@ impl<'c> Exchange<'c> {
 
     /// The answer to a request of which it is not known whether it may go on, as a text that no browser takes for HTML.
     fn undecided(&self, error: &str) -> Ended {
-        let target = crate::values::field::go_quote(self.target());
+        let target = values::field::go_quote(self.target());
         let text = format!("Internal Server Error: {target}: {error}\n");
         let text = escape_html(&text);
         let mut response = respond_text(StatusCode::INTERNAL_SERVER_ERROR, text);

@@ -31,10 +31,6 @@ use http::{Method, StatusCode};
 pub use self::charging::charged;
 use self::charging::{Relay, document_at};
 use self::passing::{elsewhere, forward, pass_on};
-use crate::objects::conversion::Conversions;
-use crate::objects::representation::{self, answer::respond_status};
-use crate::objects::store::{self, Part, Pending};
-use crate::objects::strategy::Endpoint;
 use crate::requests::verbs::{self, Call, Wire};
 use crate::requests::{counted, heavy, scrape};
 use crate::state::audit::Trail;
@@ -44,21 +40,25 @@ use crate::state::fairness;
 use crate::state::health;
 use crate::state::log_files;
 use crate::state::zpages;
-use crate::types::features::Feature;
-use crate::types::schema::registry::{Registry, Resource};
-use crate::types::served::Served;
-use crate::values::memory::{Account, Charge, Exhausted};
-use crate::values::query::Query;
-use crate::values::status::{Reason, Status, Subject};
-use crate::values::warning;
-use crate::wire::compress;
-use crate::wire::negotiate::{Encoding, Objects, Offer, Output, Transform};
-use crate::wire::request::{RequestInfo, Verb};
-use crate::wire::response::{Response, respond_text};
-use crate::wire::server::upgrade::{Switch, attach};
-use crate::wire::server::websocket::Upgrade;
-use crate::wire::server::{BODY_BYTES_MAX, Body, BodyError, Incoming, read_charged};
 use crate::writes::context::Context;
+use objects::conversion::Conversions;
+use objects::negotiate::{Encoding, Objects, Offer, Output, Transform};
+use objects::representation::{self, answer::respond_status};
+use objects::request::{RequestInfo, Verb};
+use objects::store::{self, Part, Pending};
+use objects::strategy::Endpoint;
+use types::features::Feature;
+use types::schema::registry::{Registry, Resource};
+use types::served::Served;
+use values::memory::{Account, Charge, Exhausted};
+use values::query::Query;
+use values::status::{Reason, Status, Subject};
+use values::warning;
+use wire::compress;
+use wire::response::{Response, respond_text};
+use wire::server::upgrade::{Switch, attach};
+use wire::server::websocket::Upgrade;
+use wire::server::{BODY_BYTES_MAX, Body, BodyError, Incoming, read_charged};
 
 /// What a permitted request brings to the stage that serves it.
 pub struct Permitted<'e> {
@@ -448,7 +448,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         return answer;
     }
     let response = if path.strip_suffix('/').unwrap_or(path) == "/version" {
-        Some(crate::types::version::respond(&head.headers)?.map(Into::into))
+        Some(types::version::respond(&head.headers)?.map(Into::into))
     } else if let Some(answer) = types.discovery().respond(path, &head.headers, pretty) {
         let body: fn(Bytes) -> Body = if answer.is_shared { Body::shared } else { Body::from };
         Some(representation::discovery(context.naming(), answer)?.map(body))

@@ -6,17 +6,17 @@ use std::time::UNIX_EPOCH;
 use engine::{Engine, LossCounts, Stats};
 use http::{Method, StatusCode};
 
-use crate::objects::store;
-use crate::objects::store::backends::Backends;
 use crate::state::fairness::Fairness;
-use crate::types::features::{Features, Stage};
-use crate::types::schema::registry::Registry;
-use crate::types::version;
-use crate::values::memory::{self, Memory};
-use crate::wire::metrics::Metrics;
-use crate::wire::metrics::family::{Definition, labels_text};
-use crate::wire::metrics::page::{Kind, Page, Stability};
-use crate::wire::response::{Response, respond, respond_text};
+use objects::store;
+use objects::store::backends::Backends;
+use types::features::{Features, Stage};
+use types::schema::registry::Registry;
+use types::version;
+use values::memory::{self, Memory};
+use wire::metrics::Metrics;
+use wire::metrics::family::{Definition, labels_text};
+use wire::metrics::page::{Kind, Page, Stability};
+use wire::response::{Response, respond, respond_text};
 
 /// What a page shows beside what was counted.
 pub struct Sources<'s> {
@@ -276,7 +276,7 @@ fn numbers_of_store(stats: &Stats, refuses: bool, unaccepted: LossCounts) -> [Nu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::metrics::{Settings, Usage};
+    use wire::metrics::{Settings, Usage};
 
     #[test]
     fn numbers_of_the_store_are_told_once_and_say_what_counts() {

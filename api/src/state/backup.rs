@@ -16,10 +16,10 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::values::naming::Naming;
-use crate::values::status::{Details, Reason, Status};
-use crate::wire::response::Response;
-use crate::wire::server::{Body, BodySender, Shutdown};
+use values::naming::Naming;
+use values::status::{Details, Reason, Status};
+use wire::response::Response;
+use wire::server::{Body, BodySender, Shutdown};
 
 /// Where it is.
 pub const PATH: &str = "/backup";

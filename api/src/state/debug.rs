@@ -13,9 +13,9 @@ use futures_util::future::BoxFuture;
 use http::header::{CONTENT_DISPOSITION, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, StatusCode};
 
-use crate::values::field::go_quote;
-use crate::values::query::Query;
-use crate::wire::response::{Response, respond, respond_text};
+use values::field::go_quote;
+use values::query::Query;
+use wire::response::{Response, respond, respond_text};
 
 /// Path of the level of detail of the log.
 const LEVEL_PATH: &str = "/debug/flags/v";

@@ -11,11 +11,11 @@ use http::header::{
 use http::request::Parts as Head;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 
-use crate::types::schema::pattern::Pattern;
-use crate::values::names;
-use crate::values::naming::Naming;
-use crate::wire::response::{Response, respond_text};
-use crate::wire::server::{Body, Retire, Stage};
+use types::schema::pattern::Pattern;
+use values::names;
+use values::naming::Naming;
+use wire::response::{Response, respond_text};
+use wire::server::{Body, Retire, Stage};
 
 /// Paths that a leaving server still answers: who asks them wants to know about it.
 const ANSWERED_TO_THE_END: [&str; 4] = ["/readyz", "/livez", "/healthz", "/metrics"];
@@ -111,7 +111,7 @@ fn refusal() -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::naming::KUBERNETES;
+    use values::naming::KUBERNETES;
 
     fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> Head {
         let mut request = http::Request::builder().method(method).uri(path).version(Version::HTTP_2);

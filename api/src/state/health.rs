@@ -11,14 +11,14 @@ use std::time::Instant;
 use engine::{Durability, LossCounts};
 use http::StatusCode;
 
-use crate::objects::store::backends::{Backend, Backends};
 use crate::state::secrecy::Secrecy;
-use crate::values::naming::Naming;
-use crate::values::query::Query;
-use crate::wire::metrics::Metrics;
-use crate::wire::metrics::requests::Labels;
-use crate::wire::response::{Response, respond_text};
-use crate::wire::server::Stage;
+use objects::store::backends::{Backend, Backends};
+use values::naming::Naming;
+use values::query::Query;
+use wire::metrics::Metrics;
+use wire::metrics::requests::Labels;
+use wire::response::{Response, respond_text};
+use wire::server::Stage;
 
 /// What the checks look at.
 pub struct Checked<'c> {
@@ -369,7 +369,7 @@ fn report(
         lines.push_str("[+]durability relaxed: a machine crash may lose the last acknowledged writes\n");
     }
     if !unmatched.is_empty() {
-        let names: Vec<String> = unmatched.iter().map(|name| crate::values::field::go_quote(name)).collect();
+        let names: Vec<String> = unmatched.iter().map(|name| values::field::go_quote(name)).collect();
         lines.push_str(&format!(
             "warn: some health checks cannot be excluded: no matches for {}\n",
             names.join(",")
@@ -407,7 +407,7 @@ pub fn paths(naming: &'static Naming, parts: &[Part]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::naming::{CLUSTER, KUBERNETES};
+    use values::naming::{CLUSTER, KUBERNETES};
 
     #[test]
     fn steps_of_the_start_fail_until_they_are_done_or_the_grace_is_over() {

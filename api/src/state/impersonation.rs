@@ -8,7 +8,7 @@ use go::Quoted;
 use http::HeaderMap;
 use http::header::HeaderName;
 
-use crate::values::status::{Status, Subject};
+use values::status::{Status, Subject};
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");

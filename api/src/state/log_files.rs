@@ -12,11 +12,11 @@ use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LAST_MODIFIED, LOCATION
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 
-use crate::types::openapi::http_date;
-use crate::values::memory::Account;
-use crate::values::status::Status;
-use crate::wire::response::{Response, respond, respond_text};
-use crate::wire::server::{Aborted, Body, PIECE_BYTES};
+use types::openapi::http_date;
+use values::memory::Account;
+use values::status::Status;
+use wire::response::{Response, respond, respond_text};
+use wire::server::{Aborted, Body, PIECE_BYTES};
 
 /// The path of the directory.
 const PATH: &str = "/logs";

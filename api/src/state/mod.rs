@@ -15,7 +15,6 @@ pub(crate) mod impersonation;
 pub mod log_files;
 pub mod peers;
 pub mod policy;
-pub mod replica;
 pub mod secrecy;
 pub mod tokens;
 pub mod zpages;

@@ -19,8 +19,8 @@ use arc_swap::ArcSwap;
 use http::HeaderName;
 use parking_lot::Mutex;
 
-use crate::values::json::Value;
-use crate::wire::outgoing::{Credentials, Endpoint, Identity};
+use values::json::Value;
+use wire::outgoing::{Credentials, Endpoint, Identity};
 
 /// Says of a request that a peer passed it on.
 pub const PASSED_ON: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
@@ -296,7 +296,7 @@ fn endpoint(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json::parse;
+    use values::json::parse;
 
     fn told(group: &str, version: &str, resource: &str) -> Told {
         let document = |name: &str, resource: &str| {

@@ -8,15 +8,15 @@ use std::time::Duration;
 use http::header::{ACCEPT, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::types::features::{Feature, Features};
-use crate::types::version::{self, Releases};
-use crate::values::clock;
-use crate::values::json::{self, Object, Value};
-use crate::values::names;
-use crate::values::naming::Naming;
-use crate::values::status::Status;
-use crate::wire::codec::yaml;
-use crate::wire::response::{Response, respond, respond_text};
+use types::features::{Feature, Features};
+use types::version::{self, Releases};
+use values::clock;
+use values::json::{self, Object, Value};
+use values::names;
+use values::naming::Naming;
+use values::status::Status;
+use values::yaml;
+use wire::response::{Response, respond, respond_text};
 
 const NOT_PARSEABLE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                              guarantees and is for debugging purposes only.";
@@ -152,7 +152,7 @@ fn text(sources: &Sources<'_>, page: ZPage) -> String {
 
 fn emulated() -> String {
     let Releases { emulated, .. } = version::RELEASES.get().copied().unwrap_or_default();
-    format!("{}.{emulated}", version::MAJOR)
+    format!("{}.{emulated}", values::release::MAJOR)
 }
 
 fn binary_version() -> &'static str {
@@ -241,7 +241,7 @@ fn accepted(page: ZPage, naming: &Naming, headers: &HeaderMap) -> Option<Form> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::naming::KUBERNETES;
+    use values::naming::KUBERNETES;
 
     #[test]
     fn pages_are_text_or_objects_of_a_version_and_a_gate_may_close_them() {

@@ -7,12 +7,12 @@
 //! Each step leaves alone what is as it should be, so that running it at every start costs reads only.
 
 use crate::system::controllers;
-use crate::values::clock;
-use crate::values::json::{Object, Value};
-use crate::values::status::{Reason, Status};
 use crate::writes::bootstrap::{self, ObjectStore, Outcome, Target, Written};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use values::clock;
+use values::json::{Object, Value};
+use values::status::{Reason, Status};
 
 /// Serves the custom types that were established before. Call it before the first request; costs reading their
 /// definitions.

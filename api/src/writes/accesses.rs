@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::admission::Operation;
 use super::context::Context;
 use super::write::Intent;
-use crate::types::options::ListOptions;
-use crate::types::schema::registry::Resource;
-use crate::values::request_scope;
+use types::options::ListOptions;
+use types::schema::registry::Resource;
+use values::request_scope;
 
 /// Whether objects of a type are kept in memory: all but those that expire.
 pub fn is_kept(resource: &Resource) -> bool {
@@ -124,10 +124,10 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::attributes::Selection;
-    use crate::types::schema::registry::Registry;
-    use crate::values::naming::KUBERNETES;
-    use crate::values::query::Query;
+    use types::attributes::Selection;
+    use types::schema::registry::Registry;
+    use values::naming::KUBERNETES;
+    use values::query::Query;
 
     #[test]
     fn reads_of_kept_types_ask_for_the_newest_version_only() {

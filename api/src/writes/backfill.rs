@@ -12,13 +12,13 @@
 use engine::Entry;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::objects::store;
-use crate::types::schema::defaults;
-pub use crate::types::schema::defaults::MARK;
-use crate::types::schema::registry::Resource;
-use crate::values::status::Status;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use types::schema::defaults;
+pub use types::schema::defaults::MARK;
+use types::schema::registry::Resource;
+use values::status::Status;
 
 /// How many writes are under way at once, so that they share syncs.
 const WRITES: usize = 64;

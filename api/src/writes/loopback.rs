@@ -13,17 +13,6 @@ use std::sync::Arc;
 use auth::User;
 use engine::{Change, Expected, Revision};
 
-use crate::objects::apply::{Reset, Versions, Writer, apply, take_managed_fields};
-use crate::objects::conversion::Conversions;
-use crate::objects::store::{self, Part, Store, Stored};
-use crate::objects::strategy::Endpoint;
-use crate::types::convert;
-use crate::types::options::DeleteOptions;
-use crate::types::schema::registry::Resource;
-use crate::types::served::Served;
-use crate::values::json::{Object, Value};
-use crate::values::query::{FieldValidation, WriteOptions};
-use crate::values::status::{Reason, Status};
 use crate::writes::admission::namespace_lifecycle::State as NamespaceState;
 use crate::writes::admission::{Operation, Options};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
@@ -35,6 +24,17 @@ use crate::writes::write::intent::{
     DELETION_UNASKED,
 };
 use crate::writes::write::{Caller, Current, Intent, Made, Outcome, Presence, Source, Wanted, write};
+use objects::apply::{Reset, Versions, Writer, apply, take_managed_fields};
+use objects::conversion::Conversions;
+use objects::store::{self, Part, Store, Stored};
+use objects::strategy::Endpoint;
+use types::convert;
+use types::options::DeleteOptions;
+use types::schema::registry::Resource;
+use types::served::Served;
+use values::json::{Object, Value};
+use values::query::{FieldValidation, WriteOptions};
+use values::status::{Reason, Status};
 
 pub use event::Warning;
 pub use plugins::ControllerWriter;
@@ -233,7 +233,7 @@ impl<'a> Loopback<'a> {
         let mut source = Made::served(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             let live = convert::to_served(resource, current.object(resource)?.clone(), self.api.naming())?;
-            let now = crate::values::clock::now();
+            let now = values::clock::now();
             let subresource = if endpoint == Endpoint::Status { "status" } else { "" };
             let writer = Writer { manager, subresource, now: &now };
             let applied = apply(&versions, &writer, &reset, &live, config, true)

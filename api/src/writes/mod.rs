@@ -8,4 +8,5 @@ pub mod backfill;
 pub mod bootstrap;
 pub mod context;
 pub mod loopback;
+pub mod stage;
 pub mod write;

@@ -20,8 +20,8 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use api::state::audit::{Auditor, Event, Policy, Sink};
-use api::wire::metrics::Metrics;
-use api::wire::outgoing::Egress;
+use wire::metrics::Metrics;
+use wire::outgoing::Egress;
 
 use self::log::LogConfig;
 use self::settings::Mode;
@@ -194,7 +194,7 @@ mod tests {
         let mut flaws = Flaws::default();
         check(&flags.audit, &flags.audit_webhook, &mut flaws);
         flaws.none().map_err(|error| error.to_string())?;
-        AuditConfig::from_flags(&api::values::naming::KUBERNETES, &flags.audit, &flags.audit_webhook, &egress)
+        AuditConfig::from_flags(&values::naming::KUBERNETES, &flags.audit, &flags.audit_webhook, &egress)
             .map_err(|error| error.to_string())
     }
 

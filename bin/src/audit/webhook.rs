@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use api::state::audit::{Encoder, Event, Format, Sink};
-use api::wire::outgoing::{Egress, Failure};
 use bytes::Bytes;
 use tokio::runtime::Handle;
+use wire::outgoing::{Egress, Failure};
 
 use super::Losses;
 use super::batch::Queue;

@@ -64,7 +64,7 @@ pub fn run(flags: &AcceptLoss, out: &mut impl Write) -> anyhow::Result<Outcome> 
         error => error.into(),
     })?;
     drop(store);
-    let opened = Engine::open(Options { bloom_scheme: api::types::bloom::SCHEME, ..Options::new(&dir) });
+    let opened = Engine::open(Options { bloom_scheme: types::bloom::SCHEME, ..Options::new(&dir) });
     let engine = opened.map_err(|error| match error {
         OpenError::InUse { .. } => in_use(),
         error => error.into(),

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
 use api::state::allocation::Ports;
-use api::values::naming;
+use values::naming;
 
 use crate::duration;
 use crate::flags::Profile;

@@ -49,7 +49,7 @@ pub fn run(flags: &Compact, out: &mut impl Write) -> anyhow::Result<Outcome> {
 async fn compact(flags: &Compact, options: Options) -> anyhow::Result<Report> {
     let opened = Engine::open(Options {
         history_retention: Duration::MAX,
-        bloom_scheme: api::types::bloom::SCHEME,
+        bloom_scheme: types::bloom::SCHEME,
         ..options
     });
     let engine = opened.map_err(|error| match error {

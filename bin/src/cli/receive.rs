@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use api::state::backup;
-use api::values::naming;
-use api::wire::outgoing::Opened;
-use api::wire::server::BODY_BYTES_MAX;
 use engine::offline::{Damage, Ready, Receiver};
+use values::naming;
+use wire::outgoing::Opened;
+use wire::server::BODY_BYTES_MAX;
 
 use crate::cli::progress::Progress;
 use crate::client::{self, Client};

@@ -1,7 +1,7 @@
 //! Flags of the releases that the server is like.
 
-use api::types::version::AskedReleases;
 use clap::Args;
+use types::version::AskedReleases;
 
 use super::forms;
 use crate::flaws::Flaws;

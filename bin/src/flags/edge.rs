@@ -1,9 +1,9 @@
 //! Flags of what is done to requests before anything is known of them but their head.
 
 use api::state::edge::Settings;
-use api::types::schema::pattern::Pattern;
 use clap::Args;
 use http::HeaderValue;
+use types::schema::pattern::Pattern;
 
 use super::forms;
 use crate::flaws::Flaws;

@@ -7,10 +7,10 @@
 
 use std::ffi::OsString;
 
-use api::values::naming::{self, Naming};
 use clap::builder::ValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use values::naming::{self, Naming};
 
 use super::words::{Shown, Words, named};
 use super::{Flags, forms, suggestion, upstream};
@@ -111,7 +111,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
     }
     match words.version {
         Some(Shown::Name) => return Err(text(&arguments, "--version")),
-        Some(Shown::Raw) => return Err(Stop::Print(format!("{}\n", api::types::version::raw()))),
+        Some(Shown::Raw) => return Err(Stop::Print(format!("{}\n", types::version::raw()))),
         None => flags.reported_version = words.reported_version,
     }
     Ok(Invocation::Serve(Box::new(flags), shown(&arguments)))

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use api::values::json::Value;
-use api::wire::codec::yaml;
-use api::wire::metrics::allowed::{Allowed, is_family};
 use clap::Args;
 use go::quote;
+use values::json::Value;
+use values::yaml;
+use wire::metrics::allowed::{Allowed, is_family};
 
 use crate::flaws::Flaws;
 use crate::issuers::opening;

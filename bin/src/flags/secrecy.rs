@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use api::values::naming::Naming;
-use api::wire::outgoing::Networks;
 use clap::Args;
+use values::naming::Naming;
+use wire::outgoing::Networks;
 
 use super::forms;
 use crate::egress;

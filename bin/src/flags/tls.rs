@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use api::wire::server::{NamedCertificate, TlsSettings};
 use clap::Args;
+use wire::server::{NamedCertificate, TlsSettings};
 
 use super::forms;
 use crate::issuers::opening;

@@ -5,8 +5,8 @@
 
 use std::ffi::OsString;
 
-use api::types::version;
 use clap::{Arg, CommandFactory};
+use types::version;
 
 use super::forms::{boolean, invalid};
 use super::line::CommandLine;

@@ -11,12 +11,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use api::values::json::{self, Object, Value};
-use api::values::naming::{self, Naming};
-use api::wire::body;
-use api::wire::outgoing::Identity;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
+use values::json::{self, Object, Value};
+use values::naming::{self, Naming};
+use values::type_meta::type_of;
+use wire::outgoing::Identity;
 
 use super::settings::text_of;
 
@@ -163,7 +163,7 @@ impl Exec {
     /// Reads what the program printed.
     fn credential(&self, text: &[u8]) -> anyhow::Result<Credential> {
         let answer = json::parse(text).map_err(|_| anyhow::anyhow!("exec plugin: the output is no JSON"))?;
-        let (kind, version) = body::type_of(&answer);
+        let (kind, version) = type_of(&answer);
         if kind != "ExecCredential" {
             bail!("exec plugin: the output is no ExecCredential");
         }
@@ -188,7 +188,7 @@ impl Exec {
         }
         let expires = match text_of(status, "expirationTimestamp") {
             Some(time) => {
-                let seconds = api::values::clock::parse_seconds(&time);
+                let seconds = values::clock::parse_seconds(&time);
                 Some(seconds.with_context(|| format!("exec plugin: {time:?} is no time"))?)
             }
             None => None,

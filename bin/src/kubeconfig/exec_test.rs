@@ -1,6 +1,6 @@
 //! What a program is told, and what is believed of what it prints.
 
-use api::wire::codec::yaml;
+use values::yaml;
 
 use super::*;
 

@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use api::values::json::Value;
-use api::wire::outgoing::{Identities, Identity};
+use values::json::Value;
+use wire::outgoing::{Identities, Identity};
 
 use super::settings::{Held, Reading, named, text_of};
 

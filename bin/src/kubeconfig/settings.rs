@@ -6,13 +6,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use api::values::json::Value;
-use api::wire::codec::yaml;
-use api::wire::outgoing::{Credentials, Endpoint, Identity};
 use auth::authn::key_pair;
 use http::Uri;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use values::json::Value;
+use values::yaml;
+use wire::outgoing::{Credentials, Endpoint, Identity};
 
 use super::exec::{self, Exec};
 use crate::authorities::system_authorities;

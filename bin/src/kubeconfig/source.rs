@@ -6,9 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use api::wire::outgoing::Endpoint;
 use http::Uri;
 use tokio::sync::Mutex;
+use wire::outgoing::Endpoint;
 
 use super::exec::Credential;
 use super::settings::{Material, Settings, is_plain};
@@ -69,7 +69,7 @@ impl Source {
             }
         }
         if let Some(exec) = &self.settings.exec {
-            let now = api::values::clock::now_seconds();
+            let now = values::clock::now_seconds();
             let is_over = |given: &Credential| given.expires.is_some_and(|expires| now >= expires);
             if state.given.as_ref().is_none_or(is_over) {
                 state.given = None;

@@ -5,10 +5,11 @@
 use std::path::Path;
 
 use anyhow::{anyhow, bail};
-use api::values::json::Value;
-use api::wire::{body, typed};
 use go::quote;
 use go::url::Url;
+use values::json::Value;
+use values::type_meta::type_of;
+use wire::typed;
 
 use super::form;
 use crate::issuers::opening;
@@ -33,9 +34,9 @@ pub fn load(path: &Path) -> anyhow::Result<Value> {
 }
 
 fn decode(text: &[u8]) -> Result<Value, String> {
-    let document = api::wire::codec::yaml::parse(text).map_err(|error| error.to_string())?;
+    let document = values::yaml::parse(text).map_err(|error| error.to_string())?;
     let config = document.value;
-    let (kind, api_version) = body::type_of(&config);
+    let (kind, api_version) = type_of(&config);
     if !matches!(api_version, "" | "v1") || !matches!(kind, "" | "Config") {
         let kind = if kind.is_empty() { "Config" } else { kind };
         let version = if api_version.is_empty() { "v1" } else { api_version };

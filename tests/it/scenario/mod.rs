@@ -24,8 +24,8 @@ mod resets;
 mod subresources;
 mod updates;
 
-use api::values::field::{FieldSet, display};
 use serde_json::{Value, json};
+use values::field::{FieldSet, display};
 
 use crate::fixture::Fixture;
 

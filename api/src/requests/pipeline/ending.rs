@@ -10,9 +10,9 @@ use http::{HeaderValue, Method};
 
 use super::{AUDIT_ID, Exchange};
 use crate::state::audit::{Latency, answer};
-use crate::values::warning;
-use crate::wire::response::Response;
-use crate::wire::traces::Parent;
+use values::warning;
+use wire::response::Response;
+use wire::traces::Parent;
 
 /// UIDs of the flow schema and the priority level by which a request was classified.
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
@@ -148,7 +148,7 @@ impl Exchange<'_> {
                 // What a proxy leads to has said it already.
                 response.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
             }
-            *response.body_mut() = crate::wire::server::Body::empty();
+            *response.body_mut() = wire::server::Body::empty();
         }
         match self.trail {
             Some(trail) => {

@@ -6,9 +6,9 @@ use auth::decision::Denied;
 use http::StatusCode;
 
 use super::Exchange;
-use crate::objects::representation::answer::Reported;
-use crate::values::log_limit::{LogLimit, shortened};
-use crate::wire::response::Response;
+use objects::representation::answer::Reported;
+use values::log_limit::{LogLimit, shortened};
+use wire::response::Response;
 
 static UNAUTHENTICATED: LogLimit = LogLimit::new();
 static FORBIDDEN: LogLimit = LogLimit::new();

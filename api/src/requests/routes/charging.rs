@@ -9,12 +9,12 @@
 use http::StatusCode;
 
 use super::Permitted;
-use crate::objects::representation::answer::respond_status;
-use crate::values::memory::{Account, Charge, Document, FREE_ANSWER_BYTES};
-use crate::values::status::Status;
-use crate::wire::negotiate::Output;
-use crate::wire::response::Response;
-use crate::wire::server::upgrade::attach;
+use objects::negotiate::Output;
+use objects::representation::answer::respond_status;
+use values::memory::{Account, Charge, Document, FREE_ANSWER_BYTES};
+use values::status::Status;
+use wire::response::Response;
+use wire::server::upgrade::attach;
 
 /// The charges of a request that another server answers: for the connection to that server, and for its answer.
 pub(super) struct Relay {

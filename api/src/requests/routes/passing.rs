@@ -4,13 +4,13 @@
 use http::HeaderValue;
 
 use super::Permitted;
-use crate::objects::store::Addresses;
 use crate::requests::counted;
 use crate::state::extension::{Extension, proxy};
 use crate::state::peers;
-use crate::values::status::{Reason, Status};
-use crate::wire::outgoing::Guard;
-use crate::wire::response::Response;
+use objects::store::Addresses;
+use values::status::{Reason, Status};
+use wire::outgoing::Guard;
+use wire::response::Response;
 
 /// The part of the server that ends requests for extension servers.
 const AGGREGATOR: &str = "aggregator";

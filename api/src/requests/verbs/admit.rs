@@ -3,14 +3,14 @@
 
 use super::Call;
 use super::write::intent;
-use crate::objects::strategy::Endpoint;
-use crate::types::schema::table::Kind;
-use crate::values::field::go_quote;
-use crate::values::json::{Object, Value};
-use crate::values::object::{meta, set_meta};
-use crate::values::status::Status;
 use crate::writes::admission::{Options, Record, Review, Target};
 use crate::writes::write::Caller;
+use objects::strategy::Endpoint;
+use types::schema::table::Kind;
+use values::field::go_quote;
+use values::json::{Object, Value};
+use values::object::{meta, set_meta};
+use values::status::Status;
 
 /// Both points for an object that is a question or a command.
 ///

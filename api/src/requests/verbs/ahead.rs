@@ -21,11 +21,11 @@ use tokio::task::JoinHandle;
 use super::filling::Filling;
 use super::list::{CHUNK_BYTES, FORM_MULTIPLE, ITEM_BYTES, LARGE_BYTES};
 use super::selected::{Found, Need, Selected};
-use crate::objects::representation::{ListSize, Renderer};
-use crate::values::cancellation::{self, Cancelled, following};
-use crate::values::memory::Charge;
-use crate::values::status::Status;
-use crate::wire::codec::protobuf::MEMO_BYTES;
+use objects::codec::protobuf::MEMO_BYTES;
+use objects::representation::{ListSize, Renderer};
+use values::cancellation::{self, Cancelled, following};
+use values::memory::Charge;
+use values::status::Status;
 
 /// Most tasks that work for one list.
 const TASKS_MAX: usize = 4;

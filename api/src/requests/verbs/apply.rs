@@ -5,7 +5,7 @@
 //!                        └─ not there:    nothing                      ─► apply::apply ─┘
 //! ```
 //!
-//! What applying means is in [`crate::objects::apply`]; here it gets a body and live objects.
+//! What applying means is in [`objects::apply`]; here it gets a body and live objects.
 
 use std::borrow::Cow;
 
@@ -13,25 +13,26 @@ use super::Call;
 use super::write::{
     as_new, check_identity, dedup_patched_owners, forget_revision, intent, respond_written, scope_to_request,
 };
-use crate::objects::apply::{ApplyError, ConvertError, Reset, Versions, Writer, last_applied, reading};
-use crate::objects::patch::PatchKind;
-use crate::objects::representation::refuse_list_transform;
-use crate::objects::strategy::Endpoint;
-use crate::types::convert;
-use crate::types::options::decimal;
-use crate::types::schema::decode_form::zero_object;
-use crate::types::schema::table::Message;
-use crate::values::clock;
-use crate::values::field::FieldError;
-use crate::values::json::{self, Object, Value};
-use crate::values::object::{meta, set_meta};
-use crate::values::query::{FieldValidation, WriteOptions};
-use crate::values::status::{Reason, Status};
-use crate::wire::codec::{cbor, yaml};
-use crate::wire::response::Response;
 use crate::writes::admission::Options;
 use crate::writes::write::intent::OWNED_BY_SOURCE;
 use crate::writes::write::{self, Current, Made, Presence, Wanted};
+use objects::apply::{ApplyError, ConvertError, Reset, Versions, Writer, last_applied, reading};
+use objects::codec::cbor;
+use objects::patch::PatchKind;
+use objects::representation::refuse_list_transform;
+use objects::strategy::Endpoint;
+use types::convert;
+use types::options::decimal;
+use types::schema::decode_form::zero_object;
+use types::schema::table::Message;
+use values::clock;
+use values::field::FieldError;
+use values::json::{self, Object, Value};
+use values::object::{meta, set_meta};
+use values::query::{FieldValidation, WriteOptions};
+use values::status::{Reason, Status};
+use values::yaml;
+use wire::response::Response;
 
 /// PATCH of a configuration.
 pub async fn apply(
@@ -236,14 +237,14 @@ pub fn laid_over(
     let force = options.force.unwrap_or(false);
     let naming = call.api.naming();
     let is_migrating = options.field_manager == last_applied::MANAGER;
-    let mut applied = crate::objects::apply::apply(versions, &writer, reset, live, config, force);
+    let mut applied = objects::apply::apply(versions, &writer, reset, live, config, force);
     if let Err(ApplyError::Conflicts(conflicts)) = &applied
         && is_migrating
         && let Some(allowed) = last_applied::allowed(versions, naming, live)
     {
         applied = match conflicts.clone().without(&allowed) {
             Some(left) => Err(ApplyError::Conflicts(left)),
-            None => crate::objects::apply::apply(versions, &writer, reset, live, config, true),
+            None => objects::apply::apply(versions, &writer, reset, live, config, true),
         };
     }
     let own = || {

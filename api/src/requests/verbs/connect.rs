@@ -10,20 +10,20 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, StatusCode};
 
 use super::{Call, Wire, admit};
-use crate::objects::store::{self, Part};
 use crate::state::connect::forward::{encode, encoded_path, without_credentials};
 use crate::state::connect::proxy::{self, Proxied};
 use crate::state::connect::target::{Agent, Name};
 use crate::state::connect::upgrade::{self, Asked};
 use crate::state::connect::{AGENT_ANSWER_TIMEOUT, SERVICE_ANSWER_TIMEOUT, exec, portforward};
-use crate::types::attributes::Selection;
-use crate::types::schema::registry::Resource;
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, meta};
-use crate::values::status::{Status, Subject};
-use crate::wire::outgoing::Endpoint;
-use crate::wire::response::Response;
-use crate::wire::server::upgrade::Switch;
+use objects::store::{self, Part};
+use types::attributes::Selection;
+use types::schema::registry::Resource;
+use values::json::{Object, Value};
+use values::object::{at, meta};
+use values::status::{Status, Subject};
+use wire::outgoing::Endpoint;
+use wire::response::Response;
+use wire::server::upgrade::Switch;
 
 /// Answers a permitted request.
 ///
@@ -227,7 +227,7 @@ pub fn container<'p>(call: &Call<'_>, pod: &'p Object, asked: &str) -> Result<&'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::object;
+    use values::testing::object;
 
     #[test]
     fn agents_are_asked_with_the_options_of_the_connection() {

@@ -8,8 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use engine::Revision;
 use serde::Serialize;
 
-use crate::values::json::{self, Value};
-use crate::values::status::Status;
+use values::json::{self, Value};
+use values::status::Status;
 
 /// A decoded token.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -16,24 +16,24 @@ use super::delete::success;
 use super::subresource::{decode_own, put_condition};
 use super::write::{intent, scope_to_request};
 use super::{Call, admit};
-use crate::objects::representation::answer::respond_success;
-use crate::objects::store::{self, Part, Stored};
-use crate::objects::strategy::Endpoint;
-use crate::types::options::DeleteOptions;
-use crate::types::schema::table::SubresourceTable;
-use crate::types::selector::label::LabelSelector;
-use crate::values::clock;
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, meta};
-use crate::values::query::WriteOptions;
-use crate::values::retry::{Attempts, Exhausted};
-use crate::values::status::{Cause, Details, Reason, Status, Subject};
-use crate::wire::response::Response;
 use crate::writes::admission::Options;
 use crate::writes::bootstrap::Target;
 use crate::writes::loopback::Loopback;
 use crate::writes::write::deletion::{check_preconditions, delete_object};
 use crate::writes::write::intent::DELETION_UNASKED;
+use objects::representation::answer::respond_success;
+use objects::store::{self, Part, Stored};
+use objects::strategy::Endpoint;
+use types::options::DeleteOptions;
+use types::schema::table::SubresourceTable;
+use types::selector::label::LabelSelector;
+use values::clock;
+use values::json::{Object, Value};
+use values::object::{at, meta};
+use values::query::WriteOptions;
+use values::retry::{Attempts, Exhausted};
+use values::status::{Cause, Details, Reason, Status, Subject};
+use wire::response::Response;
 
 /// Most evictions that a budget's controller may have yet to notice.
 const DISRUPTED_PODS_MAX: usize = 2000;
@@ -168,7 +168,7 @@ fn budgets(namespace: &str, name: &str) -> Target {
 /// # Errors
 /// 500 when there are several.
 fn budget_of(call: &Call<'_>, pod: &Stored) -> Result<Option<Object>, Status> {
-    let labels = crate::types::attributes::Attributes::new(&pod.record.attributes);
+    let labels = types::attributes::Attributes::new(&pod.record.attributes);
     if labels.labels().next().is_none() {
         return Ok(None);
     }
@@ -253,7 +253,7 @@ fn spent(budget: &Object, pod: &str) -> Object {
     status.insert("disruptionsAllowed", Value::Int(left));
     let pods = status.object_entry("disruptedPods");
     pods.insert(pod.to_owned(), clock::now().into());
-    crate::objects::strategy::sort_members(pods);
+    objects::strategy::sort_members(pods);
     if left == 0 {
         let members = [
             ("type", "DisruptionAllowed".into()),
@@ -374,7 +374,7 @@ async fn say_why(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::object;
+    use values::testing::object;
 
     #[test]
     fn a_budget_gives_what_it_has_and_says_what_it_lacks() {

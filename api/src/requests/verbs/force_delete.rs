@@ -11,16 +11,16 @@ use http::StatusCode;
 
 use super::delete::success;
 use super::{Call, admit};
-use crate::objects::representation::answer::respond_success;
-use crate::objects::store;
-use crate::types::options::DeleteOptions;
-use crate::values::field::FieldError;
-use crate::values::query::invalid_options;
-use crate::values::retry::{Attempts, Exhausted};
-use crate::values::status::{Details, Reason, Status};
-use crate::wire::response::Response;
 use crate::writes::admission::Options;
 use crate::writes::write::commit::{Attempt, commit};
+use objects::representation::answer::respond_success;
+use objects::store;
+use types::options::DeleteOptions;
+use values::field::FieldError;
+use values::query::invalid_options;
+use values::retry::{Attempts, Exhausted};
+use values::status::{Details, Reason, Status};
+use wire::response::Response;
 
 /// The option, as errors name it.
 pub const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";

@@ -14,15 +14,15 @@ use super::Call;
 use super::connect::{agent_of, container, found, text};
 use crate::state::connect::AGENT_ANSWER_TIMEOUT;
 use crate::state::connect::forward::{encode, encoded_path, passed_on};
-use crate::types::features::Feature;
-use crate::values::clock;
-use crate::values::field::{FieldError, go_quote};
-use crate::values::json::Value;
-use crate::values::object::meta;
-use crate::values::status::{Reason, Status, Subject};
-use crate::wire::outgoing::{self, Endpoint, Failure, Opened};
-use crate::wire::response::{Response, respond};
-use crate::wire::server::{Aborted, Body, Shutdown};
+use types::features::Feature;
+use values::clock;
+use values::field::{FieldError, go_quote};
+use values::json::Value;
+use values::object::meta;
+use values::status::{Reason, Status, Subject};
+use wire::outgoing::{self, Endpoint, Failure, Opened};
+use wire::response::{Response, respond};
+use wire::server::{Aborted, Body, Shutdown};
 
 /// Longest text of an agent that is told to the client as an error.
 const REFUSAL_BYTES_MAX: usize = 50_000;

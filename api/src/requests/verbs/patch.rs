@@ -7,29 +7,29 @@ use std::sync::Arc;
 
 use super::Call;
 use super::write::{check_identity, dedup_patched_owners, intent, respond_written, scope_to_request};
-use crate::objects::apply::{put_managed_fields, take_managed_fields};
-use crate::objects::patch::restore::restore;
-use crate::objects::patch::{Patch, PatchKind, Patched, undecodable};
-use crate::objects::representation::refuse_list_transform;
-use crate::objects::strategy::Endpoint;
-use crate::types::convert::{self, ingress};
-use crate::types::schema::conform::{conform, conform_changes, conforms_in_place};
-use crate::types::schema::decode::Decoded;
-use crate::types::schema::registry::{Registry, Resource};
-use crate::types::schema::table::Message;
-use crate::types::schema::unreadable_annotation;
-use crate::values::field::FieldError;
-use crate::values::json::{Object, Value};
-use crate::values::object::{meta, set_meta};
-use crate::values::query::{FieldValidation, WriteOptions};
-use crate::values::status::{Reason, Status, Subject};
-use crate::wire::body::untyped;
-use crate::wire::known_types::{Named, is_known, not_registered, other_form, unconvertible};
-use crate::wire::negotiate::{Formats, content_type};
-use crate::wire::response::Response;
 use crate::writes::admission::Options;
 use crate::writes::write::ownership::manager;
 use crate::writes::write::{self, Current, Made, Wanted};
+use objects::apply::{put_managed_fields, take_managed_fields};
+use objects::known_types::{Named, is_known, not_registered, other_form, unconvertible};
+use objects::negotiate::{Formats, content_type};
+use objects::patch::restore::restore;
+use objects::patch::{Patch, PatchKind, Patched, undecodable};
+use objects::representation::refuse_list_transform;
+use objects::strategy::Endpoint;
+use types::convert::{self, ingress};
+use types::schema::conform::{conform, conform_changes, conforms_in_place};
+use types::schema::decode::Decoded;
+use types::schema::registry::{Registry, Resource};
+use types::schema::table::Message;
+use types::schema::unreadable_annotation;
+use values::field::FieldError;
+use values::json::{Object, Value};
+use values::object::{meta, set_meta};
+use values::query::{FieldValidation, WriteOptions};
+use values::status::{Reason, Status, Subject};
+use values::type_meta::untyped;
+use wire::response::Response;
 
 /// The kind of patch the request carries, or 415.
 pub fn kind_of(
@@ -312,7 +312,7 @@ fn readable(mut managed: Value) -> Option<Value> {
         let Some(fields) = entry.as_object_mut().and_then(|entry| entry.get_mut("fieldsV1")) else {
             continue;
         };
-        if let Some(set) = fields.as_str().and_then(|text| crate::values::json::parse(text.as_bytes()).ok()) {
+        if let Some(set) = fields.as_str().and_then(|text| values::json::parse(text.as_bytes()).ok()) {
             *fields = set;
         }
     }

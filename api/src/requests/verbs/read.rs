@@ -5,13 +5,13 @@ use std::time::Instant;
 use http::StatusCode;
 
 use super::Call;
-use crate::objects::representation;
-use crate::objects::representation::answer::respond_stored;
-use crate::objects::store;
-use crate::types::options::version_number;
-use crate::values::status::Status;
-use crate::wire::response::Response;
 use crate::writes::accesses;
+use objects::representation;
+use objects::representation::answer::respond_stored;
+use objects::store;
+use types::options::version_number;
+use values::status::Status;
+use wire::response::Response;
 
 /// Answers with the object named in the path (docs/api/lists.md#resource-versions, docs/api/lists.md#get).
 pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {

@@ -3,10 +3,10 @@
 //!
 //! Operators that are not known are no error: newer clients may ask about them.
 
-use crate::objects::validation::names;
-use crate::types::selector::requirements::{Readable, Requirements};
-use crate::values::field::FieldError;
-use crate::values::json::Value;
+use objects::validation::names;
+use types::selector::requirements::{Readable, Requirements};
+use values::field::FieldError;
+use values::json::Value;
 
 /// The two selectors, with what checks their keys and values.
 const SELECTORS: [(&str, bool); 2] = [("fieldSelector", false), ("labelSelector", true)];

@@ -14,23 +14,23 @@ use http::{HeaderMap, StatusCode};
 
 use super::write::{decode_body, scope_to_request};
 use super::{Call, admit, review_selectors, subresource};
-use crate::objects::conversion::Conversions;
-use crate::objects::representation::{Renderer, refuse_object_transform};
-use crate::objects::strategy::Endpoint;
-use crate::objects::validation::View;
-use crate::types::options::ListOptions;
-use crate::types::schema::encode::encode;
-use crate::values::field::FieldError;
-use crate::values::json::{Object, Value, parse};
-use crate::values::object::{at, meta, set_meta};
-use crate::values::query::WriteOptions;
-use crate::values::status::{Status, Subject};
-use crate::values::{clock, user};
-use crate::wire::outgoing::{self, Credentials, Tls};
-use crate::wire::request::Verb;
-use crate::wire::response::Response;
 use crate::writes::admission::Options;
 use crate::writes::write::ownership::{self, Tracking};
+use objects::conversion::Conversions;
+use objects::representation::{Renderer, refuse_object_transform};
+use objects::request::Verb;
+use objects::strategy::Endpoint;
+use objects::validation::View;
+use types::options::ListOptions;
+use types::schema::encode::encode;
+use values::field::FieldError;
+use values::json::{Object, Value, parse};
+use values::object::{at, meta, set_meta};
+use values::query::WriteOptions;
+use values::status::{Status, Subject};
+use values::{clock, user};
+use wire::outgoing::{self, Credentials, Tls};
+use wire::response::Response;
 
 /// Serves a resource that has no storage.
 pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {

@@ -8,29 +8,29 @@ use http::StatusCode;
 use super::Call;
 use super::patch::{Reading, kind_of, options as patch_options, patched};
 use super::write::{check_identity, intent, scope_to_request};
-use crate::objects::apply::scale::{Replicas, to_parent, to_scale};
-use crate::objects::apply::{Reset, Versions, Writer, put_managed_fields, take_managed_fields, updated};
-use crate::objects::custom;
-use crate::objects::custom::scale::AccessError;
-use crate::objects::patch::PatchKind;
-use crate::objects::representation::{Renderer, refuse_list_transform};
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
-use crate::objects::validation;
-use crate::types::schema::table::{Message, ScalePaths, SubresourceTable};
-use crate::types::selector::label::LabelSelector;
-use crate::values::field::{FieldError, go_quote};
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, meta, set_meta};
-use crate::values::query::WriteOptions;
-use crate::values::status::{Reason, Status, Subject};
-use crate::wire::body::Expected;
-use crate::wire::negotiate::Transform;
-use crate::wire::response::Response;
 use crate::writes::admission::Options;
 use crate::writes::write::intent::{OWNED_BY_SOURCE, precondition_failed};
 use crate::writes::write::ownership::manager;
 use crate::writes::write::{Current, Form, Intent, Source, Wanted};
+use objects::apply::scale::{Replicas, to_parent, to_scale};
+use objects::apply::{Reset, Versions, Writer, put_managed_fields, take_managed_fields, updated};
+use objects::body::Expected;
+use objects::custom;
+use objects::custom::scale::AccessError;
+use objects::negotiate::Transform;
+use objects::patch::PatchKind;
+use objects::representation::{Renderer, refuse_list_transform};
+use objects::store;
+use objects::strategy::Endpoint;
+use objects::validation;
+use types::schema::table::{Message, ScalePaths, SubresourceTable};
+use types::selector::label::LabelSelector;
+use values::field::{FieldError, go_quote};
+use values::json::{Object, Value};
+use values::object::{at, meta, set_meta};
+use values::query::WriteOptions;
+use values::status::{Reason, Status, Subject};
+use wire::response::Response;
 
 /// Through what the fields of a scale are owned.
 const SUBRESOURCE: &str = "scale";
@@ -129,7 +129,7 @@ impl<'t> View<'t> {
     /// Gives what `new` changes of `live` to the manager of the request.
     fn track(&self, call: &Call<'_>, live: &Object, new: &mut Object) {
         let versions = Versions::of_body(call.types.registry(), &self.api_version, self.message);
-        let (manager, now) = (manager(call.query, call.headers), crate::values::clock::now());
+        let (manager, now) = (manager(call.query, call.headers), values::clock::now());
         let writer = Writer { manager: &manager, subresource: SUBRESOURCE, now: &now };
         updated(&versions, &writer, &Reset::none(), live, new);
     }

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use engine::{Entry, Filtered, Revision};
 
 use super::list::LOOKED_AT_ONCE;
-use crate::objects::conversion::{BYTES_AT_ONCE, Converter, RECORDS_AT_ONCE, is_current};
-use crate::objects::store::{self, Stored};
-use crate::types::attributes::Selection;
-use crate::types::schema::registry::Resource;
-use crate::values::status::Status;
+use objects::conversion::{BYTES_AT_ONCE, Converter, RECORDS_AT_ONCE, is_current};
+use objects::store::{self, Stored};
+use types::attributes::Selection;
+use types::schema::registry::Resource;
+use values::status::Status;
 
 /// A walk over a range of one snapshot.
 pub struct Selected {

@@ -5,20 +5,20 @@ use http::StatusCode;
 
 use super::delete::success;
 use super::{Call, admit, connect, eviction, log, patch, read, scale, token, write};
-use crate::objects::representation::answer::respond_success;
-use crate::objects::strategy::Endpoint;
-use crate::types::schema::decode::Decoded;
-use crate::types::schema::table::SubresourceTable;
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, meta, set_meta};
-use crate::values::query::WriteOptions;
-use crate::values::status::{Details, Status};
-use crate::wire::body::Expected;
-use crate::wire::request::Verb;
-use crate::wire::response::Response;
 use crate::writes::admission::Options;
 use crate::writes::write::intent::BINDING;
 use crate::writes::write::{Current, Made, Wanted};
+use objects::body::Expected;
+use objects::representation::answer::respond_success;
+use objects::request::Verb;
+use objects::strategy::Endpoint;
+use types::schema::decode::Decoded;
+use types::schema::table::SubresourceTable;
+use values::json::{Object, Value};
+use values::object::{at, meta, set_meta};
+use values::query::WriteOptions;
+use values::status::{Details, Status};
+use wire::response::Response;
 
 /// Runs a permitted request on a subresource.
 pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
@@ -113,7 +113,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         return Err(Status::no_such_route());
     };
     // The permission to create bindings is the permission to bind; the pod is reached through it.
-    let info = crate::wire::request::RequestInfo {
+    let info = objects::request::RequestInfo {
         name: name.clone(),
         verb: Verb::Create,
         subresource: "binding".to_owned(),
@@ -154,14 +154,10 @@ async fn bind_pod(
     let mut errors = Vec::new();
     if !matches!(target_kind.as_str(), "" | "Node") {
         let supported = ["Node", "<empty>"];
-        errors.push(crate::values::field::FieldError::not_supported(
-            "target.kind",
-            &target_kind.into(),
-            &supported,
-        ));
+        errors.push(values::field::FieldError::not_supported("target.kind", &target_kind.into(), &supported));
     }
     if target.is_empty() {
-        errors.push(crate::values::field::FieldError::required("target.name", ""));
+        errors.push(values::field::FieldError::required("target.name", ""));
     }
     if !errors.is_empty() {
         return Err(Status::unclassified(&errors));
@@ -182,7 +178,7 @@ async fn bind_pod(
         }
         let refuse = |why: &str| {
             Err(Status::conflict(
-                crate::values::status::Subject { group: "", kind: "pods/binding", name: &call.info.name },
+                values::status::Subject { group: "", kind: "pods/binding", name: &call.info.name },
                 why,
             ))
         };
@@ -202,11 +198,11 @@ async fn bind_pod(
             let Some(added) = at(binding, &format!("metadata.{map}")).and_then(Value::as_object) else {
                 continue;
             };
-            let target = crate::values::object::metadata_mut(&mut pod).object_entry(map);
+            let target = values::object::metadata_mut(&mut pod).object_entry(map);
             for (key, value) in added.iter() {
                 target.insert(key.to_owned(), value.clone());
             }
-            crate::objects::strategy::sort_members(target);
+            objects::strategy::sort_members(target);
         }
         pod.object_entry("spec").insert("nodeName", target.as_str().into());
         let status = pod.object_entry("status");
@@ -225,7 +221,7 @@ fn set_condition(status: &mut Object, kind: &str, value: &str) {
     condition.push("type", kind.into());
     condition.push("status", value.into());
     condition.push("lastProbeTime", Value::Null);
-    condition.push("lastTransitionTime", crate::values::clock::now().into());
+    condition.push("lastTransitionTime", values::clock::now().into());
     put_condition(status, condition);
 }
 

@@ -11,17 +11,17 @@ use http::StatusCode;
 use super::subresource::decode_own;
 use super::write::scope_to_request;
 use super::{Call, admit};
-use crate::objects::representation::Renderer;
-use crate::objects::store::{self, Part};
-use crate::types::schema::table::SubresourceTable;
-use crate::values::clock;
-use crate::values::field::FieldError;
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, meta, set_meta};
-use crate::values::query::WriteOptions;
-use crate::values::status::{Status, Subject};
-use crate::wire::response::Response;
 use crate::writes::admission::Options;
+use objects::representation::Renderer;
+use objects::store::{self, Part};
+use types::schema::table::SubresourceTable;
+use values::clock;
+use values::field::FieldError;
+use values::json::{Object, Value};
+use values::object::{at, meta, set_meta};
+use values::query::WriteOptions;
+use values::status::{Status, Subject};
+use wire::response::Response;
 
 /// Seconds a token lasts when the request does not say.
 const LIFETIME_DEFAULT: i64 = 60 * 60;
@@ -37,7 +37,7 @@ const EXTENDED: i64 = 60 * 60 + 7;
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut request = decode_own(call, table, body, &options, &[])?;
-    crate::types::schema::defaults::apply(&table.message, &mut request, call.api.naming());
+    types::schema::defaults::apply(&table.message, &mut request, call.api.naming());
     admit::mutate(call, Options::Create(&options), &mut request).await?;
     let tokens = call.api.tokens();
     let (name, namespace) = (call.info.name.clone(), call.info.namespace.clone());

@@ -28,24 +28,24 @@ use super::ahead::Ahead;
 use super::filling::Filling;
 use super::schedule::Schedule;
 use super::selected::{Found, Need, Selected};
-use crate::objects::conversion::{Converter, is_current};
-use crate::objects::representation::shared::{self, Seen};
-use crate::objects::representation::{self, EventType, Renderer, with_revision};
-use crate::objects::store;
-use crate::types::attributes::Selection;
-use crate::types::bloom;
-use crate::types::options::{ListOptions, version_number};
-use crate::types::schema::registry::Resource;
-use crate::values::memory::Charge;
-use crate::values::status::{Reason, Status};
-use crate::wire::metrics::Metrics;
-use crate::wire::metrics::family::{Histogram, micros};
-use crate::wire::negotiate::Encoding;
-use crate::wire::response::Response;
-use crate::wire::server::seldom::Seldom;
-use crate::wire::server::websocket::{Form, Upgrade};
-use crate::wire::server::{Aborted, Body, PIECE_BYTES, Stage};
 use crate::writes::accesses;
+use objects::conversion::{Converter, is_current};
+use objects::negotiate::Encoding;
+use objects::representation::shared::{self, Seen};
+use objects::representation::{self, EventType, Renderer, with_revision};
+use objects::store;
+use types::attributes::Selection;
+use types::bloom;
+use types::options::{ListOptions, version_number};
+use types::schema::registry::Resource;
+use values::memory::Charge;
+use values::status::{Reason, Status};
+use wire::metrics::Metrics;
+use wire::metrics::family::{Histogram, micros};
+use wire::response::Response;
+use wire::server::seldom::Seldom;
+use wire::server::websocket::{Form, Upgrade};
+use wire::server::{Aborted, Body, PIECE_BYTES, Stage};
 
 /// Bytes of events gathered into one chunk before it is handed on.
 const CHUNK_BYTES: usize = PIECE_BYTES;
@@ -189,7 +189,7 @@ fn duration(seconds: i64, minimum: Duration) -> Duration {
 
 /// A random number between 0 and 1, by which watches spread out.
 fn random_part() -> f64 {
-    f64::from(u16::from_le_bytes(crate::values::names::random::<2>())) / f64::from(u16::MAX)
+    f64::from(u16::from_le_bytes(values::names::random::<2>())) / f64::from(u16::MAX)
 }
 
 /// How long a watch rests after it told of a change that concerned so many.

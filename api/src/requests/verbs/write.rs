@@ -4,19 +4,19 @@
 use http::StatusCode;
 
 use super::Call;
-use crate::objects::representation::answer::respond_object;
-use crate::objects::representation::refuse_list_transform;
-use crate::objects::strategy::owners::{AFTER_ADMISSION, without_repeated_owners};
-use crate::objects::strategy::{self, Endpoint};
-use crate::values::json::Object;
-use crate::values::object::{meta, set_meta};
-use crate::values::query::{FieldValidation, WriteOptions};
-use crate::values::status::Status;
-use crate::wire::response::Response;
 use crate::writes::admission::{Operation, Options};
 use crate::writes::write::intent::seen_revision;
 use crate::writes::write::ownership::manager;
 use crate::writes::write::{self, Current, Intent, Made, Outcome, Presence, Wanted};
+use objects::representation::answer::respond_object;
+use objects::representation::refuse_list_transform;
+use objects::strategy::owners::{AFTER_ADMISSION, without_repeated_owners};
+use objects::strategy::{self, Endpoint};
+use values::json::Object;
+use values::object::{meta, set_meta};
+use values::query::{FieldValidation, WriteOptions};
+use values::status::Status;
+use wire::response::Response;
 
 /// POST on a collection.
 pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
@@ -203,7 +203,7 @@ fn decode_copy(
     known: Option<&Object>,
 ) -> Result<Object, Status> {
     let table = &call.resource.table;
-    let expected = crate::wire::body::Expected {
+    let expected = objects::body::Expected {
         kind: &table.kind,
         api_version: &call.resource.api_version,
         message: &table.message,

@@ -18,10 +18,10 @@ use engine::Engine;
 
 use self::pools::{Item, Pools};
 pub use self::range::{Family, Network, Ports};
-use crate::objects::store;
-use crate::types::schema::registry::{Registry, Resource};
-use crate::values::json::Object;
-use crate::values::status::{Status, Subject};
+use objects::store;
+use types::schema::registry::{Registry, Resource};
+use values::json::Object;
+use values::status::{Status, Subject};
 
 /// The ranges to allocate from.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -144,12 +144,12 @@ impl Allocations {
         };
         outcome.map_err(|trouble| match trouble {
             service::Trouble::Invalid(errors) => {
-                let name = crate::values::object::meta(object, "name");
+                let name = values::object::meta(object, "name");
                 let subject = Subject { group: &resource.group, kind: &resource.table.kind, name };
                 Status::invalid(subject, &errors)
             }
             service::Trouble::Internal(text) => Status::internal(text),
-            service::Trouble::Plain(text) => Status::new(crate::values::status::Reason::Unknown, text),
+            service::Trouble::Plain(text) => Status::new(values::status::Reason::Unknown, text),
         })?;
         Ok(Some(reservation))
     }

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::range::{Family, Network, Ports};
-use crate::values::names;
+use values::names;
 
 /// Most events read from the tail at once.
 const EVENTS_MAX: usize = 1024;

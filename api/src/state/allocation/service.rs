@@ -11,10 +11,10 @@ use std::net::IpAddr;
 use super::Reservation;
 use super::pools::{Item, Refusal};
 use super::range::Family;
-use crate::objects::validation::{ADDRESS, address_fault};
-use crate::values::field::FieldError;
-use crate::values::json::{Object, Value};
-use crate::values::object::at;
+use objects::validation::{ADDRESS, address_fault};
+use values::field::FieldError;
+use values::json::{Object, Value};
+use values::object::at;
 
 mod members;
 

@@ -4,10 +4,10 @@ use engine::{Change, Engine, Expected, Payload, Write};
 
 use super::*;
 use crate::state::allocation::{Allocations, Ranges};
-use crate::testing::object;
-use crate::types::schema::registry::Registry;
-use crate::values::json::{parse, write};
-use crate::values::naming::KUBERNETES;
+use types::schema::registry::Registry;
+use values::json::{parse, write};
+use values::naming::KUBERNETES;
+use values::testing::object;
 
 /// A store with services, and an allocator.
 struct Cluster {
@@ -25,7 +25,7 @@ impl Drop for Cluster {
 
 impl Cluster {
     fn new(networks: &str, ports: &str) -> Cluster {
-        let directory = std::env::temp_dir().join(format!("allocation-{}", crate::values::names::uid()));
+        let directory = std::env::temp_dir().join(format!("allocation-{}", values::names::uid()));
         let engine = Engine::open(engine::Options::new(&directory)).unwrap();
         let registry = Registry::new(&KUBERNETES);
         let ranges = Ranges {

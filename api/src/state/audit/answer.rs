@@ -13,11 +13,11 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::body::Body as _;
 
 use super::{Stage, Trail};
-use crate::objects::representation::answer::{Reported, Shown};
-use crate::values::json::{self, Value};
-use crate::wire::response::Response;
-use crate::wire::server::body::Observer;
-use crate::wire::server::upgrade::attach;
+use objects::representation::answer::{Reported, Shown};
+use values::json::{self, Value};
+use wire::response::Response;
+use wire::server::body::Observer;
+use wire::server::upgrade::attach;
 
 /// Longest answer whose object is recorded, so that no list makes the server hold it whole.
 const ANSWER_BYTES_MAX: usize = 16 << 20;

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use super::Event;
-use crate::values::field::go_quote;
-use crate::values::json::{self, Object, Value};
+use values::field::go_quote;
+use values::json::{self, Object, Value};
 
 /// How an event is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use go::duration;
 
-use crate::values::request_scope::RequestScope;
+use values::request_scope::RequestScope;
 
 /// Requests that take longer have annotations.
 const SLOW: Duration = Duration::from_millis(500);
@@ -54,7 +54,7 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-    use crate::values::request_scope::{called_webhook, stored};
+    use values::request_scope::{called_webhook, stored};
 
     #[tokio::test]
     async fn slow_requests_are_annotated_by_layer() {

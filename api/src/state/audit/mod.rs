@@ -18,7 +18,7 @@ pub mod trail;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::values::json::Object;
+use values::json::Object;
 
 pub use format::{EncodeError, Encoder, Format};
 pub use latency::Latency;

@@ -5,13 +5,13 @@
 
 use auth::User;
 
-use crate::objects::validation::names;
-use crate::values::field::{FieldError, child, index};
-use crate::values::json::{Object, Value};
-use crate::values::naming::Naming;
-use crate::wire::body::type_of;
-use crate::wire::request::RequestInfo;
-use crate::wire::typed;
+use objects::request::RequestInfo;
+use objects::validation::names;
+use values::field::{FieldError, child, index};
+use values::json::{Object, Value};
+use values::naming::Naming;
+use values::type_meta::type_of;
+use wire::typed;
 
 /// How much of a request is recorded; each level includes those before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -411,9 +411,9 @@ fn mismatch(value: &Value, kind: &str, field: &str, wanted: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::naming::KUBERNETES;
-    use crate::values::query::Query;
     use http::Method;
+    use values::naming::KUBERNETES;
+    use values::query::Query;
 
     const HEAD: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
 

@@ -13,12 +13,12 @@ use parking_lot::Mutex;
 
 use super::policy::{Decision, Level, Stage};
 use super::{Auditor, Event, Latency};
-use crate::values::json::{self, Object, Value};
-use crate::values::naming::Naming;
-use crate::values::object::meta;
-use crate::values::{clock, user};
-use crate::wire::metrics::Metrics;
-use crate::wire::request::RequestInfo;
+use objects::request::RequestInfo;
+use values::json::{self, Object, Value};
+use values::naming::Naming;
+use values::object::meta;
+use values::{clock, user};
+use wire::metrics::Metrics;
 
 /// Longest user agent in an event, in bytes.
 const AGENT_BYTES_MAX: usize = 1024;
@@ -372,8 +372,8 @@ mod tests {
 
     use super::*;
     use crate::state::audit::{Policy, Sink};
-    use crate::values::naming::KUBERNETES;
-    use crate::values::query::Query;
+    use values::naming::KUBERNETES;
+    use values::query::Query;
 
     /// Keeps events, or loses them.
     struct Kept(Mutex<Vec<String>>, bool);

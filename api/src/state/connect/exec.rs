@@ -25,13 +25,13 @@ use super::outlet::Outlet;
 use super::spdy;
 use super::tunnel::{Activity, IDLE_MAX};
 use super::upgrade::{agreed, request};
-use crate::values::status::agent::{failure, outcome};
-use crate::wire::outgoing::Endpoint;
-use crate::wire::response::Response;
-use crate::wire::server::Shutdown;
-use crate::wire::server::frames::{close, close_frame, frame, frame_head, opcode};
-use crate::wire::server::upgrade::has_token;
-use crate::wire::server::websocket::{self, Upgrade};
+use values::status::agent::{failure, outcome};
+use wire::outgoing::Endpoint;
+use wire::response::Response;
+use wire::server::Shutdown;
+use wire::server::frames::{close, close_frame, frame, frame_head, opcode};
+use wire::server::upgrade::has_token;
+use wire::server::websocket::{self, Upgrade};
 
 /// The protocol in which single streams are closed.
 const PROTOCOL: &str = "v5.channel.k8s.io";

@@ -16,9 +16,9 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode};
 
-use crate::wire::outgoing::{self, Lease, Opened};
-use crate::wire::response::{Response, respond_text};
-use crate::wire::server::{Aborted, Body};
+use wire::outgoing::{self, Lease, Opened};
+use wire::response::{Response, respond_text};
+use wire::server::{Aborted, Body};
 
 /// What stays as it is in a query.
 const PARAMETER: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -7,7 +7,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::tunnel::BUFFER_BYTES;
-use crate::wire::server::frames::{FrameHead, opcode};
+use wire::server::frames::{FrameHead, opcode};
 
 /// What the client sent.
 #[derive(Debug, Eq, PartialEq)]

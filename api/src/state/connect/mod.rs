@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use crate::wire::outgoing::{Credentials, Egress, Identity, OwnAddresses, Tls};
+use wire::outgoing::{Credentials, Egress, Identity, OwnAddresses, Tls};
 
 /// Port of a node's agent that does not say its own.
 pub const AGENT_PORT: u16 = 10250;

@@ -20,12 +20,12 @@ use super::messages::{Heard, Messages};
 use super::outlet::Outlet;
 use super::tunnel::{Activity, BUFFER_BYTES, IDLE_MAX};
 use super::upgrade::{Asked, Outcome, open};
-use crate::values::status::Status;
-use crate::wire::outgoing::Endpoint;
-use crate::wire::response::Response;
-use crate::wire::server::frames::{close, close_frame, frame, frame_head, opcode};
-use crate::wire::server::upgrade::has_token;
-use crate::wire::server::websocket::{self, Upgrade};
+use values::status::Status;
+use wire::outgoing::Endpoint;
+use wire::response::Response;
+use wire::server::frames::{close, close_frame, frame, frame_head, opcode};
+use wire::server::upgrade::has_token;
+use wire::server::websocket::{self, Upgrade};
 
 /// Before the name of a protocol that is spoken in frames of SPDY inside of messages.
 const PREFIX: &str = "SPDY/3.1+";

@@ -19,10 +19,10 @@ use http_body_util::{BodyStream, Either, Empty};
 
 use super::forward::{accepts, cleaned, encoded_path, forwarded_for, passed_on, without_connection};
 use super::html::Rewriter;
-use crate::values::status::{Reason, Status};
-use crate::wire::outgoing::{self, Endpoint, Failure, Opened};
-use crate::wire::response::Response;
-use crate::wire::server::{Aborted, Body, Incoming};
+use values::status::{Reason, Status};
+use wire::outgoing::{self, Endpoint, Failure, Opened};
+use wire::response::Response;
+use wire::server::{Aborted, Body, Incoming};
 
 /// Headers by which a target would open this server to pages of other origins.
 const OF_ORIGINS: [HeaderName; 4] = [

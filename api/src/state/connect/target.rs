@@ -4,10 +4,10 @@
 use std::net::IpAddr;
 
 use super::{AGENT_PORT, Nodes};
-use crate::values::json::{Object, Value};
-use crate::values::object::at;
-use crate::values::status::{Reason, Status, Subject};
-use crate::wire::outgoing::{Endpoint, Guard, is_global};
+use values::json::{Object, Value};
+use values::object::at;
+use values::status::{Reason, Status, Subject};
+use wire::outgoing::{Endpoint, Guard, is_global};
 
 /// The feature by which a node says that its agent takes WebSockets that close streams, and port forwarding over them.
 const DECLARES_WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
@@ -227,7 +227,7 @@ fn random() -> usize {
 mod tests {
     use super::*;
     use crate::state::connect::Settings;
-    use crate::values::json::parse;
+    use values::json::parse;
 
     fn object(text: &str) -> Object {
         parse(text.as_bytes()).unwrap().as_object().unwrap().clone()

@@ -14,11 +14,11 @@ use hyper_util::rt::TokioIo;
 
 use super::forward::{forwarded_for, passed_on};
 use super::tunnel::relay;
-use crate::values::status::{Reason, Status};
-use crate::wire::outgoing::{self, Endpoint, Failure, Lease, Opened};
-use crate::wire::response::Response;
-use crate::wire::server::Shutdown;
-use crate::wire::server::upgrade::Switch;
+use values::status::{Reason, Status};
+use wire::outgoing::{self, Endpoint, Failure, Lease, Opened};
+use wire::response::Response;
+use wire::server::Shutdown;
+use wire::server::upgrade::Switch;
 
 /// A request for an upgrade.
 pub struct Asked<'a> {

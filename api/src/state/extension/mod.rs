@@ -22,11 +22,11 @@ use parking_lot::RwLock;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::watch;
 
-use crate::objects::services::Services;
-use crate::types::discovery::{Foreign, Swagger};
-use crate::types::schema::scalars::bytes;
-use crate::values::json::Value;
-use crate::wire::outgoing::{Credentials, Endpoint, Identity, Networks, Service};
+use objects::services::Services;
+use types::discovery::{Foreign, Swagger};
+use values::base64_text;
+use values::json::Value;
+use wire::outgoing::{Credentials, Endpoint, Identity, Networks, Service};
 
 /// What an operator sets.
 #[derive(Clone, Debug, Default)]
@@ -322,7 +322,7 @@ fn endpoint(spec: &Value, service: &Service, settings: &Settings) -> Result<Endp
     let Service { namespace, name, port } = service;
     let path = format!("/apis/{}/{}", spec.str_at(&["group"]), spec.str_at(&["version"]));
     let url = format!("https://{name}.{namespace}.svc:{port}{path}");
-    let authorities = bytes::decode(spec.str_at(&["caBundle"])).unwrap_or_default();
+    let authorities = base64_text::decode(spec.str_at(&["caBundle"])).unwrap_or_default();
     let identity = Identity { certificate: settings.certificate.clone(), ..Identity::default() };
     let credentials = Credentials {
         authorities: &authorities,
@@ -381,7 +381,7 @@ pub fn identify(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json::parse;
+    use values::json::parse;
 
     fn service(version: &str, extra: &str) -> Value {
         let text = format!(

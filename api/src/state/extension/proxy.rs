@@ -16,11 +16,11 @@ use crate::state::connect::forward::{
     accepts, cleaned, forwarded_for, passed_on, target, without_connection, without_credentials,
 };
 use crate::state::connect::upgrade::{self, Asked};
-use crate::values::status::Status;
-use crate::wire::outgoing::{self, Endpoint, Opened};
-use crate::wire::response::{Response, respond_text};
-use crate::wire::server::upgrade::Switch;
-use crate::wire::server::{Incoming, Shutdown};
+use values::status::Status;
+use wire::outgoing::{self, Endpoint, Opened};
+use wire::response::{Response, respond_text};
+use wire::server::upgrade::Switch;
+use wire::server::{Incoming, Shutdown};
 
 /// Until a server has answered a request for an upgrade.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(60);

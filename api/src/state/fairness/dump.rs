@@ -9,9 +9,9 @@ use http::StatusCode;
 use super::Fairness;
 use super::executing::{BETWEEN, Runner};
 use super::seats::{Manner, Report, WaiterReport};
-use crate::values::clock;
-use crate::values::query::Query;
-use crate::wire::response::{Response, respond_text};
+use values::clock;
+use values::query::Query;
+use wire::response::{Response, respond_text};
 
 /// Beginning of the paths.
 const BELOW: &str = "/debug/api_priority_and_fairness/";

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::demand::{Demand, Observed};
 use super::retry_after::RetryAfter;
 use super::*;
-use crate::values::json::parse;
-use crate::values::query::Query;
+use values::json::parse;
+use values::query::Query;
 
 fn object(value: &serde_json::Value) -> Value {
     parse(value.to_string().as_bytes()).unwrap()

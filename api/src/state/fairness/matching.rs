@@ -4,7 +4,7 @@
 use auth::Attributes;
 use sha2::{Digest, Sha256};
 
-use crate::values::json::Value;
+use values::json::Value;
 
 /// A flow schema, as far as requests are compared with it.
 #[derive(Clone, Debug, Default, PartialEq)]

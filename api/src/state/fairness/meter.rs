@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use super::Fairness;
 use super::demand::Observed;
 use super::seats::Why;
-use crate::wire::metrics::buckets::{
+use wire::metrics::buckets::{
     DEMAND_MILLIS, ESTIMATES, FILLED_MILLIS, KINDS_MILLIS, QUEUES, SEATED_MILLIS, SEATS_US,
 };
-use crate::wire::metrics::family::{
+use wire::metrics::family::{
     Counters, Definition, Family, Gauges, Histogram, Histograms, labels_text, micros,
 };
-use crate::wire::metrics::page::{Kind, Page, Stability};
+use wire::metrics::page::{Kind, Page, Stability};
 
 /// The families that are counted; the others are read from the levels.
 #[derive(Debug)]

@@ -34,7 +34,7 @@ use self::executing::{Listed, Runner};
 use self::matching::Schema;
 use self::meter::{Families, Meter, Running};
 use self::seats::{Entrant, Level, Manner, Queuing, Refused};
-use crate::values::json::Value;
+use values::json::Value;
 
 pub use self::dump::respond;
 

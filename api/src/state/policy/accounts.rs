@@ -14,9 +14,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::state::tokens::uses::{TokenUses, last_used_label};
-use crate::types::schema::scalars::time;
-use crate::values::clock;
-use crate::values::naming::Naming;
+use types::schema::scalars::time;
+use values::clock;
+use values::naming::Naming;
 
 /// Looks objects up in the newest snapshot: an index search and a few hundred bytes of JSON.
 pub struct EngineAccounts {

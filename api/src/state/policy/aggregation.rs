@@ -6,7 +6,7 @@ use auth::authz::Rule;
 use auth::authz::aggregation::{Candidate, LabelSelector, Requirement, settle};
 
 use super::rules::{read_rules, write_rule};
-use crate::values::json::{Object, Value};
+use values::json::{Object, Value};
 
 /// For each cluster role with an aggregation rule whose `rules` are out of date: its position and
 /// the `rules` to write. Once they are written, nothing is left to change.

@@ -5,8 +5,8 @@ use auth::attributes::Attributes;
 use auth::authz::{Authorizer, Escalation, RoleWrite};
 
 use super::rules::{read_role_ref, read_rules};
-use crate::values::json::Object;
-use crate::values::object::same_but_for_collection;
+use values::json::Object;
+use values::object::same_but_for_collection;
 
 /// Checks that replacing `existing` by `new` grants nothing its writer does not hold.
 ///
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
     use crate::testing::jane_may_get_pods;
-    use crate::values::json::parse;
+    use values::json::parse;
 
     fn object(text: &str) -> Object {
         parse(text.replace('\'', "\"").as_bytes()).unwrap().as_object().unwrap().clone()

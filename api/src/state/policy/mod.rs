@@ -27,7 +27,7 @@ use bytes::Bytes;
 use engine::{Engine, Entry, Event, EventKind, Revision, Tail, TailError};
 use parking_lot::{RwLock, RwLockWriteGuard};
 
-use crate::values::json::{self, Value};
+use values::json::{self, Value};
 
 pub use accounts::EngineAccounts;
 pub use aggregation::{aggregated, labels_of, selectors_of};

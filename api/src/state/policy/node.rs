@@ -20,12 +20,12 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::rules::read_rules;
-use crate::objects::store;
-use crate::types::attributes::Selection;
-use crate::types::schema::registry::{Registry, Resource};
-use crate::values::json::{self, Object, Value};
-use crate::values::naming::Naming;
-use crate::values::object::at;
+use objects::store;
+use types::attributes::Selection;
+use types::schema::registry::{Registry, Resource};
+use values::json::{self, Object, Value};
+use values::naming::Naming;
+use values::object::at;
 
 /// The role whose rules hold for every agent.
 const ROLE: &str = "system:node";
@@ -361,7 +361,7 @@ impl NodePolicy for Nodes {
         if node.is_empty() {
             return no_opinion(format!(
                 "unknown node for user {}",
-                crate::values::field::go_quote(&asked.user.name)
+                values::field::go_quote(&asked.user.name)
             ));
         }
         let decided = if asked.resource_request { self.decide_for(node, asked) } else { self.by_role(asked) };

@@ -174,7 +174,7 @@ async fn accounts_are_looked_up_by_their_uid_and_deletion() {
     .await;
     write(&engine, "/core/nodes/n", Some("{'metadata':{'uid':'u3'}}")).await;
     write(&engine, "/core/secrets/ns/s", Some("{damaged")).await;
-    let accounts = EngineAccounts::new(engine, &crate::values::naming::KUBERNETES);
+    let accounts = EngineAccounts::new(engine, &values::naming::KUBERNETES);
     let uid = |found: Option<auth::authn::service_account::Incarnation>| found.map(|life| life.uid);
     assert_eq!(uid(accounts.service_account("ns", "robot")).as_deref(), Some("u1"));
     assert_eq!(uid(accounts.service_account("ns", "other")), None);
@@ -191,7 +191,7 @@ async fn agents_hear_why_they_may_not() {
     const UNRELATED: &str = "no relationship found between node 'n' and this object";
     const ONE_BY_ONE: &str = "can only get individual resources of this type";
     let dir = TempDir::new("agents");
-    let nodes = Nodes::new(dir.engine(), &crate::values::naming::KUBERNETES);
+    let nodes = Nodes::new(dir.engine(), &values::naming::KUBERNETES);
     let agent = User::new("system:node:n", ["system:nodes"]);
     for (asked, want) in [
         ("get - secrets status ns s", "cannot read subresource"),
@@ -260,7 +260,7 @@ async fn agents_read_what_the_pods_of_their_node_refer_to() {
     let [claims, secrets] = [("resource.k8s.io", "resourceclaims"), ("", "secrets")];
     let dir = TempDir::new("related");
     let engine = dir.engine();
-    let nodes = Nodes::new(engine.clone(), &crate::values::naming::KUBERNETES);
+    let nodes = Nodes::new(engine.clone(), &values::naming::KUBERNETES);
     let agent = User::new("system:node:n", ["system:nodes"]);
     for ((group, resource), node, metadata, spec, status, is_allowed) in [
         (claims, "n", "", named, "", true),
@@ -295,7 +295,7 @@ async fn agents_read_the_volumes_that_name_a_claim_of_their_pods() {
     let csi = |member: &str| format!("{bound},'csi':{{'{member}':{{'namespace':'ns','name':'s'}}}}");
     let dir = TempDir::new("claimed");
     let engine = dir.engine();
-    let nodes = Nodes::new(engine.clone(), &crate::values::naming::KUBERNETES);
+    let nodes = Nodes::new(engine.clone(), &values::naming::KUBERNETES);
     let agent = User::new("system:node:n", ["system:nodes"]);
     let may_get = |resource: &str, namespace: &str, name: &str| {
         let nothing = Attributes::path(&agent, "get", "");

@@ -4,7 +4,7 @@
 
 use auth::authz::{RoleRef, Rule, Subject};
 
-use crate::values::json::{Object, Value};
+use values::json::{Object, Value};
 
 /// The rules in the `rules` member of a role.
 pub fn read_rules(rules: Option<&Value>) -> Vec<Rule> {

@@ -13,9 +13,9 @@ use base64::engine::general_purpose::STANDARD;
 use super::kms::{KeyService, Wrapping};
 use super::provider::{Key, Method};
 use super::{Provider, Rule};
-use crate::values::json::{Object, Value};
-use crate::values::naming::Naming;
-use crate::wire::config_type::ConfigType;
+use values::json::{Object, Value};
+use values::naming::Naming;
+use wire::config_type::ConfigType;
 
 /// The members of a file.
 const FORM: Members = Members {
@@ -353,7 +353,7 @@ fn read_key(mark: &str, method: Method, path: &str, key: &Value, wrong: &mut Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::naming::KUBERNETES;
+    use values::naming::KUBERNETES;
 
     struct Nothing;
 

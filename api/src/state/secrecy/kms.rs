@@ -338,7 +338,7 @@ fn named(wrapped: &[u8]) -> [u8; 32] {
 }
 
 fn uid() -> String {
-    crate::values::names::uid()
+    values::names::uid()
 }
 
 /// Length of a key, for the function that makes it.

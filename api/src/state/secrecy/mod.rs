@@ -23,8 +23,8 @@ use engine::{Opened, Seal, SealError};
 pub use self::kms::KeyService;
 use self::kms::Wrapping;
 use self::provider::Key;
-use crate::types::schema::registry::Registry;
-use crate::values::naming::Naming;
+use types::schema::registry::Registry;
+use values::naming::Naming;
 
 /// Plural names of what is kept in one place, whichever of two groups it was written through: the core group counts.
 const OF_TWO_GROUPS: [&str; 1] = ["events"];
@@ -194,7 +194,7 @@ impl Seal for Secrecy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::naming::KUBERNETES;
+    use values::naming::KUBERNETES;
 
     fn rules(text: &str) -> Vec<Rule> {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources: ";

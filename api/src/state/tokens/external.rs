@@ -24,7 +24,7 @@ use prost::Message;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::IssuerDocuments;
-use crate::wire::metrics::Metrics;
+use wire::metrics::Metrics;
 
 /// Least time between two calls for keys that are not known, so that tokens with made up keys do not cause one each.
 const FETCH_INTERVAL: Duration = Duration::from_secs(1);

@@ -17,8 +17,8 @@ use serde_json::json;
 
 use self::external::External;
 use self::uses::TokenUses;
-use crate::values::status::Status;
-use crate::wire::response::{Response, respond};
+use values::status::Status;
+use wire::response::{Response, respond};
 
 /// The lifetime that tokens of clients get that do not renew them, unless who signs allows less: a year.
 pub const EXTENDED_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::values::naming::Naming;
+use values::naming::Naming;
 
 /// Most secrets that wait. What finds no room is named again by the next use of its token.
 const WAITING_MAX: usize = 1024;

@@ -15,16 +15,16 @@ use engine::{Entry, Event, EventKind, Revision};
 use futures_util::future::join_all;
 
 use super::{EVENTS_MAX, Ending, Pass};
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
 use crate::state::policy::{aggregated, labels_of, selectors_of};
-use crate::types::schema::registry::Resource;
-use crate::values::json::{self, Object, Value};
-use crate::values::retry::Attempts;
-use crate::values::status::{Reason, Status};
 use crate::writes::bootstrap::{Target, Written};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use objects::strategy::Endpoint;
+use types::schema::registry::Resource;
+use values::json::{self, Object, Value};
+use values::retry::Attempts;
+use values::status::{Reason, Status};
 
 /// By this name it owns the rules that it applies, and is known to authorization.
 const NAME: &str = "clusterrole-aggregation-controller";

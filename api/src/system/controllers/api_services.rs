@@ -18,13 +18,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::availability::{Checks, report_local};
 use super::objects::objects;
 use super::{EVENTS_MAX, Ending, Pass, Trouble};
-use crate::objects::store;
-use crate::types::schema::registry::{Registry, Resource};
-use crate::values::json::Value;
-use crate::values::status::Status;
 use crate::writes::bootstrap::{ObjectStore, Target};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use types::schema::registry::{Registry, Resource};
+use values::json::Value;
+use values::status::Status;
 
 /// How often servers are asked whether nothing changed.
 const CHECKED_EVERY: Duration = Duration::from_secs(30);

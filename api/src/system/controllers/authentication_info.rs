@@ -12,12 +12,12 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::{EVENTS_MAX, Ending};
-use crate::objects::store;
-use crate::values::clock;
-use crate::values::json::{self, Object, Value};
 use crate::writes::bootstrap::{ObjectStore, Target};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use values::clock;
+use values::json::{self, Object, Value};
 
 const NAME: &str = "extension-apiserver-authentication";
 

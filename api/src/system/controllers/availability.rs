@@ -24,14 +24,14 @@ use super::WRITES_MAX;
 use super::api_services::{GROUP, all, target};
 use super::condition::Condition;
 use super::extension_documents::{asker, learn};
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
 use crate::state::extension::{Extension, identify};
-use crate::values::json::{Object, Value};
-use crate::values::status::Status;
-use crate::wire::outgoing::{self, Service};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use objects::strategy::Endpoint;
+use values::json::{Object, Value};
+use values::status::Status;
+use wire::outgoing::{self, Service};
 
 /// How long one question may take, and how often it is put before a server counts as not available.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
@@ -302,8 +302,8 @@ async fn report(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json::parse;
     use crate::writes::write::server_fixture::Server;
+    use values::json::parse;
 
     const API_SERVICE: &str = r#"{"metadata":{"name":"v1.g.io"},"spec":{"group":"g.io","version":"v1",
         "groupPriorityMinimum":1,"versionPriority":1,"insecureSkipTLSVerify":true,

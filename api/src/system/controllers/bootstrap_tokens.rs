@@ -20,17 +20,17 @@ use http::StatusCode;
 
 use super::objects::objects;
 use super::{EVENTS_MAX, Ending, Pass};
-use crate::objects::store;
-use crate::types::options::DeleteOptions;
-use crate::types::schema::registry::Resource;
-use crate::types::schema::scalars::bytes;
-use crate::values::clock;
-use crate::values::json::{Object, Value};
-use crate::values::naming::Naming;
-use crate::values::status::Status;
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use types::options::DeleteOptions;
+use types::schema::registry::Resource;
+use values::base64_text;
+use values::clock;
+use values::json::{Object, Value};
+use values::naming::Naming;
+use values::status::Status;
 
 /// Longest sleep before the clock is looked at again: it may have been set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -59,7 +59,7 @@ impl Token {
             return None;
         }
         let text = |member: &str| {
-            let text = bytes::decode(secret.str_at(&["data", member])).unwrap_or_default();
+            let text = base64_text::decode(secret.str_at(&["data", member])).unwrap_or_default();
             String::from_utf8(text).unwrap_or_default()
         };
         let name = secret.str_at(&["metadata", "name"]);
@@ -225,13 +225,13 @@ fn signature(token: &Token, payload: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json;
-    use crate::values::naming::KUBERNETES;
+    use values::json;
+    use values::naming::KUBERNETES;
 
     fn secret(name: &str, members: &[(&str, &str)]) -> Value {
         let data = members
             .iter()
-            .map(|(name, text)| ((*name).to_owned().into(), bytes::encode(text.as_bytes()).into()));
+            .map(|(name, text)| ((*name).to_owned().into(), base64_text::encode(text.as_bytes()).into()));
         let data = Value::Object(Object::from_iter(data));
         let mut secret = json::parse(
             format!(r#"{{"metadata":{{"name":"{name}","uid":"1"}},"type":"bootstrap.kubernetes.io/token"}}"#)

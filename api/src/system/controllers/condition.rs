@@ -1,7 +1,7 @@
 //! Conditions in the status of objects (Kubernetes API conventions, "Typical status properties").
 
-use crate::values::clock;
-use crate::values::json::{Object, Value};
+use values::clock;
+use values::json::{Object, Value};
 
 /// One condition.
 pub(super) struct Condition<'c> {
@@ -51,7 +51,7 @@ impl Condition<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json;
+    use values::json;
 
     #[test]
     fn a_condition_keeps_its_place_and_the_time_of_its_last_change() {

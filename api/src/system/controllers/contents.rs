@@ -4,11 +4,11 @@ use futures_util::{StreamExt, stream};
 use http::StatusCode;
 
 use super::WRITES_MAX;
-use crate::objects::store;
-use crate::types::attributes::Attributes;
-use crate::types::options::{DeleteOptions, Propagation};
-use crate::types::schema::registry::Resource;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use types::attributes::Attributes;
+use types::options::{DeleteOptions, Propagation};
+use types::schema::registry::Resource;
 
 /// Most failures told in a condition.
 const FAILURES_TOLD_MAX: usize = 10;

@@ -17,13 +17,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Selection, start_shared};
-use crate::values::clock;
-use crate::values::json::{Object, Value};
-use crate::values::names;
-use crate::values::status::Status;
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use values::clock;
+use values::json::{Object, Value};
+use values::names;
+use values::status::Status;
 
 /// How long a lease that is not renewed keeps other servers away.
 const DURATION: Duration = Duration::from_secs(15);

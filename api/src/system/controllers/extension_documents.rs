@@ -11,11 +11,11 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::state::extension::proxy::forwarded_to;
 use crate::state::extension::{Extension, identify};
-use crate::types::discovery::{Swagger, listed};
-use crate::values::json::{self, Value};
-use crate::values::naming::Naming;
-use crate::wire::outgoing::{self, ANSWER_BYTES_MAX, Endpoint};
 use crate::writes::context::Context;
+use types::discovery::{Swagger, listed};
+use values::json::{self, Value};
+use values::naming::Naming;
+use wire::outgoing::{self, ANSWER_BYTES_MAX, Endpoint};
 
 /// How long one question may take.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
@@ -123,7 +123,7 @@ fn headers(endpoint: &Endpoint, path: &str, (user, accept): (&User, &str)) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::outgoing::Credentials;
+    use wire::outgoing::Credentials;
 
     #[test]
     fn documents_are_asked_for_as_requests_are_passed_on() {

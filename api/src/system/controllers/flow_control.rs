@@ -17,16 +17,16 @@ use tokio::time::{Instant, interval_at};
 use super::condition::Condition;
 use super::objects::objects;
 use super::{EVENTS_MAX, Ending};
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
 use crate::state::fairness::PERIOD;
-use crate::types::features::boolean;
-use crate::types::schema::registry::Resource;
-use crate::values::json::{Object, Value};
-use crate::values::status::Status;
 use crate::writes::bootstrap::{self, Kind, ObjectStore, Target, Written};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use objects::strategy::Endpoint;
+use types::features::boolean;
+use types::schema::registry::Resource;
+use values::json::{Object, Value};
+use values::status::Status;
 
 /// Who owns the bundled objects, and who the conditions of flow schemas.
 const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";

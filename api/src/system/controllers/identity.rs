@@ -10,15 +10,15 @@ use sha2::{Digest, Sha256};
 
 use super::objects::objects;
 use super::{Ending, Trouble};
-use crate::objects::store;
-use crate::types::schema::registry::Resource;
-use crate::values::clock;
-use crate::values::json::{Object, Value};
-use crate::values::names;
-use crate::values::status::Status;
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use types::schema::registry::Resource;
+use values::clock;
+use values::json::{Object, Value};
+use values::names;
+use values::status::Status;
 
 /// How long a lease counts after its last renewal.
 const DURATION: Duration = Duration::from_secs(3600);
@@ -195,7 +195,7 @@ fn is_over(lease: &Value, now: SystemTime) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json;
+    use values::json;
 
     #[test]
     fn a_lease_is_named_by_its_host() {

@@ -9,8 +9,8 @@ use engine::offline::{Found, Store};
 use engine::{LEDGER_KEY, Losses, Revision};
 
 use super::{Controllers, Selection, start};
-use crate::testing::Random;
 use crate::writes::write::server_fixture::Server;
+use testkit::Random;
 
 const MAPS: &str = "/api/v1/namespaces/here/configmaps";
 const CLAIMS: &str = "/api/v1/namespaces/here/persistentvolumeclaims";
@@ -67,7 +67,7 @@ fn segment(dir: &Path) -> PathBuf {
 /// Owners and their dependents, a definition with an object, a claim that a pod uses and that is being deleted, a
 /// namespace that nobody ends, a job that has ended long ago and stays, and a role made of others.
 async fn rested() -> Rested {
-    let directory = std::env::temp_dir().join(format!("losses-{}", crate::values::names::uid()));
+    let directory = std::env::temp_dir().join(format!("losses-{}", values::names::uid()));
     let server = Server::in_directory(&directory);
     let running = controllers(&server);
     made(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"here"}}"#).await;
@@ -132,7 +132,7 @@ fn states(dir: &Path) -> Vec<Place> {
 
 /// A server over a copy of the store in which a bit at `hit` is flipped.
 fn damaged(rested: &Rested, hit: Option<(u64, u32)>) -> Server {
-    let directory = std::env::temp_dir().join(format!("losses-{}", crate::values::names::uid()));
+    let directory = std::env::temp_dir().join(format!("losses-{}", values::names::uid()));
     std::fs::create_dir(&directory).unwrap();
     let file = std::fs::File::create(segment(&directory)).unwrap();
     let mut bytes = rested.segment.clone();
@@ -210,7 +210,7 @@ async fn once_the_loss_is_accepted_dependents_of_a_lost_owner_go() {
 /// A start makes what a cluster begins with, reads all of it, and succeeds whichever record of it is damaged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_starts_whichever_of_its_own_objects_is_damaged() {
-    let directory = std::env::temp_dir().join(format!("losses-{}", crate::values::names::uid()));
+    let directory = std::env::temp_dir().join(format!("losses-{}", values::names::uid()));
     let server = Server::in_directory(&directory);
     crate::system::startup::prepare(&server.api).await.unwrap();
     let rested = at_rest(&server, &directory).await;

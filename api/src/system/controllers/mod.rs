@@ -57,11 +57,11 @@ use engine::TailError;
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
-#[cfg(doc)]
-use crate::objects::store::backends::Backends;
-use crate::values::cancellation::{Cancelled, within};
-use crate::values::status::Status;
 use crate::writes::context::Context;
+#[cfg(doc)]
+use objects::store::backends::Backends;
+use values::cancellation::{Cancelled, within};
+use values::status::Status;
 
 /// Most events taken from a tail at once.
 const EVENTS_MAX: usize = 1024;

@@ -27,18 +27,18 @@ use tokio::time::{Instant, timeout_at};
 use super::condition::Condition;
 use super::contents::{Failures, delete_all};
 use super::{Backoff, EVENTS_MAX, Ending, Trouble};
-use crate::objects::store;
-use crate::objects::store::backends::Backend;
-use crate::objects::strategy::Endpoint;
-use crate::types::attributes::Attributes;
-use crate::types::schema::registry::Resource;
-use crate::types::served::Served;
-use crate::values::cancellation::{Panicked, catching_panics};
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, meta};
-use crate::values::status::Status;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use objects::store::backends::Backend;
+use objects::strategy::Endpoint;
+use types::attributes::Attributes;
+use types::schema::registry::Resource;
+use types::served::Served;
+use values::cancellation::{Panicked, catching_panics};
+use values::json::{Object, Value};
+use values::object::{at, meta};
+use values::status::Status;
 
 /// The identity under which namespaces are emptied.
 const NAME: &str = "namespace-controller";

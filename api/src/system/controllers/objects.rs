@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use engine::{Revision, Snapshot};
 
-use crate::values::json::{self, Value};
+use values::json::{self, Value};
 
 /// The objects below `prefix`, each with its revision. One that cannot be read is passed over: requests for it are
 /// answered with an error anyway.

@@ -14,15 +14,15 @@ use std::time::Duration;
 use engine::{Tail, TailError};
 
 use super::{EVENTS_MAX, Ending, Trouble};
-use crate::objects::store;
 use crate::state::allocation::Family;
-use crate::values::json::{Object, Value};
-use crate::values::naming::Naming;
-use crate::values::object::{copy_path, same_at};
-use crate::values::status::{Reason, Status};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::context::{Context, OwnService};
 use crate::writes::loopback::Loopback;
+use objects::store;
+use values::json::{Object, Value};
+use values::naming::Naming;
+use values::object::{copy_path, same_at};
+use values::status::{Reason, Status};
 
 /// Port of the service.
 const PORT: i64 = 443;

@@ -21,16 +21,16 @@ use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
 
 use super::{EVENTS_MAX, Ending, identity};
-use crate::objects::store::{self, Ledger};
 use crate::state::extension::identify;
 use crate::state::peers::{GONE, PASSED_ON, PEERS_MAX, Told, Version};
-use crate::types::discovery::listed;
-use crate::values::json::{self, Value};
-use crate::values::status::Status;
-use crate::wire::outgoing;
 use crate::writes::bootstrap::Target;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store::{self, Ledger};
+use types::discovery::listed;
+use values::json::{self, Value};
+use values::status::Status;
+use wire::outgoing;
 
 /// Between two times that the own address is told.
 const TELL: Duration = Duration::from_secs(10);

@@ -19,14 +19,14 @@ use engine::EventKind;
 use futures_util::{StreamExt, stream};
 
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
-use crate::objects::store;
-use crate::values::json::Value;
-use crate::values::retry::Attempts;
-use crate::values::status::{Reason, Status};
 use crate::writes::admission::namespace_lifecycle::State;
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use values::json::Value;
+use values::retry::Attempts;
+use values::status::{Reason, Status};
 
 /// Pause before the object is tried again in namespaces that refused it.
 const AGAIN: Duration = Duration::from_secs(10);

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use engine::EventKind;
 
 use super::{EVENTS_MAX, Ending, Pass};
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
-use crate::values::json::{Object, Value};
-use crate::values::object::at;
-use crate::values::status::{Reason, Status};
 use crate::writes::admission::policy::typecheck;
 use crate::writes::bootstrap::Target;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use objects::strategy::Endpoint;
+use values::json::{Object, Value};
+use values::object::at;
+use values::status::{Reason, Status};
 
 /// By this name it is known to authorization.
 const NAME: &str = "validatingadmissionpolicy-status-controller";

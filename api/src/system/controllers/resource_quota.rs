@@ -20,17 +20,17 @@ use quantity::Quantity;
 use tokio::time::Instant;
 
 use super::{EVENTS_MAX, Ending, GATHERED};
-use crate::objects::store;
-use crate::objects::store::backends::Snapshots;
-use crate::types::schema::registry::{Registry, Resource};
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, meta, same_at};
-use crate::values::status::Status;
 use crate::writes::admission::quota::{
     Quota, QuotaStore, StoredQuotas, Total, Usage, counted_by, counts_objects,
 };
 use crate::writes::context::Context;
 use crate::writes::loopback::ControllerWriter;
+use objects::store;
+use objects::store::backends::Snapshots;
+use types::schema::registry::{Registry, Resource};
+use values::json::{Object, Value};
+use values::object::{at, meta, same_at};
+use values::status::Status;
 
 /// Time between two counts of everything: pods that should have ended by now make no event.
 const RESYNC: Duration = Duration::from_secs(5 * 60);

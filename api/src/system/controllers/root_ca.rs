@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::Ending;
 use super::per_namespace::{self, Wanted};
-use crate::values::json::{Object, Value};
-use crate::values::naming::Naming;
 use crate::writes::context::Context;
+use values::json::{Object, Value};
+use values::naming::Naming;
 
 /// Key of the config map under which the certificates stand.
 const KEY: &str = "ca.crt";
@@ -55,8 +55,8 @@ fn wanted(naming: &Naming, certificates: &str, existing: Option<Value>) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json::parse;
-    use crate::values::naming::KUBERNETES;
+    use values::json::parse;
+    use values::naming::KUBERNETES;
 
     #[test]
     fn whatever_is_not_as_it_should_be_is_put_right_and_nothing_else() {

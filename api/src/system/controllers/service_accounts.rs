@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::Ending;
 use super::per_namespace::{self, Wanted};
-use crate::values::json::{Object, Value};
 use crate::writes::context::Context;
+use values::json::{Object, Value};
 
 /// Follows namespaces and service accounts.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {

@@ -14,15 +14,15 @@ use std::sync::Arc;
 
 use super::condition::Condition;
 use super::{EVENTS_MAX, Ending};
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
-use crate::values::json::{Object, Value};
-use crate::values::naming::Naming;
-use crate::values::object::{at, meta};
-use crate::values::status::{Reason, Status};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use objects::strategy::Endpoint;
+use values::json::{Object, Value};
+use values::naming::Naming;
+use values::object::{at, meta};
+use values::status::{Reason, Status};
 
 /// Follows the object.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
@@ -116,7 +116,7 @@ fn object(naming: &Naming, networks: &[Value]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing;
+    use values::testing;
 
     #[test]
     fn only_an_object_of_the_own_networks_without_a_condition_is_marked() {

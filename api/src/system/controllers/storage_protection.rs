@@ -17,16 +17,16 @@ use engine::{Entry, Event, EventKind, Snapshot};
 use futures_util::{StreamExt, stream};
 
 use super::{EVENTS_MAX, Ending, GATHERED, Pass, WRITES_MAX};
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
-use crate::types::attributes::Attributes;
-use crate::types::schema::registry::Resource;
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, finalizers, meta, set_finalizers};
-use crate::values::status::Status;
 use crate::writes::admission::storage_protection::PROTECTED;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use objects::strategy::Endpoint;
+use types::attributes::Attributes;
+use types::schema::registry::Resource;
+use values::json::{Object, Value};
+use values::object::{at, finalizers, meta, set_finalizers};
+use values::status::Status;
 
 /// Follows what is protected, and the pods that use it.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use super::{EVENTS_MAX, Ending, Trouble};
-use crate::objects::store;
 use crate::writes::bootstrap::{self, Desired, ObjectStore};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
 
 /// Follows the system namespaces.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {

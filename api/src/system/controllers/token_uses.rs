@@ -7,16 +7,16 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 
 use super::{Ending, WRITES_MAX};
-use crate::objects::strategy::Endpoint;
 use crate::state::tokens::uses::{TokenUse, last_used_label};
-use crate::types::schema::registry::Resource;
-use crate::values::clock;
-use crate::values::json::{Object, Value};
-use crate::values::object::meta;
-use crate::values::status::Status;
 use crate::writes::bootstrap::Target;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::strategy::Endpoint;
+use types::schema::registry::Resource;
+use values::clock;
+use values::json::{Object, Value};
+use values::object::meta;
+use values::status::Status;
 
 /// Pause after secrets of which one cannot be labelled: the next use of its token names it again.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);

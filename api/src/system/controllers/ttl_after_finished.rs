@@ -18,14 +18,14 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use super::{EVENTS_MAX, Ending, Pass, WRITES_MAX};
-use crate::objects::store;
-use crate::types::options::{DeleteOptions, Propagation};
-use crate::types::schema::registry::Resource;
-use crate::values::clock;
-use crate::values::status::Status;
 use crate::writes::bootstrap::Target;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use types::options::{DeleteOptions, Propagation};
+use types::schema::registry::Resource;
+use values::clock;
+use values::status::Status;
 
 /// Longest sleep before the clock is looked at again: it may have been set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(60);

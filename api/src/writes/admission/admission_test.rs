@@ -3,10 +3,10 @@
 use parking_lot::Mutex;
 
 use super::*;
-use crate::values::json::{Object, Value};
-use crate::values::object::{meta, metadata_mut, set_meta};
-use crate::values::status::Status;
 use crate::writes::write::server_fixture::Server;
+use values::json::{Object, Value};
+use values::object::{meta, metadata_mut, set_meta};
+use values::status::Status;
 
 /// Notes what it is asked, labels what it may change, and refuses objects of one name.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use super::plugin::{Plugin, Step, Target};
 use super::record::{Record, Review};
-use crate::values::json::Object;
+use values::json::Object;
 
 /// Allows everything, and so is never asked.
 pub struct Admit;

@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 
 use super::{Operation, Plugin, Record, Review, Step, Target, pod};
-use crate::values::field::FieldError;
-use crate::values::json::{Object, Value};
-use crate::values::status::Status;
+use values::field::FieldError;
+use values::json::{Object, Value};
+use values::status::Status;
 
 /// The lists of containers in the order of messages.
 const LISTS: [&str; 3] = [pod::INIT, pod::MAIN, pod::EPHEMERAL];

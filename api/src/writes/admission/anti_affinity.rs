@@ -2,9 +2,9 @@
 //! a wider one could keep all others out of a zone.
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, meta};
-use crate::values::status::{Status, Subject};
+use values::json::{Object, Value};
+use values::object::{at, meta};
+use values::status::{Status, Subject};
 
 /// The plugin.
 pub struct AntiAffinity {

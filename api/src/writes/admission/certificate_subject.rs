@@ -5,10 +5,10 @@ use auth::authn::certificate_request::subject;
 use auth::identity::MASTERS;
 
 use super::{Lookup, Plugin, Record, Review, Step, Target};
-use crate::objects::validation::View;
-use crate::types::schema::scalars::bytes;
-use crate::values::json::Object;
-use crate::values::status::Status;
+use objects::validation::View;
+use values::base64_text;
+use values::json::Object;
+use values::status::Status;
 
 /// The plugin.
 pub struct CertificateSubjectRestriction {
@@ -30,7 +30,7 @@ impl CertificateSubjectRestriction {
         if spec.text("signerName") != self.signer {
             return Ok(());
         }
-        let request = bytes::decode(spec.text("request")).unwrap_or_default();
+        let request = base64_text::decode(spec.text("request")).unwrap_or_default();
         let subject =
             subject(&request).map_err(|why| record.forbidden(&format!("failed to parse CSR: {why}")))?;
         if subject.organizations.iter().any(|group| group == MASTERS) {

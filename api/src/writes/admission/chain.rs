@@ -9,12 +9,12 @@ use super::lookup::Lookup;
 use super::plugin::{Plugin, Step, Target};
 use super::record::{Operation, Record, Review};
 use super::settings::Settings;
-use crate::values::json::Object;
 #[cfg(test)]
-use crate::values::stage::{Stage, trace};
-use crate::values::status::Status;
-use crate::wire::metrics::Metrics;
-use crate::wire::metrics::family::{Histogram, micros};
+use crate::writes::stage::{Stage, trace};
+use values::json::Object;
+use values::status::Status;
+use wire::metrics::Metrics;
+use wire::metrics::family::{Histogram, micros};
 
 /// Plugins that are asked about one write; most writes concern fewer.
 const ASKED_TYPICAL: usize = 12;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod};
-use crate::types::schema::registry::Resource;
-use crate::values::json::{Object, Value};
-use crate::values::object::at;
-use crate::values::status::Status;
+use types::schema::registry::Resource;
+use values::json::{Object, Value};
+use values::object::at;
+use values::status::Status;
 
 /// The plugin.
 pub struct ClaimResize {

@@ -2,7 +2,7 @@
 
 use auth::strict::{Form, Object};
 
-use crate::wire::config_type::ConfigType;
+use wire::config_type::ConfigType;
 
 /// The type of a plugin's configuration.
 pub(super) struct PluginConfig {
@@ -161,7 +161,7 @@ const SCOPE: Object = Object {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::naming::KUBERNETES;
+    use values::naming::KUBERNETES;
 
     #[test]
     fn configurations_are_of_the_type_of_their_plugin() {

@@ -2,9 +2,9 @@
 //! newest, of these the first by name.
 
 use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target, pod};
-use crate::values::json::Object;
-use crate::values::object::meta;
-use crate::values::status::Status;
+use values::json::Object;
+use values::object::meta;
+use values::status::Status;
 
 /// What gets a class.
 struct Kind {

@@ -1,7 +1,7 @@
 //! The plugin DefaultTolerationSeconds: a pod that does not say so tolerates a node that fails for some time.
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod, toleration};
-use crate::values::json::{Object, Value};
+use values::json::{Object, Value};
 
 /// How long, unless an operator says something else.
 const SECONDS: i64 = 300;

@@ -7,11 +7,11 @@
 //! kind before.
 
 use super::Lookup;
-use crate::types::schema::registry::Resource;
-use crate::values::field::FieldError;
-use crate::values::json::{Object, Value};
-use crate::values::object::at;
-use crate::values::status::Status;
+use types::schema::registry::Resource;
+use values::field::FieldError;
+use values::json::{Object, Value};
+use values::object::at;
+use values::status::Status;
 
 /// The place where an object asks for access that its namespace does not allow; objects of other resources ask for none.
 /// The objects are in the stored form.

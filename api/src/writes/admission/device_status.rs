@@ -16,10 +16,10 @@ use auth::attributes::Attributes;
 use auth::authz::{Authorizer, node_of};
 use hashbrown::HashMap;
 
-use crate::types::schema::registry::Resource;
-use crate::values::field::{FieldError, go_quote};
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, same_at, same_values};
+use types::schema::registry::Resource;
+use values::field::{FieldError, go_quote};
+use values::json::{Object, Value};
+use values::object::{at, same_at, same_values};
 
 /// What the writer of a status may not change; objects of other resources have no such parts. The objects are in the
 /// stored form, and the new one is valid.
@@ -137,9 +137,10 @@ mod tests {
     use auth::authz::{Module, Rule};
 
     use super::*;
-    use crate::testing::{object, user_may};
-    use crate::types::schema::registry::Registry;
-    use crate::values::naming::KUBERNETES;
+    use crate::testing::user_may;
+    use types::schema::registry::Registry;
+    use values::naming::KUBERNETES;
+    use values::testing::object;
 
     /// A request for the status of a claim.
     fn of_status<'u>(user: &'u User, verb: &'u str) -> Attributes<'u> {

@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 
 use super::settings::Make;
 use super::{Operation, Plugin, Record, Review, Step, Target};
-use crate::objects::validation::View;
-use crate::values::field::FieldError;
-use crate::values::json::{Object, Value};
-use crate::values::status::{Reason, Status};
+use objects::validation::View;
+use values::field::FieldError;
+use values::json::{Object, Value};
+use values::status::{Reason, Status};
 
 /// Keys that a limit without `cacheSize` keeps buckets for.
 const KEYS_DEFAULT: usize = 4096;
@@ -227,7 +227,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::wire::codec::yaml;
+    use values::yaml;
 
     fn limit(per_second: f64, burst: f64, keys_max: usize) -> Limit {
         Parsed { kind: Kind::User, per_second, burst, keys_max }.make()

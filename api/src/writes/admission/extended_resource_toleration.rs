@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod, toleration};
-use crate::values::json::{Object, Value};
+use values::json::{Object, Value};
 
 /// The plugin.
 pub struct ExtendedResourceToleration {

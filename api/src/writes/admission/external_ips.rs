@@ -2,8 +2,8 @@
 //! otherwise take over traffic.
 
 use super::{Operation, Plugin, Record, Review, Step, Target};
-use crate::objects::validation::View;
-use crate::values::json::Object;
+use objects::validation::View;
+use values::json::Object;
 
 /// The plugin.
 pub struct DenyServiceExternalIps;

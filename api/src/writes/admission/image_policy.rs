@@ -17,11 +17,11 @@ use parking_lot::Mutex;
 
 use super::settings::{Files, Make};
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod};
-use crate::values::json::{self, Object, Value};
-use crate::values::naming::Naming;
-use crate::values::object::at;
-use crate::values::status::Status;
-use crate::wire::outgoing;
+use values::json::{self, Object, Value};
+use values::naming::Naming;
+use values::object::at;
+use values::status::Status;
+use wire::outgoing;
 
 /// Most decisions that are remembered; each has the images of a pod.
 const REMEMBERED_MAX: usize = 1024;
@@ -271,7 +271,7 @@ impl Plugin for ImagePolicyWebhook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::codec::yaml;
+    use values::yaml;
 
     fn read(text: &str) -> Result<Config, String> {
         Config::read(&yaml::parse(format!("imagePolicy: {{{text}}}").as_bytes()).unwrap().value)

@@ -1,8 +1,8 @@
 //! The kind and the type of the object of a write, which may be an object of a subresource.
 
-use crate::types::schema::registry::Resource;
-use crate::types::schema::table::Message;
-use crate::values::json::{Object, Value};
+use types::schema::registry::Resource;
+use types::schema::table::Message;
+use values::json::{Object, Value};
 
 /// Group, version, and kind or plural name.
 pub type Named<'r> = (&'r str, &'r str, &'r str);

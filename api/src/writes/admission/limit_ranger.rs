@@ -5,9 +5,9 @@ use quantity::Quantity;
 
 use super::pod::{self, Amounts, Bound};
 use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target};
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, meta, metadata_mut};
-use crate::values::status::Status;
+use values::json::{Object, Value};
+use values::object::{at, meta, metadata_mut};
+use values::status::Status;
 
 /// The plugin.
 pub struct LimitRanger {
@@ -241,7 +241,7 @@ impl Plugin for LimitRanger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::object;
+    use values::testing::object;
 
     #[test]
     fn resources_of_a_pod_stand_for_those_of_its_containers() {

@@ -8,18 +8,18 @@ use auth::Authorizer;
 use engine::{Engine, Snapshot};
 
 use super::quota::Ledger;
-use crate::objects::conversion::Converter;
-use crate::objects::services::Services;
-use crate::objects::store::backends::Backends;
-use crate::objects::store::{self, Stored};
-use crate::types::convert;
-use crate::types::features::Features;
-use crate::types::schema::registry::{Registry, Resource};
-use crate::types::served::{Served, Types};
-use crate::values::json::Object;
-use crate::values::naming::Naming;
-use crate::values::status::Status;
-use crate::wire::metrics::Metrics;
+use objects::conversion::Converter;
+use objects::services::Services;
+use objects::store::backends::Backends;
+use objects::store::{self, Stored};
+use types::convert;
+use types::features::Features;
+use types::schema::registry::{Registry, Resource};
+use types::served::{Served, Types};
+use values::json::Object;
+use values::naming::Naming;
+use values::status::Status;
+use wire::metrics::Metrics;
 
 /// The handle that plugins get when they are made. Copies share what is behind it.
 #[derive(Clone)]

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, namespace_lifecycle};
-use crate::types::schema::registry::Resource;
-use crate::values::json::Object;
-use crate::values::object::metadata_mut;
-use crate::values::status::Status;
+use types::schema::registry::Resource;
+use values::json::Object;
+use values::object::metadata_mut;
+use values::status::Status;
 
 /// The namespaces of the store.
 struct Namespaces {

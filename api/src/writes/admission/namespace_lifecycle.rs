@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::objects::store::Stored;
-use crate::types::attributes::Attributes;
-use crate::types::schema::registry::Resource;
-use crate::values::json::Object;
-use crate::values::status::{Cause, Status, Subject};
+use objects::store::Stored;
+use types::attributes::Attributes;
+use types::schema::registry::Resource;
+use values::json::Object;
+use values::status::{Cause, Status, Subject};
 
 /// What a namespace can be to a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,7 +1,7 @@
 //! The plugin TaintNodesByCondition: a new node takes no pods until it is ready.
 
 use super::{Lookup, Plugin, Record, Review, Step, Target, pod, toleration};
-use crate::values::json::Object;
+use values::json::Object;
 
 /// The effect that keeps pods away.
 const EFFECT: &str = "NoSchedule";

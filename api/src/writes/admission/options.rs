@@ -1,10 +1,10 @@
 //! The options of a request as admission is told of them, and as webhooks and expressions see them.
 
 use super::record::Operation;
-use crate::types::options::{DeleteOptions, Propagation};
-use crate::values::json::{Object, Value};
-use crate::values::naming::Naming;
-use crate::values::query::{FieldValidation, WriteOptions};
+use types::options::{DeleteOptions, Propagation};
+use values::json::{Object, Value};
+use values::naming::Naming;
+use values::query::{FieldValidation, WriteOptions};
 
 /// The options of the request.
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +94,8 @@ fn push_text(object: &mut Object, name: &'static str, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json::write;
-    use crate::values::naming::KUBERNETES;
+    use values::json::write;
+    use values::naming::KUBERNETES;
 
     #[test]
     fn options_have_the_kind_of_what_they_come_to() {

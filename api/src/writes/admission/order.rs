@@ -28,7 +28,7 @@ use super::{
     always, certificate_subject, event_rate, external_ips, image_policy, node_restriction, owner_permissions,
     pod_node_selector, pod_security, pod_toleration_restriction, quota, topology_labels, webhook,
 };
-use crate::values::json::Value;
+use values::json::Value;
 
 /// Reads the configuration of a plugin, if there is one, and the files that it names.
 type Configure = fn(Option<&Value>, &dyn Files) -> Result<Make, String>;

@@ -4,9 +4,9 @@
 use auth::Attributes;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::objects::validation::View;
-use crate::values::json::Object;
-use crate::values::status::Status;
+use objects::validation::View;
+use values::json::Object;
+use values::status::Status;
 
 /// The plugin.
 pub struct OwnerReferencesPermissionEnforcement {
@@ -96,7 +96,7 @@ impl Plugin for OwnerReferencesPermissionEnforcement {
     }
 }
 
-fn owners(object: Option<&Object>) -> &[crate::values::json::Value] {
+fn owners(object: Option<&Object>) -> &[values::json::Value] {
     object.map_or(&[], |object| View::of(object).child("metadata").items("ownerReferences"))
 }
 

@@ -14,10 +14,10 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::lookup::Lookup;
-use crate::objects::store;
-use crate::types::schema::registry::Resource;
-use crate::values::json::Object;
-use crate::values::status::Status;
+use objects::store;
+use types::schema::registry::Resource;
+use values::json::Object;
+use values::status::Status;
 
 /// All objects of a resource, as far as they can be told from none.
 pub struct Collection {

@@ -5,16 +5,16 @@
 //!
 //! A built-in object that no longer says its kind or version keeps its own. A custom object must say them.
 
-use crate::types::schema::conform::conform;
-use crate::types::schema::decode::Decoded;
-use crate::types::schema::registry::Registry;
-use crate::types::schema::table::Message;
-use crate::values::field::{FieldError, go_quote};
-use crate::values::json::{self, Object, Value};
-use crate::values::object::meta;
-use crate::values::status::{Status, Subject};
-use crate::wire::body::untyped;
-use crate::wire::known_types::{is_known, not_registered, unconvertible};
+use objects::known_types::{is_known, not_registered, unconvertible};
+use types::schema::conform::conform;
+use types::schema::decode::Decoded;
+use types::schema::registry::Registry;
+use types::schema::table::Message;
+use values::field::{FieldError, go_quote};
+use values::json::{self, Object, Value};
+use values::object::meta;
+use values::status::{Status, Subject};
+use values::type_meta::untyped;
 
 /// Why a patched object is not taken.
 #[derive(Clone, Debug)]
@@ -151,11 +151,11 @@ fn other_type(patched: Value, before: &Object, registry: &Registry) -> Misread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::object;
+    use values::testing::object;
 
     #[test]
     fn a_patched_object_is_of_the_type_that_it_says_it_is() {
-        let registry = Registry::new(&crate::values::naming::KUBERNETES);
+        let registry = Registry::new(&values::naming::KUBERNETES);
         let own = object(r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"c"}}"#);
         let message = &registry.by_kind("", "v1", "ConfigMap").unwrap().table.message;
         let no_kind = |kind: &str, version: &str| {

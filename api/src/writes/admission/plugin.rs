@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::record::{Operation, Record, Review};
-use crate::types::schema::registry::Resource;
-use crate::values::json::Object;
-use crate::values::status::Status;
+use types::schema::registry::Resource;
+use values::json::Object;
+use values::status::Status;
 
 /// What a write is about, before any object is at hand.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! The plugins, shown by requests to a server: what comes of an object, or why it is refused.
 
 use super::*;
-use crate::testing::text;
-use crate::values::json::{Value, parse};
 use crate::writes::write::server_fixture::Server;
+use values::json::{Value, parse};
+use values::testing::text;
 
 /// No files: configurations in the tests are in one piece.
 struct NoFiles;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use quantity::Quantity;
 
-use crate::values::json::{Object, Value};
-use crate::values::object::at;
+use values::json::{Object, Value};
+use values::object::at;
 
 /// The containers that begin before the others.
 pub const INIT: &str = "initContainers";
@@ -153,7 +153,7 @@ pub fn of_pod(pod: &Object, bound: Bound) -> Amounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::object;
+    use values::testing::object;
 
     fn shown(amounts: &Amounts) -> String {
         let shown = amounts.iter().map(|(name, amount)| format!("{name}={}", amount.to_text()));

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::pod::{self, pairs};
 use super::{Lookup, Make, Plugin, Record, Review, Step, Target, namespace_lifecycle};
-use crate::types::schema::registry::Resource;
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, meta};
-use crate::values::status::{Status, Subject};
+use types::schema::registry::Resource;
+use values::json::{Object, Value};
+use values::object::{at, meta};
+use values::status::{Status, Subject};
 
 /// The annotation of namespaces.
 const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";

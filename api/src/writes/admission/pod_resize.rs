@@ -6,10 +6,10 @@ use quantity::Quantity;
 
 use super::pod::{self, Bound};
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::types::schema::registry::Resource;
-use crate::values::json::Object;
-use crate::values::object::{at, meta};
-use crate::values::status::{Cause, Status};
+use types::schema::registry::Resource;
+use values::json::Object;
+use values::object::{at, meta};
+use values::status::{Cause, Status};
 
 /// The plugin.
 pub struct PodResizeValidator {
@@ -40,7 +40,7 @@ impl PodResizeValidator {
         let Some(node) =
             self.lookup.get(&self.nodes, "", node).map_err(|cause| record.forbidden_by(cause))?
         else {
-            return Err(record.forbidden(&format!("node {} not found", crate::values::field::go_quote(node))));
+            return Err(record.forbidden(&format!("node {} not found", values::field::go_quote(node))));
         };
         let lacking = lacking(pod, &node);
         if !lacking.is_empty() {
@@ -49,7 +49,7 @@ impl PodResizeValidator {
         }
         let system = at(&node, "metadata.labels").map_or("", |labels| labels.str_at(&[&self.system]));
         if system != "linux" {
-            let [name, system] = [meta(&node, "name"), system].map(crate::values::field::go_quote);
+            let [name, system] = [meta(&node, "name"), system].map(values::field::go_quote);
             let why = format!("pod resize is only supported on linux nodes, node {name} is {system}");
             return Err(refusal(record, &why, "UnsupportedPlatform"));
         }
@@ -97,7 +97,7 @@ impl Plugin for PodResizeValidator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json::{Value, parse};
+    use values::json::{Value, parse};
 
     #[test]
     fn a_node_has_to_have_all_that_a_pod_asks_for() {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::{
     Lookup, Make, Operation, Plugin, Record, Review, Step, Target, namespace_lifecycle, pod, toleration,
 };
-use crate::types::schema::registry::Resource;
-use crate::values::json::{Object, Value, parse};
-use crate::values::qos::qos_class;
-use crate::values::status::{Reason, Status};
+use types::schema::registry::Resource;
+use values::json::{Object, Value, parse};
+use values::qos::qos_class;
+use values::status::{Reason, Status};
 
 /// Annotation of namespaces: tolerations that pods get.
 const DEFAULT: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target, pod};
-use crate::values::json::{Object, Value};
-use crate::values::object::meta;
-use crate::values::status::Status;
+use values::json::{Object, Value};
+use values::object::meta;
+use values::status::Status;
 
 /// The policy of pods whose class says nothing.
 const PREEMPTS: &str = "PreemptLowerPriority";

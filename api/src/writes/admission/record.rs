@@ -12,12 +12,12 @@ use engine::Revision;
 use super::kinds::is_whole;
 use super::options::Options;
 use super::plugin::Target;
-use crate::objects::strategy::Endpoint;
-use crate::objects::validation;
-use crate::types::schema::registry::Resource;
-use crate::values::json::Object;
-use crate::values::object::meta;
-use crate::values::status::{Reason, Status, Subject};
+use objects::strategy::Endpoint;
+use objects::validation;
+use types::schema::registry::Resource;
+use values::json::Object;
+use values::object::meta;
+use values::status::{Reason, Status, Subject};
 
 /// What is done with an object.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -65,7 +65,7 @@ async fn pods_have_the_topology_labels_of_their_node() {
             assert_eq!(code, 201, "{body:?}");
         }
         let (_, _, pod) = server.ask(&format!("GET {pods}/{name}"), "").await;
-        let labels = pod.at(&["metadata", "labels"]).map(crate::testing::text).unwrap_or_default();
+        let labels = pod.at(&["metadata", "labels"]).map(values::testing::text).unwrap_or_default();
         assert_eq!(labels, r#"{"topology.kubernetes.io/zone":"z"}"#, "{name}");
     }
 }

@@ -2,10 +2,10 @@
 //! whether other versions of a resource count.
 
 use super::Operation;
-use crate::types::schema::registry::{Registry, Resource};
-use crate::types::selector::LabelSelector;
-use crate::values::json::{Object, Value};
-use crate::values::object::at;
+use types::schema::registry::{Registry, Resource};
+use types::selector::LabelSelector;
+use values::json::{Object, Value};
+use values::object::at;
 
 /// A list of rules. One that matches is enough.
 #[derive(Debug, Default)]
@@ -154,10 +154,10 @@ pub fn own_namespace<'o>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::custom::definition::Definition;
-    use crate::objects::custom::established::{Changes, Established, Prepared};
-    use crate::testing::object;
-    use crate::values::naming::KUBERNETES;
+    use objects::custom::definition::Definition;
+    use objects::custom::established::{Changes, Established, Prepared};
+    use values::naming::KUBERNETES;
+    use values::testing::object;
 
     #[test]
     fn the_first_rule_that_matches_another_version_decides() {

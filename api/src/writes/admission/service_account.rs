@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target, pod};
-use crate::values::json::{Object, Value};
-use crate::values::names;
-use crate::values::status::Status;
+use values::json::{Object, Value};
+use values::names;
+use values::status::Status;
 
 /// The account of pods that name none.
 const DEFAULT: &str = "default";
@@ -54,7 +54,7 @@ impl Account {
             Some("1" | "t" | "T" | "true" | "TRUE" | "True")
         );
         Account {
-            name: crate::values::object::meta(account, "name").to_owned(),
+            name: values::object::meta(account, "name").to_owned(),
             wants_token: account.get(TOKEN_WANTED).and_then(Value::as_bool),
             pull_secrets: names("imagePullSecrets"),
             secrets: is_limited.then(|| names("secrets")),

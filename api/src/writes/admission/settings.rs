@@ -13,13 +13,13 @@ use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::lookup::Lookup;
 use super::order::{PLUGINS, Registration};
 use super::plugin::Plugin;
-use crate::values::field::go_quote;
-use crate::values::json::{self, Value};
-use crate::values::naming::{self, Naming};
-use crate::wire::codec::yaml;
-use crate::wire::config_type::ConfigType;
-use crate::wire::outgoing::{Identities, Networks};
-use crate::wire::typed::Typed;
+use values::field::go_quote;
+use values::json::{self, Value};
+use values::naming::{self, Naming};
+use values::yaml;
+use wire::config_type::ConfigType;
+use wire::outgoing::{Identities, Networks};
+use wire::typed::Typed;
 
 /// Makes a plugin at the start of the server, once its configuration was read.
 pub type Make = Arc<dyn Fn(&Lookup) -> Arc<dyn Plugin> + Send + Sync>;
@@ -469,7 +469,7 @@ mod tests {
         ] {
             let got = configurations(text.as_bytes(), &naming::KUBERNETES).map(|found| {
                 let shown = found.iter().map(|(name, source)| match source {
-                    Source::Here(value) => format!("{name}={}", crate::testing::text(value)),
+                    Source::Here(value) => format!("{name}={}", values::testing::text(value)),
                     Source::File(path) => format!("{name}={path}"),
                 });
                 shown.collect::<Vec<_>>().join(" ")

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use auth::{Attributes, User};
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::objects::validation::View;
-use crate::values::json::Object;
-use crate::values::object::same_but_for_collection;
-use crate::values::status::Status;
+use objects::validation::View;
+use values::json::Object;
+use values::object::same_but_for_collection;
+use values::status::Status;
 
 /// What one may do for a signer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

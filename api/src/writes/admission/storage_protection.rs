@@ -2,9 +2,9 @@
 //! controller of the same name takes away once nothing uses them.
 
 use super::{Lookup, Plugin, Record, Review, Step, Target, pod};
-use crate::values::json::Object;
-use crate::values::naming::Naming;
-use crate::values::object::{finalizers, metadata_mut};
+use values::json::Object;
+use values::naming::Naming;
+use values::object::{finalizers, metadata_mut};
 
 /// What is protected: group, resource, and the name of its finalizer.
 pub const PROTECTED: [(&str, &str, &str); 3] = [

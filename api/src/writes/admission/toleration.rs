@@ -1,6 +1,6 @@
 //! Tolerations of pods: when one covers another, and lists of them put together.
 
-use crate::values::json::{Object, Value};
+use values::json::{Object, Value};
 
 /// The taint of a node that is not ready, in the naming profile's domain.
 pub fn not_ready(domain: &str) -> String {
@@ -69,7 +69,7 @@ pub fn merged(first: &[Value], second: &[Value]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json::parse;
+    use values::json::parse;
 
     fn list(text: &str) -> Vec<Value> {
         parse(text.as_bytes()).unwrap().as_array().unwrap().to_vec()

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::objects::strategy::sort_members;
-use crate::objects::validation::View;
-use crate::types::schema::registry::Resource;
-use crate::values::json::Object;
-use crate::values::object::metadata_mut;
-use crate::values::status::Status;
+use objects::strategy::sort_members;
+use objects::validation::View;
+use types::schema::registry::Resource;
+use values::json::Object;
+use values::object::metadata_mut;
+use values::status::Status;
 
 /// The plugin.
 pub struct PodTopologyLabels {

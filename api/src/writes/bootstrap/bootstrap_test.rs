@@ -7,8 +7,8 @@ use std::path::Path;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::values::json::parse;
-use crate::values::naming::{self, CLUSTER, KUBERNETES};
+use values::json::parse;
+use values::naming::{self, CLUSTER, KUBERNETES};
 
 fn object(text: &str) -> Value {
     parse(text.replace('\'', "\"").as_bytes()).unwrap()
@@ -30,7 +30,7 @@ fn step(kind: Kind, existing: &str, want: &str) -> String {
         Step::Replace(object) => ("replace", object),
     };
     let mut text = Vec::new();
-    crate::values::json::write(&object, &mut text);
+    values::json::write(&object, &mut text);
     format!("{verb} {}", String::from_utf8(text).unwrap().replace('"', "'"))
 }
 
@@ -287,7 +287,7 @@ fn the_data_speaks_the_profile() {
     for naming in [&CLUSTER, &KUBERNETES] {
         for wanted in desired(naming).into_iter().chain(flow_control(naming)) {
             let mut text = Vec::new();
-            crate::values::json::write(&wanted.object, &mut text);
+            values::json::write(&wanted.object, &mut text);
             let text = String::from_utf8(text).unwrap();
             let open = ["{suffix}", "{domain}", "{system}", "{word}"].iter().any(|name| text.contains(name));
             assert!(!open && !wanted.target.name.is_empty(), "{text}");
@@ -346,7 +346,7 @@ fn the_data_agrees_with_the_facts() {
             assert!(plan::same(annotations, common.get("annotations")), "{key}");
             for source in [common, fact] {
                 let labels = source.get("labels").and_then(Value::as_object);
-                for (name, value) in labels.into_iter().flat_map(crate::values::json::Object::iter) {
+                for (name, value) in labels.into_iter().flat_map(values::json::Object::iter) {
                     assert_eq!(ours.at(&["metadata", "labels", name]), Some(value), "{name} of {key}");
                 }
             }

@@ -5,8 +5,8 @@
 //! carry the vendor's word are placeholders, filled by the naming profile.
 
 use super::Target;
-use crate::values::json::{Object, Value, parse};
-use crate::values::naming::Naming;
+use values::json::{Object, Value, parse};
+use values::naming::Naming;
 
 /// How an object is compared with what exists.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -19,8 +19,8 @@ use std::future::Future;
 
 use futures_util::future::try_join_all;
 
-use crate::values::json::Value;
-use crate::values::naming::Naming;
+use values::json::Value;
+use values::naming::Naming;
 
 pub use desired::{Desired, Kind, desired, flow_control, namespaces};
 pub use plan::{Step, autoupdate_spec_annotation, plan};
@@ -53,7 +53,7 @@ pub enum Written {
 }
 
 /// The write path, as far as this module needs it. Writes are made under the server's own identity
-/// ([`Part::Loopback`](crate::objects::store::Part::Loopback)) and pass defaulting and validation.
+/// ([`Part::Loopback`](objects::store::Part::Loopback)) and pass defaulting and validation.
 pub trait ObjectStore: Sync {
     /// Why a read or write could not be made at all.
     type Error: Send;

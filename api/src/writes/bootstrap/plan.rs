@@ -17,9 +17,9 @@ use auth::authz::escalation::{compact, uncovered};
 
 use super::{Desired, Kind};
 use crate::state::policy::rules::{read_rules, write_rule};
-use crate::types::features::boolean;
-use crate::values::json::{Object, Value};
-use crate::values::naming::Naming;
+use types::features::boolean;
+use values::json::{Object, Value};
+use values::naming::Naming;
 
 /// What to do about one object.
 #[derive(Clone, Debug, PartialEq)]

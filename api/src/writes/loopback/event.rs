@@ -1,13 +1,13 @@
 //! Events by which the server warns of something about an object.
 
 use super::Loopback;
-use crate::types::schema::registry::Resource;
-use crate::values::clock;
-use crate::values::json::{Object, Value};
-use crate::values::names;
-use crate::values::status::Status;
 use crate::writes::admission::namespace_lifecycle::State;
 use crate::writes::bootstrap::{ObjectStore, Target};
+use types::schema::registry::Resource;
+use values::clock;
+use values::json::{Object, Value};
+use values::names;
+use values::status::Status;
 
 /// What an event warns of.
 pub struct Warning {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use engine::Revision;
 
 use super::Loopback;
-use crate::objects::strategy::Endpoint;
-use crate::types::schema::registry::Resource;
-use crate::values::json::Object;
-use crate::values::object::meta;
-use crate::values::status::{Reason, Status};
 use crate::writes::admission::{Pending, Writer};
 use crate::writes::context::Context;
 use crate::writes::write::{Current, Made, Outcome, Wanted};
+use objects::strategy::Endpoint;
+use types::schema::registry::Resource;
+use values::json::Object;
+use values::object::meta;
+use values::status::{Reason, Status};
 
 impl Loopback<'_> {
     /// Creates an object. `false` if there is one of its name.

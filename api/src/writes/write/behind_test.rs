@@ -12,10 +12,10 @@ use engine::{
 };
 
 use super::server_fixture::Server;
-use crate::objects::store::{Addresses, CommitFailure, Ledger, Pending};
-use crate::values::json::Value;
-use crate::values::status::{Reason, Status};
 use crate::writes::admission::Settings;
+use objects::store::{Addresses, CommitFailure, Ledger, Pending};
+use values::json::Value;
+use values::status::{Reason, Status};
 
 /// Decides at one engine, and tells a copy of it what changed whenever it is asked anything.
 struct Lagging {
@@ -113,9 +113,8 @@ struct Two {
 
 impl Two {
     fn start(loses_answers: bool) -> Two {
-        let directory = || -> PathBuf {
-            std::env::temp_dir().join(format!("write-behind-{}", crate::values::names::uid()))
-        };
+        let directory =
+            || -> PathBuf { std::env::temp_dir().join(format!("write-behind-{}", values::names::uid())) };
         let open = |directory: &PathBuf, role| {
             let options = Options { durability: Durability::Relaxed, role, ..Options::new(directory) };
             Engine::open(options).unwrap()

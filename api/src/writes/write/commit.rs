@@ -1,20 +1,20 @@
 //! The end of a write: what to store, whether that is a change at all, and the conditional commit.
 //!
 //! A commit holds on condition that the object still is what the write was made from. When it is not, the caller
-//! begins another round, counted by [`crate::values::retry::Attempts`].
+//! begins another round, counted by [`values::retry::Attempts`].
 
 use bytes::Bytes;
 use engine::{Change, Committed, Entry, Expected, Payload, Record};
 
-use crate::objects::apply::take_managed_fields;
-use crate::objects::store::{self, CommitFailure, Store};
-use crate::types::schema::encode::encode;
-use crate::types::schema::registry::Resource;
-use crate::values::cancellation;
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, finalizers, meta};
-use crate::values::status::Status;
 use crate::writes::context::Context;
+use objects::apply::take_managed_fields;
+use objects::store::{self, CommitFailure, Store};
+use types::schema::encode::encode;
+use types::schema::registry::Resource;
+use values::cancellation;
+use values::json::{Object, Value};
+use values::object::{at, finalizers, meta};
+use values::status::Status;
 
 /// How one conditional commit ended.
 pub enum Attempt {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::server_fixture::Server;
 use crate::system::controllers;
-use crate::types::schema::registry::Group;
-use crate::values::json::Value;
+use types::schema::registry::Group;
+use values::json::Value;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/g.example/v1/namespaces/here/things";
@@ -65,7 +65,7 @@ async fn established(server: &Server, name: &str) -> Value {
 }
 
 /// Takes all that is sent until the end of a stream, as one text.
-async fn rest_of(response: crate::wire::response::Response) -> String {
+async fn rest_of(response: wire::response::Response) -> String {
     use http_body_util::BodyExt;
     let collected = tokio::time::timeout(Duration::from_secs(20), response.into_body().collect()).await;
     String::from_utf8(collected.expect("the watch ends").unwrap().to_bytes().to_vec()).unwrap()
@@ -370,8 +370,8 @@ async fn established_types_are_served_from_the_first_request_of_the_next_start()
 
 #[tokio::test]
 async fn a_type_that_cannot_be_made_when_it_is_needed_is_an_internal_error_of_its_requests() {
-    use crate::objects::custom::definition::Definition;
-    use crate::objects::custom::established::Prepared;
+    use objects::custom::definition::Definition;
+    use objects::custom::established::Prepared;
 
     let server = Server::start();
     let text = |keys: &str| {
@@ -391,7 +391,7 @@ async fn a_type_that_cannot_be_made_when_it_is_needed_is_an_internal_error_of_it
         ),
     ] {
         let text = text(keys);
-        let object = crate::testing::object(&text);
+        let object = values::testing::object(&text);
         let definition = Definition::read(&object);
         server.api.establish(|established, changes| {
             let pool = Arc::clone(established.pool());
@@ -411,17 +411,17 @@ async fn a_change_among_a_thousand_types_makes_no_other_anew() {
     let server = Server::start();
     let make = |at: usize| {
         let group_version = (&*format!("g{at}.example"), "v1");
-        let spec = crate::types::schema::make::Struct::new("Spec").node().unwrap();
-        let thing = crate::types::schema::make::Struct::new("Thing").field("spec", spec);
-        let made = crate::types::schema::make::ResourceMaker::new(
+        let spec = types::schema::make::Struct::new("Spec").node().unwrap();
+        let thing = types::schema::make::Struct::new("Thing").field("spec", spec);
+        let made = types::schema::make::ResourceMaker::new(
             group_version,
             "things",
-            crate::types::schema::table::Scope::Cluster,
+            types::schema::table::Scope::Cluster,
             thing,
         );
         made.unwrap().make(server.api.naming())
     };
-    let priorities = crate::types::schema::registry::Priorities::CUSTOM;
+    let priorities = types::schema::registry::Priorities::CUSTOM;
     let many: Vec<_> = (0..1000).map(make).collect();
     server.api.change_types(|registry| Ok::<_, ()>(registry.changed(&[], many, priorities))).unwrap();
     for at in 0..20 {

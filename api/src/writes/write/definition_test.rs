@@ -2,7 +2,7 @@
 //! told.
 
 use super::server_fixture::Server;
-use crate::values::json::{Value, parse};
+use values::json::{Value, parse};
 
 const LIST: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const ONE: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";

@@ -7,14 +7,14 @@
 use super::intent::{
     Caller, Current, DELETION_UNASKED, Intent, Made, Outcome, Presence, Wanted, Written, precondition_failed,
 };
-use crate::objects::store::{self, Stored};
-use crate::objects::strategy;
-use crate::types::options::{DeleteOptions, Propagation};
-use crate::types::schema::registry::Resource;
-use crate::values::clock;
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, finalizers, meta, set_finalizers, set_meta};
-use crate::values::status::{Status, Subject};
+use objects::store::{self, Stored};
+use objects::strategy;
+use types::options::{DeleteOptions, Propagation};
+use types::schema::registry::Resource;
+use values::clock;
+use values::json::{Object, Value};
+use values::object::{at, finalizers, meta, set_finalizers, set_meta};
+use values::status::{Status, Subject};
 
 /// Finalizer that keeps an owner until its dependents lost it.
 pub const ORPHAN: &str = "orphan";

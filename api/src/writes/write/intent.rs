@@ -15,23 +15,23 @@ use std::future::Future;
 use auth::{Attributes, User};
 use bytes::Bytes;
 
-use crate::objects::conversion::{Conversions, is_current};
-use crate::objects::store::{self, Store, Stored};
-use crate::objects::strategy::Endpoint;
-use crate::types::convert;
-use crate::types::options::decimal;
-use crate::types::schema::decode::share;
-use crate::types::schema::registry::Resource;
-use crate::types::schema::table::Message;
-use crate::types::served::Served;
-use crate::values::field::go_quote;
-use crate::values::json::Object;
-use crate::values::object::meta;
-use crate::values::stage::Stage;
-use crate::values::status::{Reason, Status, Subject};
-use crate::wire::server;
 use crate::writes::admission::{self, Operation, Review};
 use crate::writes::context::Context;
+use crate::writes::stage::Stage;
+use objects::conversion::{Conversions, is_current};
+use objects::store::{self, Store, Stored};
+use objects::strategy::Endpoint;
+use types::convert;
+use types::options::decimal;
+use types::schema::decode::share;
+use types::schema::registry::Resource;
+use types::schema::table::Message;
+use types::served::Served;
+use values::field::go_quote;
+use values::json::Object;
+use values::object::meta;
+use values::status::{Reason, Status, Subject};
+use wire::server;
 
 /// What the server's own writes leave out that clients of upstream's make: the comparison (they say what they saw in
 /// [`Intent::seen`]), and the questions what they may grant and which parameters they may read.
@@ -175,7 +175,7 @@ impl<'w> Intent<'w> {
         let passes = !self.leaves_out.contains(&stage);
         #[cfg(test)]
         if passes {
-            crate::values::stage::trace::note(stage);
+            crate::writes::stage::trace::note(stage);
         }
         passes
     }

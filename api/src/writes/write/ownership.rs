@@ -1,26 +1,26 @@
 //! Ownership of fields: the manager of a request, and what it owns of what it writes.
 //!
 //! Ownership is computed on the object as the request means it, before the system completes it: what a strategy, an
-//! allocator or a default of storage adds belongs to no manager. How field sets are kept is in [`crate::objects::apply`].
+//! allocator or a default of storage adds belongs to no manager. How field sets are kept is in [`objects::apply`].
 
 use std::borrow::Cow;
 
 use http::HeaderMap;
 use http::header::USER_AGENT;
 
-use crate::objects::apply::{
+use objects::apply::{
     Reset, Versions, Writer, created, is_same_but_for_times, put_managed_fields, take_managed_fields, updated,
 };
-use crate::objects::conversion::Conversions;
-use crate::objects::strategy::Endpoint;
-use crate::types::convert;
-use crate::types::schema::registry::{Registry, Resource};
-use crate::values::clock;
-use crate::values::json::Object;
-use crate::values::naming::Naming;
-use crate::values::object::{at, same_but_for_managed_fields};
-use crate::values::query::{FIELD_MANAGER_MAX, Query};
-use crate::values::status::Status;
+use objects::conversion::Conversions;
+use objects::strategy::Endpoint;
+use types::convert;
+use types::schema::registry::{Registry, Resource};
+use values::clock;
+use values::json::Object;
+use values::naming::Naming;
+use values::object::{at, same_but_for_managed_fields};
+use values::query::{FIELD_MANAGER_MAX, Query};
+use values::status::Status;
 
 /// The manager of a request: its `fieldManager`, else the first word of its user agent.
 pub fn manager<'q>(query: &'q Query, headers: &HeaderMap) -> Cow<'q, str> {

@@ -35,17 +35,17 @@ use engine::{Change, Expected, Payload, Revision};
 use super::commit::Attempt;
 use super::intent::{Caller, Current, Intent, Outcome, Presence, Source, Written};
 use super::stages::{self, Encoded, Refusal, Refuser};
-use crate::objects::store::{self, Stored};
 use crate::state::allocation::Reservation;
-use crate::types::attributes::Attributes;
-use crate::values::json::Object;
-use crate::values::memory;
-use crate::values::object::meta;
-use crate::values::retry::{Attempts, Exhausted};
-use crate::values::status::Status;
 use crate::writes::accesses;
 use crate::writes::admission::namespace_lifecycle::Creation;
 use crate::writes::admission::{Charge, Operation};
+use objects::store::{self, Stored};
+use types::attributes::Attributes;
+use values::json::Object;
+use values::memory;
+use values::object::meta;
+use values::retry::{Attempts, Exhausted};
+use values::status::Status;
 
 /// How often a taken generated name is tried anew.
 const GENERATE_ATTEMPTS: u32 = 8;
@@ -366,7 +366,7 @@ async fn store(
             }
             let revision = committed.revision;
             if let Some(payload) = last_shown {
-                let value = crate::objects::representation::stamped(&payload, revision);
+                let value = objects::representation::stamped(&payload, revision);
                 return Ok(Ended::Stored(Outcome::Removed(Written { value, revision })));
             }
             let record = store::read(committed.entry)?.record;
@@ -399,7 +399,7 @@ fn unchanged(current: Option<&Current>) -> Outcome {
 fn dry(change: &Change, shown: Option<Payload>, current: &Current) -> Outcome {
     let revision = current.revision();
     let value = match &shown {
-        Some(payload) => crate::objects::representation::stamped(payload, revision),
+        Some(payload) => objects::representation::stamped(payload, revision),
         None => current.stored.record.value.clone(),
     };
     let written = Written { value, revision };

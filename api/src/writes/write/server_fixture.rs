@@ -13,19 +13,19 @@ use bytes::Bytes;
 use engine::{Durability, Engine, Options};
 use http_body_util::BodyExt;
 
-use crate::objects::store::Ledger;
-use crate::objects::store::backends::{Backend, Backends};
 use crate::state::allocation::Ranges;
 use crate::state::tokens::{EXTENDED_LIFETIME, Signer, Tokens};
-use crate::types::enablement::Enablement;
-use crate::types::features::Features;
-use crate::values::cancellation::Token;
-use crate::values::json::{Value, parse};
-use crate::values::naming::KUBERNETES;
-use crate::wire::response::Response;
-use crate::wire::server::{ConnectionInfo, Handler, Incoming, Lifecycle, Stage};
 use crate::writes::admission::Settings;
 use crate::writes::context::{Context, Limits, Parts};
+use objects::store::Ledger;
+use objects::store::backends::{Backend, Backends};
+use types::enablement::Enablement;
+use types::features::Features;
+use values::cancellation::Token;
+use values::json::{Value, parse};
+use values::naming::KUBERNETES;
+use wire::response::Response;
+use wire::server::{ConnectionInfo, Handler, Incoming, Lifecycle, Stage};
 
 /// A key made for tests and used nowhere else.
 const KEY: &[u8] = include_bytes!("../../../../fuzz/tokens.key");
@@ -46,10 +46,7 @@ impl Server {
 
     /// The same with these admission plugins.
     pub(crate) fn admitting(admission: Settings) -> Server {
-        Server::over(
-            std::env::temp_dir().join(format!("write-path-{}", crate::values::names::uid())),
-            admission,
-        )
+        Server::over(std::env::temp_dir().join(format!("write-path-{}", values::names::uid())), admission)
     }
 
     /// A server over the store in a directory, which goes with it.

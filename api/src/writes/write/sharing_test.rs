@@ -1,7 +1,7 @@
 //! What a write leaves as it is, is neither read nor copied nor written anew.
 
 use super::server_fixture::Server;
-use crate::values::json::{Value, sharing, write};
+use values::json::{Value, sharing, write};
 
 const POD: &str = "/api/v1/namespaces/default/pods/p";
 

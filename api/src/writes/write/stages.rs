@@ -13,26 +13,26 @@ use super::intent::{
     Caller, Current, Intent, Presence, Source, Wanted, Written, generate_name, seen_revision,
 };
 use super::ownership::{Tracking, keep_times_of_no_change};
-use crate::objects::store::{self, Part};
-use crate::objects::strategy::owners::{AFTER_ADMISSION, without_repeated_owners};
-use crate::objects::strategy::{self, Endpoint};
-use crate::objects::validation;
 use crate::state::allocation::Reservation;
 use crate::state::policy;
-use crate::types::attributes::Attributes;
-use crate::types::options::decimal;
-use crate::types::schema::defaults;
-use crate::values::clock;
-use crate::values::field::FieldError;
-use crate::values::json::{Object, Value};
-use crate::values::names;
-use crate::values::object::{meta, metadata_mut, set_meta};
-use crate::values::stage::Stage;
-use crate::values::status::{Reason, Status};
 use crate::writes::admission::policy::access::confirm_readable;
 use crate::writes::admission::{
     self, Charge, Operation, Record, Review, Target, device_access, device_status,
 };
+use crate::writes::stage::Stage;
+use objects::store::{self, Part};
+use objects::strategy::owners::{AFTER_ADMISSION, without_repeated_owners};
+use objects::strategy::{self, Endpoint};
+use objects::validation;
+use types::attributes::Attributes;
+use types::options::decimal;
+use types::schema::defaults;
+use values::clock;
+use values::field::FieldError;
+use values::json::{Object, Value};
+use values::names;
+use values::object::{meta, metadata_mut, set_meta};
+use values::status::{Reason, Status};
 
 /// What becomes of the object when the write is done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -4,15 +4,15 @@ use engine::Revision;
 use std::fmt::Write as _;
 
 use super::server_fixture::Server;
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
-use crate::testing::object;
-use crate::types::options::DeleteOptions;
-use crate::types::schema::registry::Resource;
-use crate::values::json::{Object, Value, parse};
-use crate::values::stage::trace;
 use crate::writes::bootstrap::{ObjectStore, Target};
 use crate::writes::loopback::Loopback;
+use crate::writes::stage::trace;
+use objects::store;
+use objects::strategy::Endpoint;
+use types::options::DeleteOptions;
+use types::schema::registry::Resource;
+use values::json::{Object, Value, parse};
+use values::testing::object;
 
 /// What every entry passes; a dot is a stage that it does not.
 ///

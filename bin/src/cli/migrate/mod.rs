@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use api::state::replica::Replica;
-use api::state::replica::digests::{Digest, Digests};
-use api::state::replica::moving::MoveError;
 use api::state::secrecy::Secrecy;
 use engine::{Engine, Revision, Role};
 use etcd::snapshot::Snapshot;
+use replica::Replica;
+use replica::digests::{Digest, Digests};
+use replica::moving::MoveError;
 use serde::Serialize;
 
 use crate::cli::args::{Format, Migrate};
@@ -135,7 +135,7 @@ fn end(flags: &Migrate, text: &str) -> anyhow::Result<End> {
 /// Opens a store whose values are encrypted so.
 fn open(dir: &Path, role: Role, secrecy: &Option<Arc<Secrecy>>) -> anyhow::Result<Engine> {
     let seal = secrecy.clone().map(|secrecy| secrecy as Arc<dyn engine::Seal>);
-    let bloom_scheme = api::types::bloom::SCHEME;
+    let bloom_scheme = types::bloom::SCHEME;
     Ok(Engine::open(engine::Options { bloom_scheme, role, seal, ..engine::Options::new(dir) })?)
 }
 
@@ -289,7 +289,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> anyhow::Result<Scratch> {
-        let name = format!("cluster-migrate-{}-{}", std::process::id(), api::values::names::uid());
+        let name = format!("cluster-migrate-{}-{}", std::process::id(), values::names::uid());
         let path = std::env::temp_dir().join(name);
         files::private_dir(&path)?;
         Ok(Scratch(path))

@@ -3,13 +3,13 @@
 //! Leases of servers stay behind, other leases are made anew. Afterwards both are read again and compared.
 
 use anyhow::{Context, bail};
-use api::state::replica::Replica;
-use api::state::replica::digests::{Digests, Sums};
 use engine::{KeyRange, Revision, Role};
 use etcd::Client;
 use etcd::rpc::{KeyValue, PutRequest, RangeRequest, Request, TxnRequest};
 use etcd::snapshot::Snapshot;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use replica::Replica;
+use replica::digests::{Digests, Sums};
 
 use super::{Report, Scratch, open};
 use crate::cli::args::Migrate;

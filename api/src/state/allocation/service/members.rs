@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, same_at};
+use values::json::{Object, Value};
+use values::object::{at, same_at};
 
 pub(super) fn spec(service: &Object) -> Option<&Object> {
     service.get("spec").and_then(Value::as_object)

@@ -9,12 +9,12 @@ use auth::{Attributes, User};
 use super::super::{EVENTS_MAX, Ending, Pass};
 use super::signer::Signer;
 use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
-use crate::objects::strategy::Endpoint;
-use crate::values::json::{Object, Value};
-use crate::values::object::meta;
-use crate::values::status::Status;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::strategy::Endpoint;
+use values::json::{Object, Value};
+use values::object::meta;
+use values::status::Status;
 
 /// How often requests are looked at again whose senders had no permission: it may have been given meanwhile, by an
 /// authorizer whose changes are not seen here.
@@ -120,7 +120,7 @@ fn sender(object: &Object) -> User {
 
 async fn approve(
     loopback: &Loopback<'_>,
-    resource: &crate::types::schema::registry::Resource,
+    resource: &types::schema::registry::Resource,
     seen: &Object,
     message: &str,
 ) -> Result<(), Status> {

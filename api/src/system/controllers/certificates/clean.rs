@@ -11,13 +11,13 @@ use rustls::pki_types::pem::PemObject;
 
 use super::super::{EVENTS_MAX, Ending, Pass};
 use super::{CONTROLLER, all, conditions, resource, text};
-use crate::types::options::DeleteOptions;
-use crate::types::schema::scalars::bytes;
-use crate::values::clock;
-use crate::values::json::{Object, Value};
-use crate::values::object::meta;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use types::options::DeleteOptions;
+use values::base64_text;
+use values::clock;
+use values::json::{Object, Value};
+use values::object::meta;
 
 /// How long a decided request is kept, and one that waits, in seconds.
 const DECIDED: i64 = 60 * 60;
@@ -72,7 +72,7 @@ fn due(object: &Object) -> Option<i64> {
         let time = clock::parse_seconds(condition.str_at(&["lastUpdateTime"]))?;
         is_decision.then_some(time.saturating_add(DECIDED))
     };
-    let certificate = bytes::decode(text(object, ["status", "certificate"])).unwrap_or_default();
+    let certificate = base64_text::decode(text(object, ["status", "certificate"])).unwrap_or_default();
     let der = CertificateDer::from_pem_slice(&certificate).ok();
     let end = der.and_then(|der| end_of(&der));
     conditions.iter().filter_map(decided).chain(end).min()
@@ -81,7 +81,7 @@ fn due(object: &Object) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json::parse;
+    use values::json::parse;
 
     #[test]
     fn a_request_goes_an_hour_after_its_decision_or_a_day_after_its_creation() {

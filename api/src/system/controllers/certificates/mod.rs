@@ -23,16 +23,15 @@ use auth::authn::certificate_request::{Request, RequestError};
 use bytes::Bytes;
 
 use super::objects::objects;
-use crate::objects::store;
-use crate::types::schema::registry::Resource;
-use crate::types::schema::scalars;
-use crate::values::clock;
-use crate::values::json::{Object, Value};
-use crate::values::object::meta;
-use crate::values::status::Status;
 use crate::writes::bootstrap::Target;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::store;
+use types::schema::registry::Resource;
+use values::clock;
+use values::json::{Object, Value};
+use values::object::meta;
+use values::status::Status;
 
 /// Who the controllers are, as upstream's users know them.
 const CONTROLLER: &str = "certificate-controller";
@@ -65,7 +64,7 @@ fn usages(object: &Object) -> Vec<&str> {
 
 /// Its PKCS #10 request.
 fn request(object: &Object) -> Result<Request, RequestError> {
-    let pem = scalars::bytes::decode(text(object, ["spec", "request"])).unwrap_or_default();
+    let pem = values::base64_text::decode(text(object, ["spec", "request"])).unwrap_or_default();
     Request::from_pem(&pem)
 }
 

@@ -10,12 +10,12 @@ use auth::authn::certificate_authority::{Authority, IssueError};
 use super::super::{EVENTS_MAX, Ending, Pass};
 use super::signer::Signer;
 use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
-use crate::objects::strategy::Endpoint;
-use crate::types::schema::scalars::bytes;
-use crate::values::json::{Object, Value};
-use crate::values::object::meta;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::strategy::Endpoint;
+use values::base64_text;
+use values::json::{Object, Value};
+use values::object::meta;
 
 /// Shortest life of a certificate, whatever its request asks for.
 const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
@@ -84,7 +84,7 @@ impl Outcome {
             Outcome::Failure(why) => with_condition(object, "Failed", "SignerValidationFailure", why),
             Outcome::Certificate(pem) => {
                 let mut new = object.clone();
-                new.object_entry("status").insert("certificate", bytes::encode(pem.as_bytes()).into());
+                new.object_entry("status").insert("certificate", base64_text::encode(pem.as_bytes()).into());
                 new
             }
         }
@@ -128,7 +128,7 @@ fn lifetime(object: &Object, longest: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json::parse;
+    use values::json::parse;
 
     #[test]
     fn a_certificate_lasts_as_long_as_asked_for_within_bounds() {

@@ -3,7 +3,7 @@
 use auth::authn::certificate_request::{Names, Subject};
 use auth::identity::{NODE_PREFIX, NODES};
 
-use crate::values::naming::Naming;
+use values::naming::Naming;
 
 /// A signer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -105,7 +105,7 @@ fn client_usages(usages: &[&str]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::naming::{CLUSTER, KUBERNETES};
+    use values::naming::{CLUSTER, KUBERNETES};
 
     /// A request written as `CN|O,…|name,…`, names as `dns:`, `mail:`, `ip:`, `uri:`.
     fn request(text: &str) -> (Subject, Names) {

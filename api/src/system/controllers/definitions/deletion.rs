@@ -13,20 +13,20 @@ use engine::TailError;
 
 use super::super::contents::{Failures, delete_all};
 use super::super::{Backoff, EVENTS_MAX, Trouble};
-use crate::objects::custom::definition::Definition;
-use crate::objects::custom::definition::conditions::{Deletion, State, finalizer};
-use crate::objects::custom::definition::naming::ESTABLISHED;
-use crate::objects::custom::serving::Makers;
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
-use crate::types::schema::registry::Resource;
-use crate::values::cancellation::{Panicked, catching_panics};
-use crate::values::clock;
-use crate::values::json::{Object, Value};
-use crate::values::object::{finalizers, meta, set_finalizers};
-use crate::values::status::Status;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::custom::definition::Definition;
+use objects::custom::definition::conditions::{Deletion, State, finalizer};
+use objects::custom::definition::naming::ESTABLISHED;
+use objects::custom::serving::Makers;
+use objects::store;
+use objects::strategy::Endpoint;
+use types::schema::registry::Resource;
+use values::cancellation::{Panicked, catching_panics};
+use values::clock;
+use values::json::{Object, Value};
+use values::object::{finalizers, meta, set_finalizers};
+use values::status::Status;
 
 /// Whether a definition was deleted.
 pub(super) fn is_deleted(object: &Object) -> bool {

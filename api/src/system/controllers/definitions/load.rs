@@ -20,16 +20,16 @@ use engine::Entry;
 use parking_lot::Mutex;
 
 use super::is_served;
-use crate::objects::custom::definition::Definition;
-use crate::objects::custom::established::Prepared;
-use crate::objects::custom::outline::outline;
-use crate::objects::store;
-use crate::types::schema::share::Pool;
-use crate::values::json::{self, Object, Value};
-use crate::values::object::meta;
-use crate::values::status::Status;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::custom::definition::Definition;
+use objects::custom::established::Prepared;
+use objects::custom::outline::outline;
+use objects::store;
+use types::schema::share::Pool;
+use values::json::{self, Object, Value};
+use values::object::meta;
+use values::status::Status;
 
 /// Most threads that prepare definitions.
 const THREADS_MAX: usize = 4;

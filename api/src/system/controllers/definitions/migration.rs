@@ -20,16 +20,16 @@ use tokio::task::JoinSet;
 use super::super::{Backoff, EVENTS_MAX, Ending, Trouble, WRITES_MAX};
 use super::deletion::is_deleted;
 use super::is_served;
-use crate::objects::conversion::is_current;
-use crate::objects::custom::definition::Definition;
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
-use crate::types::schema::registry::Resource;
-use crate::values::cancellation::{Panicked, catching_panics};
-use crate::values::json::{Object, Value};
-use crate::values::status::Status;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::conversion::is_current;
+use objects::custom::definition::Definition;
+use objects::store;
+use objects::strategy::Endpoint;
+use types::schema::registry::Resource;
+use values::cancellation::{Panicked, catching_panics};
+use values::json::{Object, Value};
+use values::status::Status;
 
 /// How often the objects are gone through before the rest is left to the next attempt: writes that began under the old
 /// version end between two passes.

@@ -25,18 +25,18 @@ use tokio::task::JoinSet;
 pub use self::load::load;
 pub(super) use self::migration::follow as follow_migrating;
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
-use crate::objects::custom::definition::conditions::{State, derive};
-use crate::objects::custom::definition::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken};
-use crate::objects::custom::definition::{Definition, Names};
-use crate::objects::custom::established::Prepared;
-use crate::objects::store::{self, Stored};
-use crate::objects::strategy::Endpoint;
-use crate::objects::validation;
-use crate::values::clock;
-use crate::values::json::Object;
-use crate::values::status::{Reason, Status};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use objects::custom::definition::conditions::{State, derive};
+use objects::custom::definition::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken};
+use objects::custom::definition::{Definition, Names};
+use objects::custom::established::Prepared;
+use objects::store::{self, Stored};
+use objects::strategy::Endpoint;
+use objects::validation;
+use values::clock;
+use values::json::Object;
+use values::status::{Reason, Status};
 
 /// Most definitions that are held at once, each with the tree of its object, to be decided about.
 const READ_MAX: usize = 64;

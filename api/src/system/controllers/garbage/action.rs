@@ -9,16 +9,16 @@ use http::StatusCode;
 use tokio::sync::Semaphore;
 
 use super::head::Owner;
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
 use crate::system::controllers::WRITES_MAX;
-use crate::types::options::{DeleteOptions, Propagation};
-use crate::types::schema::registry::Resource;
-use crate::values::json::{Object, Value};
-use crate::values::object::{finalizers, meta, metadata_mut, set_finalizers};
-use crate::values::status::Status;
 use crate::writes::loopback::{Loopback, Warning};
 use crate::writes::write::deletion::{FOREGROUND, ORPHAN};
+use objects::store;
+use objects::strategy::Endpoint;
+use types::options::{DeleteOptions, Propagation};
+use types::schema::registry::Resource;
+use values::json::{Object, Value};
+use values::object::{finalizers, meta, metadata_mut, set_finalizers};
+use values::status::Status;
 
 /// Where an object is.
 pub struct Place {
@@ -250,7 +250,7 @@ async fn report_stray(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::json::parse;
+    use values::json::parse;
 
     #[test]
     fn each_change_says_whether_it_changed_anything() {

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use serde::Deserialize;
 
-use crate::types::attributes::Attributes;
 use crate::writes::write::deletion::{FOREGROUND, ORPHAN};
+use types::attributes::Attributes;
 
 /// The members of an object, as it is stored. To prepare a search takes as long as to search a small object.
 static METADATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"metadata\":"));

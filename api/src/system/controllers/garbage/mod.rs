@@ -30,15 +30,15 @@ use self::graph::{Graph, Task};
 use self::head::{Ending, Head, Owner};
 use self::queue::{AbsentOwners, Queue};
 use super::{EVENTS_MAX, Ending as ControllerEnd, GATHERED, WRITES_MAX};
-use crate::objects::store;
-use crate::objects::store::backends::Snapshots;
-use crate::types::options::Propagation;
-use crate::types::schema::registry::Resource;
-use crate::types::served::Served;
-use crate::values::status::{Reason, Status};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 use crate::writes::write::deletion::{FOREGROUND, ORPHAN};
+use objects::store;
+use objects::store::backends::Snapshots;
+use types::options::Propagation;
+use types::schema::registry::Resource;
+use types::served::Served;
+use values::status::{Reason, Status};
 
 /// By this name it is known to authorization.
 const NAME: &str = "generic-garbage-collector";

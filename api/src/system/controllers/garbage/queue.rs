@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::graph::Task;
 use crate::system::controllers::Backoff;
-use crate::values::status::Status;
+use values::status::Status;
 
 /// Absent owners remembered, so that each is searched for in other namespaces once
 /// (docs/api/controllers.md#garbage-collector).

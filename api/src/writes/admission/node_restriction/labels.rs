@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::objects::validation::View;
-use crate::values::naming::Naming;
+use objects::validation::View;
+use values::naming::Naming;
 
 /// Labels in the system's domain that describe the machine.
 const OF_MACHINE: &[&str] = &["hostname", "arch", "os"];
@@ -55,8 +55,8 @@ fn is_in(name: &str, domain: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::object;
-    use crate::values::naming::KUBERNETES;
+    use values::naming::KUBERNETES;
+    use values::testing::object;
 
     #[test]
     fn labels_of_the_system_that_agents_may_not_change() {

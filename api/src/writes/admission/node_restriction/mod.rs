@@ -16,12 +16,12 @@ use auth::authn::certificate_request;
 use auth::identity::NODE_PREFIX;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::objects::validation::View;
-use crate::types::schema::registry::Resource;
-use crate::types::schema::scalars::bytes;
-use crate::values::json::Object;
-use crate::values::object::meta;
-use crate::values::status::{Status, Subject};
+use objects::validation::View;
+use types::schema::registry::Resource;
+use values::base64_text;
+use values::json::Object;
+use values::object::meta;
+use values::status::{Status, Subject};
 
 /// What an agent may change in the status of a claim: the steps of an expansion.
 const EXPANSION: &[&str] = &["capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"];
@@ -191,13 +191,10 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     fn claim_status(&self) -> Result<(), Status> {
         let without_expansion = |object: Option<&Object>| {
             let mut object = object.cloned().unwrap_or_default();
-            if let Some(metadata) =
-                object.get_mut("metadata").and_then(crate::values::json::Value::as_object_mut)
-            {
+            if let Some(metadata) = object.get_mut("metadata").and_then(values::json::Value::as_object_mut) {
                 metadata.retain(|name, _| !matches!(name, "resourceVersion" | "managedFields"));
             }
-            if let Some(status) = object.get_mut("status").and_then(crate::values::json::Value::as_object_mut)
-            {
+            if let Some(status) = object.get_mut("status").and_then(values::json::Value::as_object_mut) {
                 status.retain(|name, _| !EXPANSION.contains(&name));
             }
             object
@@ -299,7 +296,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         if self.record.operation != Operation::Create || !is_of_agents {
             return Ok(());
         }
-        let request = bytes::decode(spec.text("request")).unwrap_or_default();
+        let request = base64_text::decode(spec.text("request")).unwrap_or_default();
         match certificate_request::subject(&request) {
             Err(why) => self.refuse(format_args!("unable to parse csr: {why}")),
             Ok(subject) => {

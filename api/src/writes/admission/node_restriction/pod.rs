@@ -1,7 +1,7 @@
 //! The pods that the agent of a node may create: mirrors of those that it runs by itself, which reach nothing in the API.
 
-use crate::objects::validation::View;
-use crate::values::naming::Naming;
+use objects::validation::View;
+use values::naming::Naming;
 
 /// Why a pod may not be created.
 #[derive(Debug, Eq, PartialEq)]
@@ -125,8 +125,8 @@ fn referred_by_volume(volume: View<'_>) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::object;
-    use crate::values::naming::KUBERNETES;
+    use values::naming::KUBERNETES;
+    use values::testing::object;
 
     #[test]
     fn agents_create_only_mirrors_that_reach_nothing() {

@@ -6,11 +6,11 @@ use std::ops::Deref;
 use auth::Attributes;
 
 use super::{Agent, NodeRestriction, Operation, Record};
-use crate::objects::validation::View;
-use crate::types::schema::registry::Resource;
-use crate::values::json::Object;
-use crate::values::object::meta;
-use crate::values::status::{Status, qualified};
+use objects::validation::View;
+use types::schema::registry::Resource;
+use values::json::Object;
+use values::object::meta;
+use values::status::{Status, qualified};
 
 /// Verb of the permission to ask for an audience, whose name is the resource.
 const VERB: &str = "request-serviceaccounts-token-audience";

@@ -10,8 +10,8 @@ mod restricted;
 use std::borrow::Cow;
 
 use super::level::{Level, LevelVersion, Version};
-use crate::objects::validation::View;
-use crate::values::naming::Naming;
+use objects::validation::View;
+use values::naming::Naming;
 
 /// A pod, or the template of one.
 #[derive(Clone, Copy)]

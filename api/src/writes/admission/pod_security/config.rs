@@ -1,9 +1,9 @@
 //! The configuration of pod security: what namespaces without labels have, and what is exempt.
 
 use super::level::{Level, LevelVersion, Policy, Version};
-use crate::objects::validation::{View, names};
-use crate::values::field::FieldError;
-use crate::values::json::Value;
+use objects::validation::{View, names};
+use values::field::FieldError;
+use values::json::Value;
 
 /// The configuration.
 #[derive(Debug, Eq, PartialEq)]
@@ -116,7 +116,7 @@ fn list(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::codec::yaml;
+    use values::yaml;
 
     #[test]
     fn configurations_are_read_or_refused_with_all_that_is_wrong() {

@@ -7,13 +7,13 @@ use hashbrown::HashSet;
 
 use super::checks::{Pod, evaluate, reasons};
 use super::level::LevelVersion;
-use crate::objects::store;
-use crate::objects::validation::View;
-use crate::types::schema::registry::Resource;
-use crate::values::json::Object;
-use crate::values::object::meta;
-use crate::values::status::Status;
 use crate::writes::admission::Lookup;
+use objects::store;
+use objects::validation::View;
+use types::schema::registry::Resource;
+use values::json::Object;
+use values::object::meta;
+use values::status::Status;
 
 /// Pods that one write of a namespace checks.
 const PODS_MAX: usize = 3000;

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::objects::validation::View;
-use crate::values::field::FieldError;
-use crate::values::json::Value;
-use crate::values::naming::Naming;
+use objects::validation::View;
+use values::field::FieldError;
+use values::json::Value;
+use values::naming::Naming;
 
 /// A label of namespaces, or an annotation of audit events: `pod-security.kubernetes.io/enforce`.
 pub fn label(naming: &Naming, name: &str) -> String {
@@ -191,8 +191,8 @@ fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::object;
-    use crate::values::naming::KUBERNETES;
+    use values::naming::KUBERNETES;
+    use values::testing::object;
 
     #[test]
     fn labels_make_the_policy_of_a_namespace() {

@@ -23,14 +23,14 @@ use level::{Level, Policy};
 use super::parsed::Parsed;
 use super::settings::Make;
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::objects::validation::View;
-use crate::types::schema::registry::Resource;
-use crate::values::field::{FieldError, go_quote};
-use crate::values::json::{Object, Value};
-use crate::values::naming::Naming;
-use crate::values::object::meta;
-use crate::values::status::{Status, Subject};
-use crate::wire::metrics::Metrics;
+use objects::validation::View;
+use types::schema::registry::Resource;
+use values::field::{FieldError, go_quote};
+use values::json::{Object, Value};
+use values::naming::Naming;
+use values::object::meta;
+use values::status::{Status, Subject};
+use wire::metrics::Metrics;
 
 /// Workloads by group and plural, with the path of the template that their pods are made from.
 const WORKLOADS: &[(&str, &str, &[&str])] = &[

@@ -12,10 +12,10 @@ use auth::attributes::Attributes;
 use auth::authz::Authorizer;
 use auth::identity::MASTERS;
 
-use crate::types::schema::registry::Resource;
-use crate::values::field::FieldError;
-use crate::values::json::{Object, Value};
 use crate::writes::admission::Lookup;
+use types::schema::registry::Resource;
+use values::field::FieldError;
+use values::json::{Object, Value};
 
 /// Stands for every group, version, resource, namespace and name.
 const ALL: &str = "*";
@@ -202,8 +202,9 @@ mod tests {
     use auth::authz::Module;
 
     use super::*;
-    use crate::testing::{jane_may_get_pods, object};
+    use crate::testing::jane_may_get_pods;
     use crate::writes::write::server_fixture::Server;
+    use values::testing::object;
 
     #[test]
     fn refusals_show_all_of_a_user() {

@@ -9,10 +9,10 @@ use cel::evaluation::Activation;
 use cel::types::Type;
 use cel::value::Value;
 
-use crate::objects::expression::policy::environment::{Declarations, Extent};
-use crate::objects::expression::{Budget, Expression, Failure, evaluate};
-use crate::wire::metrics::Metrics;
 use crate::writes::admission::Operation;
+use objects::expression::policy::environment::{Declarations, Extent};
+use objects::expression::{Budget, Expression, Failure, evaluate};
+use wire::metrics::Metrics;
 
 /// Most that all match conditions of one webhook or policy may cost: a quarter of the budget of a policy.
 pub const CONDITIONS_COST_MAX: u64 = 2_500_000;

@@ -1,10 +1,10 @@
 //! Which writes a policy or binding is about.
 
-use crate::types::schema::registry::{Registry, Resource};
-use crate::types::selector::LabelSelector;
-use crate::values::json::{Object, Value};
 use crate::writes::admission::Operation;
 use crate::writes::admission::rules::{Ruled, Rules, own_namespace, selector, selects, takes};
+use types::schema::registry::{Registry, Resource};
+use types::selector::LabelSelector;
+use values::json::{Object, Value};
 
 /// The member `matchConstraints` of a policy, or `matchResources` of a binding.
 #[derive(Debug)]

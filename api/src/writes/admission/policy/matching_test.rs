@@ -1,8 +1,8 @@
 //! Which writes rules and selectors match.
 
 use super::*;
-use crate::testing::object;
-use crate::values::naming::KUBERNETES;
+use values::naming::KUBERNETES;
+use values::testing::object;
 
 /// Whether the write of a deployment, or of another resource, is matched, and as which version.
 fn matched(matching: &str, write: (&str, &str, &str, &str), labels: &str) -> String {

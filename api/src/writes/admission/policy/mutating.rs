@@ -24,17 +24,17 @@ use super::source::{
     request,
 };
 use super::validation::FailurePolicy;
-use crate::types::schema::defaults;
-use crate::types::schema::registry::Registry;
-use crate::values::field::go_quote;
-use crate::values::json::{Object, Value};
-use crate::values::naming::Naming;
-use crate::values::object::meta;
-use crate::values::status::{Cause, Reason, Status};
-use crate::wire::metrics::Metrics;
-use crate::wire::metrics::policies::error_type;
 use crate::writes::admission::kinds::message_of;
 use crate::writes::admission::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use types::schema::defaults;
+use types::schema::registry::Registry;
+use values::field::go_quote;
+use values::json::{Object, Value};
+use values::naming::Naming;
+use values::object::meta;
+use values::status::{Cause, Reason, Status};
+use wire::metrics::Metrics;
+use wire::metrics::policies::error_type;
 
 /// What the first round came to of what may be asked once more: policy, binding, and namespace and name of the parameters.
 #[derive(Default)]

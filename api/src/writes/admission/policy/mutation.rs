@@ -13,20 +13,20 @@ use cel::value::{Object as ObjectValue, Value};
 use super::condition::{Conditions, Judged};
 use super::scope::{Inputs, Scope};
 use super::validation::{FailurePolicy, declared, matches, pairs};
-use crate::objects::apply;
-use crate::objects::expression::policy::environment::{Extent, Known, POLICY_COST_MAX, Variable};
-use crate::objects::expression::policy::form::{Form, OBJECT, environment};
-use crate::objects::expression::{Budget, Expression, evaluate, json};
-use crate::objects::patch::{self, restore::restore};
-use crate::types::schema::conform::conform;
-use crate::types::schema::decode::Decoded;
-use crate::types::schema::registry::Registry;
-use crate::types::schema::table::Message;
-use crate::values::field::go_quote;
-use crate::values::json as trees;
-use crate::values::json::Object;
-use crate::values::status::Status;
 use crate::writes::admission::patched::{self, Misread};
+use objects::apply;
+use objects::expression::policy::environment::{Extent, Known, POLICY_COST_MAX, Variable};
+use objects::expression::policy::form::{Form, OBJECT, environment};
+use objects::expression::{Budget, Expression, evaluate, json};
+use objects::patch::{self, restore::restore};
+use types::schema::conform::conform;
+use types::schema::decode::Decoded;
+use types::schema::registry::Registry;
+use types::schema::table::Message;
+use values::field::go_quote;
+use values::json as trees;
+use values::json::Object;
+use values::status::Status;
 
 /// A compiled mutating policy.
 #[derive(Debug)]

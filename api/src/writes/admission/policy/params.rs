@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::typecheck::parameters;
-use crate::types::schema::registry::Resource;
-use crate::types::selector::LabelSelector;
-use crate::types::served::Served;
-use crate::values::json::{Object, Value};
 use crate::writes::admission::Lookup;
 use crate::writes::admission::rules::selects;
+use types::schema::registry::Resource;
+use types::selector::LabelSelector;
+use types::served::Served;
+use values::json::{Object, Value};
 
 /// The kind of a policy's parameters.
 #[derive(Clone, Debug)]

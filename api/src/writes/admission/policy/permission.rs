@@ -6,7 +6,7 @@ use auth::authz::Verdict;
 use auth::{Attributes, User};
 use cel::library::authorizer::{Authorizer, Decision, Request};
 
-use crate::objects::validation::names;
+use objects::validation::names;
 
 /// The authorizers of the server, for one user.
 pub struct Permissions {

@@ -9,10 +9,10 @@ use super::condition::{Conditions, Match};
 use super::request::Request;
 use super::scope::{Inputs, Scope};
 use super::validation::{Decision, Published, Validation};
-use crate::objects::expression::policy::environment::{Declarations, Extent, Known};
-use crate::testing::object;
-use crate::values::json::{Object, Value};
 use crate::writes::admission::Operation;
+use objects::expression::policy::environment::{Declarations, Extent, Known};
+use values::json::{Object, Value};
+use values::testing::object;
 
 fn with_inputs<T>(run: impl FnOnce(&Inputs<'_>) -> T) -> T {
     let user = User::new("alice", ["dev"]);

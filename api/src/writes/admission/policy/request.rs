@@ -4,10 +4,10 @@ use std::sync::OnceLock;
 
 use auth::User;
 
-use crate::values::json::{Object, Value};
-use crate::values::user;
 use crate::writes::admission::Operation;
 use crate::writes::admission::kinds::Named;
+use values::json::{Object, Value};
+use values::user;
 
 /// What a request is about.
 pub struct Request<'r> {

@@ -12,9 +12,9 @@ use cel::library::authorizer::{self, Authorizer, Resource};
 use cel::value::{HostObject, HostRef, Object as ObjectValue, Value, View};
 
 use super::request::Request;
-use crate::objects::expression::policy::environment::Variable;
-use crate::objects::expression::{self, json};
-use crate::values::json::Object;
+use objects::expression::policy::environment::Variable;
+use objects::expression::{self, json};
+use values::json::Object;
 
 /// Levels of nested evaluations of variables that read variables, counted as levels of their expressions. It bounds
 /// the stack.
@@ -75,7 +75,7 @@ impl<'a> Scope<'a> {
 
     /// Evaluates a variable.
     fn evaluate(&self, this: &'a Scope<'a>, variable: &'a Variable) -> Result<Value<'a>, EvalError> {
-        let name = crate::values::field::go_quote(&variable.name);
+        let name = values::field::go_quote(&variable.name);
         let program = variable.expression.program();
         let program = program
             .map_err(|why| EvalError::new(format!("composited variable {name} fails to compile: {why}")))?;

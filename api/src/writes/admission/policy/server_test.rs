@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::system::controllers;
-use crate::values::json::Value;
 use crate::writes::admission::Settings;
 use crate::writes::write::server_fixture::Server;
+use values::json::Value;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 

@@ -13,13 +13,13 @@ use super::permission::Permissions;
 use super::request::Request;
 use super::scope::Inputs;
 use super::validation::FailurePolicy;
-use crate::types::schema::registry::{Registry, Resource};
-use crate::types::served::Served;
-use crate::values::json::{Object, Value};
-use crate::values::object::meta;
-use crate::values::status::Status;
 use crate::writes::admission::kinds::{is_whole, kind_of, matched_kind};
 use crate::writes::admission::{Lookup, Operation, Parsed, Record, Target};
+use types::schema::registry::{Registry, Resource};
+use types::served::Served;
+use values::json::{Object, Value};
+use values::object::meta;
+use values::status::Status;
 
 /// Policies of one kind with their bindings. `P` is what a policy's spec compiles to.
 pub struct Source<P> {

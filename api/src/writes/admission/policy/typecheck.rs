@@ -6,15 +6,15 @@ use cel::types::Type;
 use hashbrown::HashMap;
 
 use super::validation::{declared, pairs};
-use crate::objects::custom::limits_of;
-use crate::objects::expression::policy::environment::{Declarations, Extent, Known};
-use crate::objects::expression::types::Types;
-use crate::objects::expression::{Expression, Refusal};
-use crate::types::schema::limits::Limits;
-use crate::types::schema::registry::{Registry, Resource};
-use crate::types::schema::table::{Kind, Message};
-use crate::values::json::Value;
 use cel::identifier::{escape, is_selectable_word};
+use objects::custom::limits_of;
+use objects::expression::policy::environment::{Declarations, Extent, Known};
+use objects::expression::types::Types;
+use objects::expression::{Expression, Refusal};
+use types::schema::limits::Limits;
+use types::schema::registry::{Registry, Resource};
+use types::schema::table::{Kind, Message};
+use values::json::Value;
 
 /// Most kinds that one policy is checked for.
 const KINDS_MAX: usize = 10;

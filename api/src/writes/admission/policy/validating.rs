@@ -11,11 +11,11 @@ use super::condition::Owner;
 use super::matching::Asked;
 use super::source::{Binding, Bound, Source, asked, handles, inputs, misconfigured, request};
 use super::validation::{Decision, FailurePolicy, Outcome, Published, Validation};
-use crate::values::json::{Object, Value, write};
-use crate::values::status::{Cause, Reason, Status};
-use crate::wire::metrics::Metrics;
-use crate::wire::metrics::policies::error_type;
 use crate::writes::admission::{Lookup, Plugin, Record, Review, Step, Target};
+use values::json::{Object, Value, write};
+use values::status::{Cause, Reason, Status};
+use wire::metrics::Metrics;
+use wire::metrics::policies::error_type;
 
 /// Longest value of an audit annotation, in bytes; the rest is cut off.
 const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
@@ -253,7 +253,7 @@ fn refusal(record: &Record<'_, &Object>, denial: &Denial) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::object;
+    use values::testing::object;
 
     #[test]
     fn the_annotation_tells_the_first_failure() {

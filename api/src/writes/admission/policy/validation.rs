@@ -17,10 +17,10 @@ use cel::value::Value;
 
 use super::condition::{Conditions, Judged, Match};
 use super::scope::{Inputs, Scope};
-use crate::objects::expression::policy::environment::Variable;
-use crate::objects::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
-use crate::objects::expression::{Budget, Expression, Failure, evaluate};
-use crate::values::json::{self, Object};
+use objects::expression::policy::environment::Variable;
+use objects::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
+use objects::expression::{Budget, Expression, Failure, evaluate};
+use values::json::{self, Object};
 
 /// Longest message that an expression makes, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5120;

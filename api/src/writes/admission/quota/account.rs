@@ -11,11 +11,11 @@ use tokio::sync::oneshot;
 
 use super::hold::{Quota, to_value};
 use super::ledger::{Ask, QuotaStore, Refusal, SnapshotRevision, Total, timed_out};
-use crate::values::object::{at, meta, same_at, same_values};
-use crate::values::retry::{Attempts, Exhausted};
-use crate::values::status::Status;
 use crate::writes::admission::Charge;
 use crate::writes::admission::pod::{self, Amounts};
+use values::object::{at, meta, same_at, same_values};
+use values::retry::{Attempts, Exhausted};
+use values::status::Status;
 
 /// The decisions of one namespace.
 pub struct Account {

@@ -4,9 +4,9 @@ use quantity::Quantity;
 
 use super::ledger::Ask;
 use super::usage::{Scope, Usage};
-use crate::values::json::{Object, Value};
-use crate::values::object::{at, meta};
 use crate::writes::admission::pod::{self, Amounts};
+use values::json::{Object, Value};
+use values::object::{at, meta};
 
 /// A quota.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ pub fn to_value(amounts: &Amounts) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::object;
+    use values::testing::object;
 
     #[test]
     fn a_quota_has_room_up_to_its_total() {
@@ -163,7 +163,7 @@ mod tests {
             let text =
                 format!(r#"{{"metadata":{{"name":"q"}},"status":{{"hard":{{"cpu":"2"}},"used":{used}}}}}"#);
             let mut quota = Quota::parse(&object(&text));
-            let got = quota.take(&amounts(delta)).map(|_| crate::testing::text(&to_value(&quota.used)));
+            let got = quota.take(&amounts(delta)).map(|_| values::testing::text(&to_value(&quota.used)));
             assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{used} {delta}");
         }
     }

@@ -45,10 +45,10 @@ use tokio::time::timeout;
 
 use super::account::{Account, Share, is_used};
 use super::usage::Usage;
-use crate::values::json::{Object, Value};
-use crate::values::status::Status;
 use crate::writes::admission::Pending;
 use crate::writes::admission::pod::Amounts;
+use values::json::{Object, Value};
+use values::status::Status;
 
 /// Longest wait of a write for its decision, as in kube-apiserver.
 const DECISION_WAIT: Duration = Duration::from_secs(10);

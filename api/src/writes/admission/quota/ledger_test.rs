@@ -7,12 +7,12 @@ use quantity::Quantity;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::testing::{object, text};
-use crate::types::schema::registry::Registry;
-use crate::values::naming::KUBERNETES;
-use crate::values::object::{at, meta, set_meta};
 use crate::writes::admission::Charge;
 use crate::writes::admission::pod;
+use types::schema::registry::Registry;
+use values::naming::KUBERNETES;
+use values::object::{at, meta, set_meta};
+use values::testing::{object, text};
 
 const COMMIT: Duration = Duration::from_millis(5);
 

@@ -21,11 +21,11 @@ use engine::Revision;
 use self::ledger::{Ask, Refusal};
 use super::pod::{self, Amounts};
 use super::{Collection, Lookup, Make, Operation, Pending, Plugin, Record, Review, Step, Target, Writer};
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
-use crate::types::schema::registry::Resource;
-use crate::values::json::{Object, Value};
-use crate::values::status::Status;
+use objects::store;
+use objects::strategy::Endpoint;
+use types::schema::registry::Resource;
+use values::json::{Object, Value};
+use values::status::Status;
 
 /// The plugin.
 pub struct ResourceQuota {

@@ -2,10 +2,10 @@
 
 use futures_util::future::join_all;
 
-use crate::testing::text;
-use crate::values::json::Value;
 use crate::writes::admission::Settings;
 use crate::writes::write::server_fixture::Server;
+use values::json::Value;
+use values::testing::text;
 
 /// A server whose namespace `n` has a quota `q` with these totals, of which nothing is used.
 async fn server(hard: &str, used: &str) -> Server {

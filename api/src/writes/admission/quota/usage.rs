@@ -5,15 +5,15 @@ use std::fmt;
 
 use quantity::Quantity;
 
-use crate::objects::device_limits::RESULTS_MAX;
-use crate::types::schema::registry::Resource;
-use crate::values::clock;
-use crate::values::json::{Object, Value};
-use crate::values::naming::Naming;
-use crate::values::object::{at, meta};
-use crate::values::qos::qos_class;
 use crate::writes::admission::extended_resource_toleration::is_extended;
 use crate::writes::admission::pod::{self, Amounts, Bound};
+use objects::device_limits::RESULTS_MAX;
+use types::schema::registry::Resource;
+use values::clock;
+use values::json::{Object, Value};
+use values::naming::Naming;
+use values::object::{at, meta};
+use values::qos::qos_class;
 
 /// Resources that are counted by their plain name too.
 const COUNTED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
@@ -446,9 +446,9 @@ pub fn counted_by<'n>(naming: &Naming, name: &'n str) -> (&'n str, &'n str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::object;
-    use crate::types::schema::registry::Registry;
-    use crate::values::naming::KUBERNETES;
+    use types::schema::registry::Registry;
+    use values::naming::KUBERNETES;
+    use values::testing::object;
 
     #[test]
     fn objects_use_what_quotas_count() {

@@ -4,15 +4,15 @@ use std::sync::OnceLock;
 
 use super::review::{in_version, shown_name, shown_namespace};
 use super::{Webhook, Write};
-use crate::types::schema::registry::Resource;
-use crate::values::json::Object;
-use crate::values::status::Status;
 use crate::writes::admission::Lookup;
 use crate::writes::admission::kinds::{kind_of, matched_kind};
 use crate::writes::admission::policy::condition::Judged;
 use crate::writes::admission::policy::permission::Permissions;
 use crate::writes::admission::policy::request::Request;
 use crate::writes::admission::policy::scope::{Inputs, Scope};
+use types::schema::registry::Resource;
+use values::json::Object;
+use values::status::Status;
 
 /// What the conditions of a webhook come to. They see the objects in the version of `seen`, as which the webhook matched the
 /// write.

@@ -7,14 +7,14 @@ use cel::environment::Origin;
 use super::matching::Matching;
 use super::report::{self, About};
 use super::review::Verdict;
-use crate::objects::expression::policy::environment::{Declarations, Extent, Known};
-use crate::objects::validation::names;
-use crate::values::json::{Object, Value};
-use crate::values::object::meta;
-use crate::values::status::Status;
-use crate::wire::outgoing::{Client, Identities};
 use crate::writes::admission::Review;
 use crate::writes::admission::policy::condition::Conditions;
+use objects::expression::policy::environment::{Declarations, Extent, Known};
+use objects::validation::names;
+use values::json::{Object, Value};
+use values::object::meta;
+use values::status::Status;
+use wire::outgoing::{Client, Identities};
 
 /// How long an answer is waited for where a configuration does not say it.
 const TIMEOUT_DEFAULT_SECONDS: i64 = 10;

@@ -1,10 +1,10 @@
 //! The configuration of the two webhook plugins: a kubeconfig file that says who this server is to webhooks
 //! (docs/api/webhooks.md#credentials).
 
-use crate::values::field::FieldError;
-use crate::values::json::Value;
-use crate::wire::outgoing::Identities;
 use crate::writes::admission::settings::Files;
+use values::field::FieldError;
+use values::json::Value;
+use wire::outgoing::Identities;
 
 /// Reads the configuration and the file that it names: who this server is to webhooks, and how it reaches and knows them.
 ///
@@ -25,7 +25,7 @@ pub(super) fn read(config: Option<&Value>, files: &dyn Files) -> Result<Identiti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::codec::yaml;
+    use values::yaml;
 
     struct Named;
 

@@ -1,11 +1,11 @@
 //! Which writes a webhook is asked about.
 
 use super::Write;
-use crate::types::schema::registry::{Registry, Resource};
-use crate::types::selector::LabelSelector;
-use crate::values::json::{Object, Value};
-use crate::values::status::Status;
 use crate::writes::admission::rules::{Ruled, Rules, own_namespace, selector, selects, takes};
+use types::schema::registry::{Registry, Resource};
+use types::selector::LabelSelector;
+use values::json::{Object, Value};
+use values::status::Status;
 
 /// Rules and selectors of a webhook.
 pub(super) struct Matching {

@@ -34,11 +34,11 @@ use self::review::Verdict;
 use super::policy::condition::{Match, Owner};
 use super::settings::{Files, Make};
 use super::{Listed, Lookup, Operation, Options, Parsed, Target};
-use crate::types::schema::registry::{Registry, Resource};
-use crate::values::json::{Object, Value};
-use crate::values::request_scope;
-use crate::values::status::{Reason, Status, Subject};
-use crate::wire::outgoing::{self, Identities};
+use types::schema::registry::{Registry, Resource};
+use values::json::{Object, Value};
+use values::request_scope;
+use values::status::{Reason, Status, Subject};
+use wire::outgoing::{self, Identities};
 
 /// A write as webhooks are told of it.
 #[derive(Clone, Copy)]

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use super::report::{self, About};
 use super::review::Verdict;
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
-use crate::objects::patch::{Patch, PatchKind, apply_operations};
-use crate::types::schema::encode::encode;
-use crate::types::schema::registry::Resource;
-use crate::types::schema::{defaults, table::Message};
-use crate::values::field::go_quote;
-use crate::values::json::{self, Object, Value};
-use crate::values::status::{Reason, Status};
-use crate::wire::outgoing::Identities;
 use crate::writes::admission::kinds::{is_whole, message_of};
 use crate::writes::admission::patched::{self, Misread};
 use crate::writes::admission::{Operation, Plugin, Record, Review, Step, Target};
+use objects::patch::{Patch, PatchKind, apply_operations};
+use types::schema::encode::encode;
+use types::schema::registry::Resource;
+use types::schema::{defaults, table::Message};
+use values::field::go_quote;
+use values::json::{self, Object, Value};
+use values::status::{Reason, Status};
+use wire::outgoing::Identities;
 
 /// The plugin.
 pub struct MutatingWebhooks(Webhooks);

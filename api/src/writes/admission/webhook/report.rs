@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::Write;
-use crate::types::schema::registry::Resource;
-use crate::values::log_limit::{LogLimit, shortened};
-use crate::values::request_scope::audit_id;
-use crate::values::status::Status;
+use types::schema::registry::Resource;
+use values::log_limit::{LogLimit, shortened};
+use values::request_scope::audit_id;
+use values::status::Status;
 
 static LINES: LogLimit = LogLimit::new();
 

@@ -4,16 +4,16 @@ use ::bytes::Bytes;
 use http::StatusCode;
 
 use super::Write;
-use crate::types::schema::registry::Resource;
-use crate::types::schema::scalars::bytes;
-use crate::values::json::{self, Object, Value};
-use crate::values::naming::Naming;
-use crate::values::object::{meta, set_meta};
-use crate::values::status::{Details, Reason, Said, Status};
-use crate::values::user;
-use crate::wire::outgoing;
 use crate::writes::admission::kinds::{is_whole, kind_of, matched_kind};
 use crate::writes::admission::{Lookup, Operation, Options};
+use types::schema::registry::Resource;
+use values::base64_text;
+use values::json::{self, Object, Value};
+use values::naming::Naming;
+use values::object::{meta, set_meta};
+use values::status::{Details, Reason, Said, Status};
+use values::user;
+use wire::outgoing;
 
 /// A review that is to be sent.
 pub(super) struct Request {
@@ -117,7 +117,7 @@ pub(super) async fn request(
         set_meta(new, "resourceVersion", Some(meta(old, "resourceVersion").into()));
     }
     new.iter_mut().chain(&mut old).for_each(open_managed_fields);
-    let uid = crate::values::names::uid();
+    let uid = values::names::uid();
     let mut request = Object::with_capacity(16);
     request.push("uid", uid.as_str().into());
     let requested = kind_of(write.new.or(write.old), write.resource);
@@ -162,7 +162,7 @@ fn open_managed_fields(object: &mut Object) {
 /// The name of the request, or that of a new object.
 pub(super) fn shown_name<'r>(write: &Write<'r>) -> &'r str {
     match (write.name, write.new, write.operation) {
-        ("", Some(new), Operation::Create) => crate::values::object::meta(new, "name"),
+        ("", Some(new), Operation::Create) => values::object::meta(new, "name"),
         (name, ..) => name,
     }
 }
@@ -260,8 +260,8 @@ fn patch(value: &Value) -> Vec<u8> {
             .map(|item| item.as_i64().and_then(|byte| u8::try_from(byte).ok()).unwrap_or(0))
             .collect(),
         value => {
-            let text = bytes::canonical(value.as_str().unwrap_or_default()).unwrap_or_default();
-            bytes::decode(&text).unwrap_or_default()
+            let text = base64_text::canonical(value.as_str().unwrap_or_default()).unwrap_or_default();
+            base64_text::decode(&text).unwrap_or_default()
         }
     }
 }

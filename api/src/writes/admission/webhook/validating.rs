@@ -5,10 +5,10 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::{Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
-use crate::values::json::Object;
-use crate::values::status::Status;
-use crate::wire::outgoing::Identities;
 use crate::writes::admission::{Plugin, Record, Review, Step, Target};
+use values::json::Object;
+use values::status::Status;
+use wire::outgoing::Identities;
 
 /// The plugin.
 pub struct ValidatingWebhooks(Webhooks);

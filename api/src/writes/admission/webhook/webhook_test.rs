@@ -4,10 +4,10 @@ use super::configuration::Configuration;
 use super::mutating::operations;
 use super::report::About;
 use super::review::verdict;
-use crate::testing::object;
-use crate::values::naming::KUBERNETES;
-use crate::wire::outgoing::Identities;
 use crate::writes::write::server_fixture::Server;
+use values::naming::KUBERNETES;
+use values::testing::object;
+use wire::outgoing::Identities;
 
 #[test]
 fn answers_are_verdicts_or_say_why_they_are_none() {

@@ -6,8 +6,8 @@ use go::quote;
 
 use super::offenders::{Offenders, plural, quoted, quoted_set};
 use super::{Pod, Violation};
-use crate::objects::validation::View;
-use crate::values::json::Value;
+use objects::validation::View;
+use values::json::Value;
 
 /// Capabilities that container runtimes give by default.
 const CAPABILITIES: &[&str] = &[

@@ -1,9 +1,9 @@
 //! Pods and what each level says about them.
 
 use super::*;
-use crate::testing::object;
-use crate::values::naming::KUBERNETES;
 use crate::writes::admission::pod_security::level::Level;
+use values::naming::KUBERNETES;
+use values::testing::object;
 
 /// What a level says about a pod, given as metadata and spec in one object.
 fn said(at: &str, pod: &str) -> String {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Container, Pod};
-use crate::objects::validation::View;
+use objects::validation::View;
 
 /// The parts of a pod that fail a check.
 #[derive(Default)]

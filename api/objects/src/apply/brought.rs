@@ -1,0 +1,229 @@
+//! The field set of a new object, written as text in one walk (docs/api/apply.md#field-sets).
+//!
+//! A new object is compared with one of its type of which nothing was given. What it brings is nearly all it has, so
+//! no set is made of it: the walk writes the text that the set would have. The text equals that of
+//! `compare(…).brought()`, which stays the definition; where the walk cannot tell, the caller uses that.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+
+use super::compare::{NULL, indexed, is_empty, is_same, take_run};
+use super::typed::Type;
+use types::schema::table::{Field, ListType, Message, Unknown};
+use values::cancellation;
+use values::field::{Element, FieldSet, write_field, write_plain_field, write_step};
+use values::json::{Object, Value};
+
+/// The older object has a list with elements, which the walk does not compare.
+struct Unclear;
+
+/// The text of the fields of `new` that `nothing`, an object of which nothing was given, does not have, without those
+/// of `skip` and below; `None` where a comparison has to be made.
+pub(super) fn text(message: &Message, nothing: &Object, new: &Object, skip: &FieldSet<'_>) -> Option<String> {
+    let mut out = Vec::with_capacity(1024);
+    out.push(b'{');
+    if !message.atomic {
+        let skip = Some(skip).filter(|skip| !skip.is_empty());
+        structure(message, Some(nothing), new, skip, &mut out).ok()?;
+    }
+    out.push(b'}');
+    Some(String::from_utf8(out).expect("names are text, and so is what is written around them"))
+}
+
+/// Appends a step and what is below it, if the value is brought or something below it is.
+fn step(
+    name: impl Fn(&mut Vec<u8>),
+    of: Type<'_>,
+    (old, new): (Option<&Value>, &Value),
+    skip: Option<&FieldSet<'_>>,
+    out: &mut Vec<u8>,
+) -> Result<(), Unclear> {
+    cancellation::step();
+    if old.is_some_and(|old| is_same(old, new)) {
+        return Ok(());
+    }
+    let start = out.len();
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    name(out);
+    out.extend_from_slice(b":{");
+    let mark = out.len();
+    let is_member = match old {
+        None => true,
+        Some(old) => is_modified(of, old, new),
+    };
+    if is_member {
+        out.extend_from_slice(b"\".\":{}");
+    }
+    let children = out.len();
+    below(of, old, new, skip, out)?;
+    if out.len() == children {
+        if !is_member {
+            out.truncate(start);
+            return Ok(());
+        }
+        out.truncate(mark); // a member without members below it is an empty object
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// Whether a value differs as a whole from the one before it, rather than in parts.
+fn is_modified(of: Type<'_>, old: &Value, new: &Value) -> bool {
+    cancellation::step();
+    let objects_are_empty = || is_empty(old.as_object()) && is_empty(new.as_object());
+    match of.for_value(new) {
+        Type::Scalar(_)
+        | Type::Struct { atomic: true, .. }
+        | Type::Map { atomic: true, .. }
+        | Type::List { list: ListType::Atomic, .. } => true,
+        Type::Struct { .. } => objects_are_empty(),
+        Type::Map { .. } | Type::Deduced => {
+            let was_leaf =
+                matches!((of, of.for_value(old)), (Type::Deduced, Type::Scalar(_) | Type::List { .. }));
+            was_leaf || objects_are_empty()
+        }
+        Type::List { .. } => {
+            let is_empty = |value: &Value| value.as_array().unwrap_or_default().is_empty();
+            is_empty(old) && is_empty(new)
+        }
+    }
+}
+
+/// Appends the steps below a value.
+fn below(
+    of: Type<'_>,
+    old: Option<&Value>,
+    new: &Value,
+    skip: Option<&FieldSet<'_>>,
+    out: &mut Vec<u8>,
+) -> Result<(), Unclear> {
+    match (of.for_value(new), new) {
+        (Type::Struct { message, atomic: false }, Value::Object(new)) => {
+            structure(message, old.and_then(Value::as_object), new, skip, out)
+        }
+        (Type::Map { value: of, atomic: false }, Value::Object(new)) => {
+            let of = Type::of_kind(of);
+            let mut all: Named<'_> = new.iter().map(|(name, value)| (Name::Given(name), value)).collect();
+            members(&mut all, |_| of, old.and_then(Value::as_object), skip, out)
+        }
+        (Type::List { list: ListType::Atomic, .. }, _) => Ok(()),
+        (Type::List { item, list }, Value::Array(items)) => {
+            if old.and_then(Value::as_array).is_some_and(|old| !old.is_empty()) {
+                return Err(Unclear);
+            }
+            let items = indexed(item, list, items);
+            let mut rest = items.as_slice();
+            while let [(element, value), ..] = rest {
+                // A repeated element is owned as one.
+                let (of, value) = match take_run(&mut rest) {
+                    [_] => (Type::of_kind(item), *value),
+                    _ => (Type::Deduced, &NULL),
+                };
+                let Some(skip) = left(skip, || element.clone()) else { continue };
+                step(|out| write_step(element, out), of, (None, value), skip, out)?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Members of a struct or map that are sorted without an allocation.
+const MEMBERS_TYPICAL: usize = 24;
+
+/// Members that are to be written.
+type Named<'m> = SmallVec<[(Name<'m>, &'m Value); MEMBERS_TYPICAL]>;
+
+/// The name of a member.
+#[derive(Clone, Copy)]
+enum Name<'m> {
+    /// Of a field, and where it stands among those of the type.
+    Field(&'m Field, u32),
+    /// Any.
+    Given(&'m str),
+}
+
+impl<'m> Name<'m> {
+    fn text(self) -> &'m str {
+        match self {
+            Name::Field(field, _) => &field.name,
+            Name::Given(name) => name,
+        }
+    }
+
+    fn order(&self, other: &Name<'_>) -> Ordering {
+        match (self, other) {
+            (Name::Field(_, rank), Name::Field(_, other)) => rank.cmp(other),
+            _ => self.text().cmp(other.text()),
+        }
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        match self {
+            // Names of built-in fields need no escapes.
+            Name::Field(Field { name: Cow::Borrowed(name), .. }, _) => write_plain_field(name, out),
+            _ => write_field(self.text(), out),
+        }
+    }
+}
+
+fn structure(
+    message: &Message,
+    old: Option<&Object>,
+    new: &Object,
+    skip: Option<&FieldSet<'_>>,
+    out: &mut Vec<u8>,
+) -> Result<(), Unclear> {
+    cancellation::step();
+    let ranks = message.ranks();
+    let mut all = Named::new();
+    for (name, value) in new.iter() {
+        match message.position(name.as_bytes()) {
+            Some(at) => all.push((Name::Field(&message.fields[at], ranks[at]), value)),
+            None if message.unknown == Unknown::Preserve => all.push((Name::Given(name), value)),
+            None => {}
+        }
+    }
+    let of = |name| match name {
+        Name::Field(field, _) => Type::of_field(field),
+        Name::Given(_) => Type::Deduced,
+    };
+    members(&mut all, of, old, skip, out)
+}
+
+/// Appends members by name.
+fn members<'m>(
+    all: &mut Named<'m>,
+    of: impl Fn(Name<'m>) -> Type<'m>,
+    old: Option<&Object>,
+    skip: Option<&FieldSet<'_>>,
+    out: &mut Vec<u8>,
+) -> Result<(), Unclear> {
+    all.sort_unstable_by(|(name, _), (other, _)| name.order(other));
+    for (name, value) in all.iter().copied() {
+        let Some(skip) = left(skip, || Element::field(name.text())) else { continue };
+        let old = old.and_then(|old| old.get(name.text()));
+        step(|out| name.write(out), of(name), (old, value), skip, out)?;
+    }
+    Ok(())
+}
+
+/// What is to be skipped below a step; `None` if the step is to be skipped itself.
+fn left<'s, 't, 'e>(
+    skip: Option<&'s FieldSet<'t>>,
+    element: impl FnOnce() -> Element<'e>,
+) -> Option<Option<&'s FieldSet<'t>>> {
+    match skip.and_then(|skip| skip.get(&element())) {
+        Some(node) if node.member => None,
+        Some(node) => Some(Some(&node.children).filter(|children| !children.is_empty())),
+        None => Some(None),
+    }
+}
+
+#[cfg(test)]
+#[path = "brought_test.rs"]
+mod tests;

@@ -1,0 +1,169 @@
+//! The field set of an applied configuration (docs/api/apply.md#field-sets).
+//!
+//! An applier owns the leaves of its configuration: scalars, atomic values, elements of sets and keyed lists, members
+//! whose names no schema declares, and members set to `null`. The structs, maps and lists around them are not owned.
+
+use super::typed::{Type, item_element};
+use types::schema::table::{ListType, Message};
+use values::cancellation;
+use values::field::{Element, FieldSet, Node};
+use values::json::{Object, Value};
+
+/// The field set of `object`, a configuration of type `message`.
+pub fn field_set<'t>(message: &Message, object: &'t Object) -> FieldSet<'t> {
+    members(Type::of_message(message), object)
+}
+
+fn members<'t>(of: Type<'_>, object: &'t Object) -> FieldSet<'t> {
+    let nodes = object.iter().filter_map(|(name, value)| {
+        let element = Element::field(name);
+        let is_declared = of.declares(&element);
+        let (leaf, children) = collect(of.step(&element)?, value);
+        let is_nothing = value.is_null() || value.as_object().is_some_and(Object::is_empty);
+        Some(Node { element, member: leaf || is_nothing || !is_declared, children })
+    });
+    FieldSet::from_nodes(nodes.collect())
+}
+
+/// Whether a value is a leaf, and what lies below it.
+fn collect<'t>(of: Type<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
+    cancellation::step();
+    match (of.for_value(value), value) {
+        (Type::Scalar(_), _)
+        | (Type::Struct { atomic: true, .. } | Type::Map { atomic: true, .. }, _)
+        | (Type::List { list: ListType::Atomic, .. }, _) => (true, FieldSet::new()),
+        (granular @ (Type::Struct { .. } | Type::Map { .. }), Value::Object(object)) => {
+            (false, members(of_members(of, granular), object))
+        }
+        (Type::List { item, list }, Value::Array(items)) => {
+            let of = Type::of_kind(item);
+            let mut nodes: Vec<Node<'t>> = Vec::with_capacity(items.len());
+            for value in items {
+                let Ok(element) = item_element(item, list, value) else { continue };
+                nodes.push(Node { element, member: true, children: collect(of, value).1 });
+            }
+            // Repeated elements are owned as one, without anything below.
+            nodes.sort_by(|a, b| a.element.cmp(&b.element));
+            nodes.dedup_by(|later, kept| {
+                let same = later.element == kept.element;
+                if same {
+                    kept.children = FieldSet::new();
+                }
+                same
+            });
+            (false, FieldSet::from_nodes(nodes))
+        }
+        _ => (false, FieldSet::new()),
+    }
+}
+
+/// Descendants of a value without schema have no schema either.
+fn of_members<'s>(of: Type<'s>, granular: Type<'s>) -> Type<'s> {
+    if matches!(of, Type::Deduced) { Type::Deduced } else { granular }
+}
+
+/// The set together with the declared fields that lead to its members: `.a.b.c` brings `.a` if the schema declares
+/// it, but not `.a.b` if that is the key of a map.
+pub fn with_named_fields<'t>(of: Type<'_>, mut set: FieldSet<'t>) -> FieldSet<'t> {
+    name_fields(of, &mut set);
+    set
+}
+
+fn name_fields(of: Type<'_>, set: &mut FieldSet<'_>) {
+    for (element, member, below) in set.steps_mut() {
+        if !below.is_empty() {
+            *member |= of.declares(element);
+            if let Some(of) = of.step(element) {
+                name_fields(of, below);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::check::check;
+    use crate::apply::fixture::things;
+    use types::schema::builtin;
+    use values::json::parse;
+    use values::naming::KUBERNETES;
+    use values::testing;
+
+    #[test]
+    fn an_applied_configuration_owns_its_leaves() {
+        for (message, config, want) in [
+            ("api.core.v1.ConfigMap", r#"{"data":{"b":"1","a":"2"}}"#, r#"{"f:data":{"f:a":{},"f:b":{}}}"#),
+            ("api.core.v1.ConfigMap", r#"{"data":{}}"#, r#"{"f:data":{}}"#),
+            (
+                "api.core.v1.ConfigMap",
+                r#"{"data":null,"immutable":null}"#,
+                r#"{"f:data":{},"f:immutable":{}}"#,
+            ),
+            (
+                "api.core.v1.ConfigMap",
+                r#"{"metadata":{"finalizers":["b","a"]}}"#,
+                r#"{"f:metadata":{"f:finalizers":{"v:\"a\"":{},"v:\"b\"":{}}}}"#,
+            ),
+            // An empty associative list owns nothing; an atomic one is a leaf whatever its content.
+            ("api.core.v1.ConfigMap", r#"{"metadata":{"finalizers":[]}}"#, "{}"),
+            ("api.core.v1.PodSpec", r#"{"tolerations":[]}"#, r#"{"f:tolerations":{}}"#),
+            ("api.core.v1.PodSpec", r#"{"nodeSelector":{"a":"b"}}"#, r#"{"f:nodeSelector":{}}"#),
+            (
+                "api.core.v1.PodSpec",
+                r#"{"containers":[{"name":"web","ports":[{"containerPort":80}],"command":["a"],"resources":{}}]}"#,
+                r#"{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:command":{},"f:name":{},"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}}},"f:resources":{}}}}"#,
+            ),
+            (
+                "api.apps.v1.DeploymentSpec",
+                r#"{"selector":{"matchLabels":{"a":"b"}}}"#,
+                r#"{"f:selector":{}}"#,
+            ),
+            // JSON of a type that the schema does not know is a leaf.
+            ("api.apps.v1.ControllerRevision", r#"{"data":{"spec":{"a":[1],"b":{}}}}"#, r#"{"f:data":{}}"#),
+        ] {
+            let message = builtin::message(&KUBERNETES, message).unwrap();
+            let config = parse(config.as_bytes()).unwrap();
+            assert_eq!(field_set(message, config.as_object().unwrap()).text(), want);
+        }
+    }
+
+    #[test]
+    fn a_configuration_owns_what_the_schema_leaves_open() {
+        let resource = things(
+            r#"{"free":{"type":"object"},
+                "any":{"type":"object","additionalProperties":true},
+                "mixed":{"x-kubernetes-int-or-string":true},
+                "open":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{
+                    "inner":{"type":"object","properties":{"a":{"type":"string"}}}}}}"#,
+        );
+        for (config, want) in [
+            // Without a schema: maps are granular, lists are not.
+            (r#"{"free":{"a":{"b":[1],"c":{}}}}"#, r#"{"f:free":{"f:a":{".":{},"f:b":{},"f:c":{}}}}"#),
+            (r#"{"any":{"a":{"b":1}}}"#, r#"{"f:any":{"f:a":{".":{},"f:b":{}}}}"#),
+            (r#"{"mixed":{"a":1}}"#, r#"{"f:mixed":{"f:a":{}}}"#),
+            (r#"{"mixed":[1]}"#, r#"{"f:mixed":{}}"#),
+            (r#"{"open":{"other":1}}"#, r#"{"f:open":{"f:other":{}}}"#),
+            // Also what pruning drops.
+            (r#"{"open":{"inner":{"b":1}}}"#, r#"{"f:open":{"f:inner":{"f:b":{}}}}"#),
+        ] {
+            let config = testing::object(&format!(r#"{{"spec":{config}}}"#));
+            let message = &resource.table.message;
+            assert_eq!(check(message, &config), [], "{want}");
+            assert_eq!(field_set(message, &config).text(), format!(r#"{{"f:spec":{want}}}"#));
+        }
+    }
+
+    #[test]
+    fn declared_fields_on_the_way_become_members() {
+        let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
+        let set = FieldSet::parse(
+            r#"{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            with_named_fields(Type::of_message(message), set).text(),
+            r#"{"f:metadata":{".":{},"f:labels":{".":{},"f:a":{}}},"f:spec":{".":{},"f:containers":{".":{},"k:{\"name\":\"a\"}":{"f:image":{}}}}}"#
+        );
+    }
+}

@@ -1,0 +1,428 @@
+//! Compares two versions of an object: removed, modified and added fields (docs/api/apply.md#field-sets).
+//!
+//! ```text
+//! old ─┐
+//!      ├─► removed · modified · added        a path is in at most one of them
+//! new ─┘
+//! ```
+//!
+//! A path that only one side has is added or removed, and so is everything below it: structs, maps, lists and their
+//! elements count as paths of their own. Where both sides have a path, only leaves can be modified: scalars, atomic
+//! values, and values that are empty on both sides in different ways. Costs one walk over both trees; equal branches
+//! are compared once and not descended into.
+
+use std::cmp::Ordering;
+
+use super::typed::{Type, below, item_element};
+use types::schema::declared::Declared;
+use types::schema::table::{Kind, ListType, Message, Unknown};
+use values::cancellation;
+use values::field::{Element, FieldSet, Node};
+use values::json::{Object, Value};
+
+/// The value of a repeated element, which is owned as one.
+pub(super) static NULL: Value = Value::Null;
+
+/// The difference of two versions of an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Comparison<'t> {
+    /// Only in the old version.
+    pub removed: FieldSet<'t>,
+    /// In both, with different values.
+    pub modified: FieldSet<'t>,
+    /// Only in the new version.
+    pub added: FieldSet<'t>,
+}
+
+impl<'t> Comparison<'t> {
+    /// Whether the versions are equal.
+    pub fn is_same(&self) -> bool {
+        self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
+    }
+
+    /// The same without borrows.
+    pub fn into_owned(self) -> Comparison<'static> {
+        Comparison {
+            removed: self.removed.into_owned(),
+            modified: self.modified.into_owned(),
+            added: self.added.into_owned(),
+        }
+    }
+
+    /// The fields added or modified.
+    pub fn brought(self) -> FieldSet<'t> {
+        self.modified.union(self.added)
+    }
+}
+
+/// Compares two objects of type `message`, without the paths of `skip` and everything below them.
+pub fn compare<'t>(
+    message: &Message,
+    old: &'t Object,
+    new: &'t Object,
+    skip: &FieldSet<'_>,
+) -> Comparison<'t> {
+    let mut found = Found::default();
+    let skip = Some(skip).filter(|skip| !skip.is_empty());
+    if message.atomic {
+        return Comparison::default(); // the object as a whole cannot be owned
+    }
+    structs(message, Some(old), Some(new), skip, &mut found);
+    found.finish()
+}
+
+/// The nodes of one level that are in each of the three sets.
+#[derive(Default)]
+struct Found<'t> {
+    removed: Vec<Node<'t>>,
+    modified: Vec<Node<'t>>,
+    added: Vec<Node<'t>>,
+}
+
+/// How a path itself differs.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Own {
+    Same,
+    Removed,
+    Modified,
+    Added,
+}
+
+impl<'t> Found<'t> {
+    fn finish(self) -> Comparison<'t> {
+        Comparison {
+            removed: FieldSet::from_nodes(self.removed),
+            modified: FieldSet::from_nodes(self.modified),
+            added: FieldSet::from_nodes(self.added),
+        }
+    }
+
+    /// Adds the result for `element` and below it.
+    fn push(&mut self, element: impl Fn() -> Element<'t>, own: Own, below: Found<'t>) {
+        for (level, below, member) in [
+            (&mut self.removed, below.removed, own == Own::Removed),
+            (&mut self.modified, below.modified, own == Own::Modified),
+            (&mut self.added, below.added, own == Own::Added),
+        ] {
+            if member || !below.is_empty() {
+                level.push(Node { element: element(), member, children: FieldSet::from_nodes(below) });
+            }
+        }
+    }
+
+    /// Compares the values at one step; at least one is present.
+    fn step(
+        &mut self,
+        element: impl Fn() -> Element<'t>,
+        of: Type<'_>,
+        (old, new): (Option<&'t Value>, Option<&'t Value>),
+        skip: Option<&FieldSet<'_>>,
+    ) {
+        cancellation::step();
+        let skip = match skip.and_then(|skip| skip.get(&element())) {
+            Some(node) if node.member => return,
+            Some(node) => Some(&node.children).filter(|children| !children.is_empty()),
+            None => None,
+        };
+        let mut found = Found::default();
+        let own = match (old, new) {
+            (None, None) => return,
+            (None, Some(new)) => {
+                found.added = present(of, new, skip);
+                Own::Added
+            }
+            (Some(old), None) => {
+                found.removed = present(of, old, skip);
+                Own::Removed
+            }
+            (Some(old), Some(new)) if is_same(old, new) => return,
+            (Some(old), Some(new)) => differing(of, old, new, skip, &mut found),
+        };
+        self.push(element, own, found);
+    }
+}
+
+/// Whether two values are equal, regardless of the order of members and of a zero fraction in numbers.
+pub(super) fn is_same(a: &Value, b: &Value) -> bool {
+    cancellation::step();
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let same = |((a, old), (b, new)): ((&str, &Value), (&str, &Value))| a == b && is_same(old, new);
+            if a.is_one_with(b) {
+                return true;
+            }
+            if a.len() != b.len() {
+                return false;
+            }
+            if a.iter().zip(b.iter()).all(|((a, _), (b, _))| a == b) {
+                return a.iter().zip(b.iter()).all(same);
+            }
+            in_order(Some(a)).into_iter().zip(in_order(Some(b))).all(same)
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+        }
+        (Value::Int(int), Value::Float(float)) | (Value::Float(float), Value::Int(int)) => {
+            *int as f64 == *float
+        }
+        (a, b) => a == b,
+    }
+}
+
+/// Members by name.
+fn in_order(object: Option<&Object>) -> Vec<(&str, &Value)> {
+    let mut members: Vec<_> = object.map(|object| object.iter().collect()).unwrap_or_default();
+    if !members.is_sorted_by(|(a, _), (b, _)| a <= b) {
+        members.sort_by_key(|(name, _)| *name);
+    }
+    members
+}
+
+/// Compares two values that are not equal.
+fn differing<'t>(
+    of: Type<'_>,
+    old: &'t Value,
+    new: &'t Value,
+    skip: Option<&FieldSet<'_>>,
+    found: &mut Found<'t>,
+) -> Own {
+    cancellation::step();
+    let (old_is, new_is) = (of.for_value(old), of.for_value(new));
+    match new_is {
+        Type::Scalar(_) => {
+            // Without a schema, an old value of another type loses everything below it.
+            if let Type::Map { .. } = old_is
+                && matches!(of, Type::Deduced)
+            {
+                found.removed = present(old_is, old, skip);
+            }
+            Own::Modified
+        }
+        Type::Struct { atomic: true, .. }
+        | Type::Map { atomic: true, .. }
+        | Type::List { list: ListType::Atomic, .. } => {
+            if matches!((of, old_is), (Type::Deduced, Type::Map { .. })) {
+                found.removed = present(old_is, old, skip);
+            }
+            Own::Modified
+        }
+        Type::Struct { message, .. } => {
+            let (old, new) = (old.as_object(), new.as_object());
+            if is_empty(old) && is_empty(new) {
+                return Own::Modified;
+            }
+            structs(message, old, new, skip, found);
+            Own::Same
+        }
+        Type::Map { .. } | Type::Deduced => {
+            let was_leaf = matches!((of, old_is), (Type::Deduced, Type::Scalar(_) | Type::List { .. }));
+            let (old, new) = (old.as_object(), new.as_object());
+            if is_empty(old) && is_empty(new) {
+                return Own::Modified;
+            }
+            let value = match of {
+                Type::Map { value, .. } => Type::of_kind(value),
+                _ => Type::Deduced,
+            };
+            maps(value, old, new, skip, found);
+            if was_leaf { Own::Modified } else { Own::Same }
+        }
+        Type::List { item, list } => {
+            let (old, new) = (old.as_array().unwrap_or_default(), new.as_array().unwrap_or_default());
+            if old.is_empty() && new.is_empty() {
+                return Own::Modified;
+            }
+            lists(item, list, old, new, skip, found);
+            Own::Same
+        }
+    }
+}
+
+/// Whether it has no members.
+pub(super) fn is_empty(object: Option<&Object>) -> bool {
+    object.is_none_or(Object::is_empty)
+}
+
+fn structs<'t>(
+    message: &Message,
+    old: Option<&'t Object>,
+    new: Option<&'t Object>,
+    skip: Option<&FieldSet<'_>>,
+    found: &mut Found<'t>,
+) {
+    let (before, after) = (old, new);
+    let (mut declared_before, mut declared_after) = (Declared::new(), Declared::new());
+    let old = old.map_or(&[][..], |object| declared_before.of(message, object));
+    let new = new.map_or(&[][..], |object| declared_after.of(message, object));
+    zip(old.iter().copied(), new.iter().copied(), |at, pair| {
+        let field = &message.fields[at];
+        found.step(|| Element::Field(field.name.clone()), Type::of_field(field), pair, skip);
+    });
+    if message.unknown == Unknown::Preserve {
+        let unknown = |object: Option<&'t Object>| {
+            let mut members = in_order(object);
+            members.retain(|(name, _)| message.position(name.as_bytes()).is_none());
+            members
+        };
+        zip(unknown(before).into_iter(), unknown(after).into_iter(), |name, pair| {
+            found.step(|| Element::field(name), Type::Deduced, pair, skip);
+        });
+    }
+}
+
+fn maps<'t>(
+    value: Type<'_>,
+    old: Option<&'t Object>,
+    new: Option<&'t Object>,
+    skip: Option<&FieldSet<'_>>,
+    found: &mut Found<'t>,
+) {
+    zip(in_order(old).into_iter(), in_order(new).into_iter(), |name, pair| {
+        found.step(|| Element::field(name), value, pair, skip);
+    });
+}
+
+/// Merges two ascending lists.
+fn zip<'t, K: Copy + Ord>(
+    old: impl Iterator<Item = (K, &'t Value)>,
+    new: impl Iterator<Item = (K, &'t Value)>,
+    mut visit: impl FnMut(K, (Option<&'t Value>, Option<&'t Value>)),
+) {
+    let (mut old, mut new) = (old.peekable(), new.peekable());
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (None, None) => return,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((a, _)), Some((b, _))) => a.cmp(b),
+        };
+        let before = if order.is_le() { old.next() } else { None };
+        let after = if order.is_ge() { new.next() } else { None };
+        if let Some((key, _)) = before.or(after) {
+            visit(key, (before.map(|(_, value)| value), after.map(|(_, value)| value)));
+        }
+    }
+}
+
+/// The elements of a list by their steps, ascending; equal steps keep the order of the list. Elements without a step
+/// are left out: they cannot be owned.
+pub(super) fn indexed<'t>(
+    item: &Kind,
+    list: &ListType,
+    values: &'t [Value],
+) -> Vec<(Element<'t>, &'t Value)> {
+    let mut items: Vec<_> = values
+        .iter()
+        .filter_map(|value| item_element(item, list, value).ok().map(|element| (element, value)))
+        .collect();
+    if !items.is_sorted_by(|(a, _), (b, _)| a <= b) {
+        items.sort_by(|(a, _), (b, _)| a.cmp(b));
+    }
+    items
+}
+
+/// Splits off the first run of equal steps of `items`.
+pub(super) fn take_run<'s, 't>(items: &mut &'s [(Element<'t>, &'t Value)]) -> &'s [(Element<'t>, &'t Value)] {
+    let len =
+        items.first().map_or(0, |(first, _)| items.iter().take_while(|(other, _)| other == first).count());
+    let (run, rest) = items.split_at(len);
+    *items = rest;
+    run
+}
+
+fn lists<'t>(
+    item: &Kind,
+    list: &ListType,
+    old: &'t [Value],
+    new: &'t [Value],
+    skip: Option<&FieldSet<'_>>,
+    found: &mut Found<'t>,
+) {
+    let of = Type::of_kind(item);
+    let (old, new) = (indexed(item, list, old), indexed(item, list, new));
+    let (mut old, mut new) = (old.as_slice(), new.as_slice());
+    loop {
+        let order = match (old.first(), new.first()) {
+            (None, None) => return,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((a, _)), Some((b, _))) => a.cmp(b),
+        };
+        let before = if order.is_le() { take_run(&mut old) } else { &[] };
+        let after = if order.is_ge() { take_run(&mut new) } else { &[] };
+        let Some((element, _)) = before.first().or(after.first()) else { return };
+        let one = |run: &[(Element<'t>, &'t Value)]| run.first().map(|(_, value)| *value);
+        match (before, after) {
+            ([] | [_], [] | [_]) => {
+                found.step(|| element.clone(), of, (one(before), one(after)), skip);
+            }
+            // Repeated elements are owned as one, without anything below.
+            ([_, _, ..], [_, _, ..]) => {
+                let same = |((_, a), (_, b)): (&(Element<'t>, &Value), &(Element<'t>, &Value))| is_same(a, b);
+                if before.len() != after.len() || !before.iter().zip(after).all(same) {
+                    found.push(|| element.clone(), Own::Modified, Found::default());
+                }
+            }
+            ([_, _, ..], _) => {
+                found.step(|| element.clone(), of, (None, one(after)), skip);
+                found.push(|| element.clone(), Own::Removed, Found::default());
+            }
+            (_, [_, _, ..]) => {
+                found.step(|| element.clone(), of, (one(before), None), skip);
+                found.push(|| element.clone(), Own::Added, Found::default());
+            }
+        }
+    }
+}
+
+/// All paths below a value that the other side does not have.
+fn present<'t>(of: Type<'_>, value: &'t Value, skip: Option<&FieldSet<'_>>) -> Vec<Node<'t>> {
+    let mut nodes = Vec::new();
+    let mut push = |element: Element<'t>, of: Type<'_>, value: &'t Value| {
+        if let Some(node) = skip.and_then(|skip| skip.get(&element))
+            && node.member
+        {
+            return;
+        }
+        let children = FieldSet::from_nodes(present(of, value, below(skip, &element)));
+        nodes.push(Node { element, member: true, children });
+    };
+    match (of.for_value(value), value) {
+        (Type::Struct { message, atomic: false }, Value::Object(object)) => {
+            for &(at, value) in Declared::new().of(message, object) {
+                let field = &message.fields[at];
+                push(Element::Field(field.name.clone()), Type::of_field(field), value);
+            }
+            if message.unknown == Unknown::Preserve {
+                for (name, value) in
+                    object.iter().filter(|(name, _)| message.position(name.as_bytes()).is_none())
+                {
+                    push(Element::field(name), Type::Deduced, value);
+                }
+            }
+        }
+        (Type::Map { value: of, atomic: false }, Value::Object(object)) => {
+            for (name, value) in object.iter() {
+                push(Element::field(name), Type::of_kind(of), value);
+            }
+        }
+        (Type::List { list: ListType::Atomic, .. }, _) => {}
+        (Type::List { item, list }, Value::Array(items)) => {
+            let items = indexed(item, list, items);
+            let mut rest = items.as_slice();
+            while let [(element, value), ..] = rest {
+                match take_run(&mut rest) {
+                    [_] => push(element.clone(), Type::of_kind(item), value),
+                    // A repeated element is owned as one.
+                    _ => push(element.clone(), Type::Deduced, &NULL),
+                }
+            }
+        }
+        _ => {}
+    }
+    nodes
+}
+
+#[cfg(test)]
+#[path = "compare_test.rs"]
+mod tests;

@@ -1,0 +1,308 @@
+//! Property tests of apply on random configurations. Scenarios with requests are in `tests/it/scenario`.
+
+use super::*;
+use crate::apply::fixture::{Fixture, writer};
+use crate::apply::updated;
+use testkit::Random;
+use types::schema::conform::conform;
+use types::schema::decode::decode;
+use types::schema::decode_form::zero_object;
+use types::schema::encode::encode;
+use types::schema::generate;
+use values::json::Value;
+use values::object::meta;
+use values::testing::{object, object_text as text};
+
+/// The time of all writes.
+const NOW: &str = "2024-01-01T00:00:00Z";
+
+/// A configuration of a deployment with a random subset of fields: maps, keyed lists, sets, atomics, scalars. Names end
+/// with `suffix`, which keeps two managers apart.
+fn config(random: &mut Random, suffix: &str) -> Object {
+    let mut text = String::from(r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d""#);
+    let some = |random: &mut Random, names: &[&str], make: &dyn Fn(&mut Random, &str) -> String| -> String {
+        let mut made = Vec::new();
+        for name in names {
+            if random.one_in(2) {
+                made.push(make(random, &format!("{name}{suffix}")));
+            }
+        }
+        made.join(",")
+    };
+    let labels = some(random, &["a", "b", "c"], &|random, name| format!(r#""{name}":"{}""#, random.below(3)));
+    if !labels.is_empty() {
+        // An empty map would be a field of its own, shared by all appliers.
+        text.push_str(&format!(r#","labels":{{{labels}}}"#));
+    }
+    text.push_str(r#","finalizers":["#);
+    text.push_str(&some(random, &["x/a", "x/b", "x/c"], &|_, name| format!(r#""{name}""#)));
+    text.push_str(r#"]},"spec":{"template":{"spec":{"containers":["#);
+    text.push_str(&some(random, &["web", "log"], &|random, name| {
+        let image =
+            if random.one_in(2) { format!(r#","image":"i{}""#, random.below(3)) } else { String::new() };
+        let command =
+            if random.one_in(2) { format!(r#","command":["c{}"]"#, random.below(3)) } else { String::new() };
+        let port = if random.one_in(2) {
+            format!(r#","ports":[{{"containerPort":{}}}]"#, 80 + random.below(2))
+        } else {
+            String::new()
+        };
+        format!(r#"{{"name":"{name}"{image}{command}{port}}}"#)
+    }));
+    text.push_str("]}}}}");
+    object(&text)
+}
+
+fn deployments() -> Fixture {
+    Fixture::of("apps", "deployments")
+}
+
+impl Fixture {
+    fn apply(
+        &self,
+        live: &Object,
+        manager: &str,
+        config: &Object,
+        force: bool,
+    ) -> Result<Object, ApplyError> {
+        let applied = apply(&self.versions(), &writer(manager, NOW), &self.reset(), live, config, force)?;
+        Ok(self.kept(&applied.conformed(self.message(), live).unwrap()))
+    }
+
+    /// The object as the store has it, which is what the next request finds.
+    fn kept(&self, object: &Object) -> Object {
+        let mut bytes = Vec::new();
+        encode(self.message(), object, &mut bytes);
+        decode(self.message(), &bytes).unwrap().object
+    }
+
+    fn nothing(&self) -> Object {
+        zero_object(self.message())
+    }
+
+    fn fields(&self, config: &Object) -> FieldSet<'static> {
+        self.reset().owned(field_set(self.message(), config)).into_owned()
+    }
+}
+
+fn owned(object: &Object, manager: &str) -> FieldSet<'static> {
+    let managed = Managed::stored(object);
+    let entry = managed.entries().iter().find(|entry| entry.manager.name == manager);
+    entry.map(|entry| entry.set().into_owned().into_owned()).unwrap_or_default()
+}
+
+/// The result of an apply in comparable form.
+fn outcome(applied: &Result<Object, ApplyError>) -> String {
+    applied.as_ref().map_or_else(|error| format!("{error:?}"), text)
+}
+
+#[test]
+fn applying_twice_is_applying_once() {
+    let (fixture, mut random) = (deployments(), Random(1));
+    for _ in 0..400 {
+        let (first, second) = (config(&mut random, ""), config(&mut random, ""));
+        let live = fixture.apply(&fixture.nothing(), "one", &first, false).unwrap();
+        let once = fixture.apply(&live, "two", &second, true).unwrap();
+        let twice = fixture.apply(&once, "two", &second, false).unwrap();
+        assert_eq!(text(&twice), text(&once), "{} then {}", text(&first), text(&second));
+    }
+}
+
+#[test]
+fn a_manager_owns_exactly_what_it_applied_and_others_only_what_it_did_not_change() {
+    let (fixture, mut random) = (deployments(), Random(2));
+    for _ in 0..400 {
+        let (first, second) = (config(&mut random, ""), config(&mut random, ""));
+        let live = fixture.apply(&fixture.nothing(), "one", &first, false).unwrap();
+        assert_eq!(owned(&live, "one"), fixture.fields(&first));
+        let forced = fixture.apply(&live, "two", &second, true).unwrap();
+        assert_eq!(owned(&forced, "two"), fixture.fields(&second));
+        let left = owned(&forced, "one");
+        assert!(left.clone().difference(&owned(&live, "one")).is_empty(), "nothing is given to others");
+        // Without force the apply either conflicts about exactly the taken fields, or takes none.
+        match fixture.apply(&live, "two", &second, false) {
+            Err(ApplyError::Conflicts(conflicts)) => {
+                assert_eq!(conflicts.fields(), owned(&live, "one").difference(&left));
+            }
+            Ok(unforced) => assert_eq!(text(&unforced), text(&forced)),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn disjoint_applies_commute_and_giving_up_everything_leaves_the_other_alone() {
+    let (fixture, mut random) = (deployments(), Random(3));
+    for _ in 0..400 {
+        let (first, second) = (config(&mut random, "1"), config(&mut random, "2"));
+        let one = fixture.apply(&fixture.nothing(), "one", &first, false).unwrap();
+        let both = fixture.apply(&one, "two", &second, false).unwrap();
+        let two = fixture.apply(&fixture.nothing(), "two", &second, false).unwrap();
+        let other = fixture.apply(&two, "one", &first, false).unwrap();
+        // The order of elements depends on the order of applies; content and ownership do not.
+        let sorted = |object: &Object| {
+            let mut bytes = text(object).into_bytes();
+            bytes.sort_unstable();
+            bytes
+        };
+        assert_eq!(sorted(&both), sorted(&other), "{} and {}", text(&first), text(&second));
+        for manager in ["one", "two"] {
+            assert_eq!(owned(&both, manager), owned(&other, manager));
+        }
+        let bare = object(r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"}}"#);
+        let left = fixture.apply(&both, "two", &bare, false).unwrap();
+        assert!(owned(&left, "two").is_empty());
+        assert_eq!(owned(&left, "one"), fixture.fields(&first));
+        let alone = fixture.apply(&fixture.nothing(), "one", &first, false).unwrap();
+        assert_eq!(text(&left), text(&alone), "{} without {}", text(&first), text(&second));
+    }
+}
+
+#[test]
+fn an_apply_that_changes_nothing_has_no_time_of_its_own() {
+    let fixture = deployments();
+    let bare =
+        object(r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","labels":{"a":"1"}}}"#);
+    let more = object(
+        r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","labels":{"a":"1"}},"spec":{"paused":true}}"#,
+    );
+    let times = |object: &Object| -> Vec<bool> {
+        let managed = Managed::stored(object);
+        ["one", "two"]
+            .iter()
+            .flat_map(|name| managed.entries().iter().filter(move |entry| entry.manager.name == *name))
+            .map(|entry| !entry.time.is_empty())
+            .collect()
+    };
+    let one = fixture.apply(&fixture.nothing(), "one", &bare, false).unwrap();
+    assert_eq!(times(&one), [true], "a creation is a change");
+    let same = fixture.apply(&one, "two", &bare, false).unwrap();
+    assert_eq!(times(&same), [true, false], "the same value from a second manager is none");
+    let changed = fixture.apply(&same, "two", &more, false).unwrap();
+    assert_eq!(times(&changed), [true, true]);
+}
+
+impl Fixture {
+    /// An apply without shortcuts: every set is parsed and built, all fields of the last apply are removed and
+    /// restored, and the whole object is decoded.
+    fn apply_plainly(
+        &self,
+        live: &Object,
+        manager: &str,
+        config: &Object,
+        force: bool,
+    ) -> Result<Object, ApplyError> {
+        let (versions, message, reset) = (self.versions(), self.message(), self.reset());
+        let writer = writer(manager, NOW);
+        let errors = check(message, config);
+        if !errors.is_empty() {
+            return Err(ApplyError::Configuration(join(&errors)));
+        }
+        let first = match Managed::stored(live).is_empty() {
+            true => before_first_apply(&versions, &writer, &reset, live),
+            false => live.clone(),
+        };
+        let mut managed = Managed::stored(&first);
+        for entry in managed.entries_mut() {
+            let set = reconcile(message, entry.set().into_owned());
+            entry.set_fields(set);
+        }
+        let mut merged = merge(message, live, config).map_err(|error| ApplyError::Live(error.to_string()))?;
+        crate::apply::take_managed_fields(&mut merged);
+        let manager = writer.manager(Operation::Apply, versions.own.api_version);
+        let last = managed.take(&manager);
+        let last_time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
+        let wanted = reset.applied(field_set(message, config));
+        managed.put(Entry::new(manager.clone(), writer.now.into(), wanted));
+        if let Some(last) = &last {
+            merged = prune(&versions, merged, &managed, last);
+        }
+        let mut entry = managed.take(&manager).unwrap();
+        let value = {
+            let mut changes = Changes::new(versions, &reset, live, &merged);
+            if !force && let Some(conflicts) = conflicts(&managed, &mut changes) {
+                return Err(ApplyError::Conflicts(conflicts));
+            }
+            if changes.own.is_same() && !meta(live, "name").is_empty() {
+                entry.time = last_time;
+            }
+            take_back(&mut managed, &mut changes, None);
+            let owned = reset.owned(entry.set().into_owned());
+            if !owned.is_empty() {
+                entry.set_fields(owned);
+                managed.put(entry);
+            }
+            managed.into_value()
+        };
+        put_managed_fields(&mut merged, value);
+        Ok(self.kept(&conform(message, merged.into()).unwrap().object))
+    }
+
+    /// An update by a non-applier.
+    fn update(&self, live: &Object, manager: &str, mut new: Object) -> Object {
+        updated(&self.versions(), &writer(manager, NOW), &self.reset(), live, &mut new);
+        self.kept(&new)
+    }
+}
+
+#[test]
+fn shortcuts_of_an_apply_make_no_difference() {
+    let (fixture, mut random, mut made) = (deployments(), Random(4), Random(5));
+    let message = fixture.message();
+    let (mut applied, mut refused, mut updates, mut contended) = (0, 0, 0, 0);
+    for _ in 0..200 {
+        let mut live = fixture.nothing();
+        for _ in 0..8 {
+            let mut wanted = Value::Object(config(&mut random, ""));
+            // Some configurations are odd: repeated elements, null members, or no relation to the object.
+            match random.below(8) {
+                0 => wanted = generate::object(&mut made, message, 1).into(),
+                1 | 2 => generate::disturb(&mut made, &mut wanted),
+                3 => generate::thin(&mut made, &mut wanted),
+                _ => {}
+            }
+            let Value::Object(mut wanted) = wanted else { continue };
+            if let Some(Value::Object(metadata)) = wanted.get_mut("metadata") {
+                metadata.remove("managedFields");
+            }
+            let manager = random.pick(&["one", "two", "three"]);
+            if random.below(4) == 0 {
+                let Ok(new) = merge(message, &live, &wanted) else { continue };
+                let Ok(new) = conform(message, new.into()) else { continue };
+                live = fixture.update(&live, manager, new.object);
+                updates += 1;
+                continue;
+            }
+            let force = random.one_in(2);
+            if check(message, &wanted).is_empty()
+                && merge(message, &live, &wanted).is_ok_and(|new| conform(message, new.into()).is_err())
+            {
+                continue; // refused by its types
+            }
+            let plainly = fixture.apply_plainly(&live, manager, &wanted, force);
+            let got = fixture.apply(&live, manager, &wanted, force);
+            assert_eq!(outcome(&got), outcome(&plainly), "{} over {}", text(&wanted), text(&live));
+            match got {
+                Ok(got) => {
+                    // Repeating an apply changes nothing, and conflicts only where an empty map was dropped because it
+                    // equals an absent one and belongs to another manager.
+                    let again = fixture.apply(&got, manager, &wanted, false);
+                    let plainly = fixture.apply_plainly(&got, manager, &wanted, false);
+                    assert_eq!(
+                        outcome(&again),
+                        outcome(&plainly),
+                        "{} twice over {}",
+                        text(&wanted),
+                        text(&got)
+                    );
+                    contended += usize::from(again.is_err());
+                    live = again.unwrap_or(got);
+                    applied += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(applied > 600 && refused > 50 && updates > 100, "{applied}, {refused}, {updates}");
+    assert!(contended * 50 < applied, "{contended} of {applied}");
+}

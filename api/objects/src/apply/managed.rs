@@ -1,0 +1,423 @@
+//! The managed fields of an object: its managers, their fields and times, and the text form
+//! (docs/api/apply.md#managed-fields).
+//!
+//! ```text
+//! metadata.managedFields ◄─► Managed ─ entries ─ Entry { manager, operation, apiVersion, subresource, time, fields }
+//! ```
+//!
+//! Most writes leave most entries unchanged, so an entry keeps its text and is parsed to a set only when the set is
+//! needed. Texts are borrowed from the object. An entry from a request is parsed immediately, because only valid sets
+//! may be stored.
+
+use std::borrow::Cow;
+
+use super::text;
+use types::schema::table::Message;
+use values::field::{FieldSet, FieldsV1Error};
+use values::json::{Key, Object, Value};
+
+/// Most entries of updates before the oldest are merged (docs/api/apply.md#ownership-of-updates).
+pub const UPDATERS_MAX: usize = 10;
+
+/// Manager of the merged oldest entries.
+const OLDEST: &str = "ancient-changes";
+
+/// The only supported form of field sets.
+const FIELDS_TYPE: &str = "FieldsV1";
+
+/// How a manager came to own its fields.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Operation {
+    /// By applying a configuration.
+    Apply,
+    /// By any other write.
+    Update,
+}
+
+impl Operation {
+    /// The operation's text form.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// A manager: the identity of an entry.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Manager<'t> {
+    /// Name.
+    pub name: Cow<'t, str>,
+    /// How it writes.
+    pub operation: Operation,
+    /// The version it writes in. Part of the identity of updaters only.
+    pub api_version: Cow<'t, str>,
+    /// The subresource it writes through; empty for the object itself.
+    pub subresource: Cow<'t, str>,
+}
+
+impl Manager<'_> {
+    /// The same without borrows.
+    pub fn into_owned(self) -> Manager<'static> {
+        Manager {
+            name: self.name.into_owned().into(),
+            operation: self.operation,
+            api_version: self.api_version.into_owned().into(),
+            subresource: self.subresource.into_owned().into(),
+        }
+    }
+
+    /// Whether both are the same manager.
+    pub fn is(&self, other: &Manager<'_>) -> bool {
+        self.operation == other.operation
+            && self.name == other.name
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// The identity as text; the last criterion when managers are ordered.
+    pub fn identity(&self) -> String {
+        let mut identity = Object::new();
+        for (name, text) in [
+            ("manager", &*self.name),
+            ("operation", self.operation.as_str()),
+            ("apiVersion", if self.operation == Operation::Apply { "" } else { &*self.api_version }),
+            ("subresource", &*self.subresource),
+        ] {
+            if !text.is_empty() {
+                identity.push(name, text.into());
+            }
+        }
+        let mut text = Vec::new();
+        values::json::write(&identity.into(), &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// The fields of one manager.
+#[derive(Clone, Debug)]
+pub struct Entry<'t> {
+    /// The manager.
+    pub manager: Manager<'t>,
+    /// Time of the last change, in seconds, as RFC 3339; empty if unknown.
+    pub time: Cow<'t, str>,
+    fields: Fields<'t>,
+}
+
+#[derive(Clone, Debug)]
+enum Fields<'t> {
+    /// Canonical, valid text.
+    Text(&'t str),
+    Set(FieldSet<'t>),
+}
+
+/// Why entries of a request are refused (all of them).
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ManagedError {
+    /// Not a list of objects.
+    #[error("managed fields must be a list of entries")]
+    Shape,
+    /// Neither `Apply` nor `Update`.
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    /// No version.
+    #[error("apiVersion must not be empty")]
+    ApiVersion,
+    /// Another form of field sets.
+    #[error("missing or invalid fieldsType in managed fields entry")]
+    FieldsType,
+    /// A malformed field set.
+    #[error("error decoding set")]
+    Fields(#[from] FieldsV1Error),
+}
+
+impl<'t> Entry<'t> {
+    /// An entry of `manager` for `fields`.
+    pub fn new(manager: Manager<'t>, time: Cow<'t, str>, fields: FieldSet<'t>) -> Self {
+        Entry { manager, time, fields: Fields::Set(fields) }
+    }
+
+    /// An entry of `manager` for the fields of `text`, which is canonical.
+    pub fn of_text(manager: Manager<'t>, time: Cow<'t, str>, text: &'t str) -> Self {
+        Entry { manager, time, fields: Fields::Text(text) }
+    }
+
+    /// The owned fields. Parses the text if the set was not built yet.
+    pub fn set(&self) -> Cow<'_, FieldSet<'t>> {
+        match &self.fields {
+            Fields::Set(set) => Cow::Borrowed(set),
+            // Only valid text gets here; damaged text owns nothing.
+            Fields::Text(text) => Cow::Owned(FieldSet::parse(text).unwrap_or_default()),
+        }
+    }
+
+    /// Whether it owns no fields. The text is canonical, so a comparison is enough.
+    pub fn is_empty(&self) -> bool {
+        match &self.fields {
+            Fields::Set(set) => set.is_empty(),
+            Fields::Text(text) => *text == "{}",
+        }
+    }
+
+    /// Whether it owns some path of `set`.
+    pub fn owns_any(&self, set: &FieldSet<'_>) -> bool {
+        let common = match &self.fields {
+            Fields::Text(written) => text::common(written, set),
+            Fields::Set(_) => None,
+        };
+        common.map_or_else(|| self.set().intersects(set), |common| common > 0)
+    }
+
+    /// Whether the set certainly matches the current schema of `message`, so that
+    /// [`reconcile`](super::reconcile::reconcile) would not change it.
+    pub fn is_current(&self, message: &Message) -> bool {
+        self.text().and_then(|text| text::is_current(text, message)) == Some(true)
+    }
+
+    /// The text of the set, if it has not been parsed.
+    pub fn text(&self) -> Option<&'t str> {
+        match self.fields {
+            Fields::Text(text) => Some(text),
+            Fields::Set(_) => None,
+        }
+    }
+
+    /// Replaces the owned fields.
+    pub fn set_fields(&mut self, fields: FieldSet<'t>) {
+        self.fields = Fields::Set(fields);
+    }
+
+    fn read(value: &'t Value, known: &[&str]) -> Result<Self, ManagedError> {
+        let Value::Object(entry) = value else { return Err(ManagedError::Shape) };
+        let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
+        let operation = match text("operation") {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update,
+            _ => return Err(ManagedError::Operation),
+        };
+        if text("apiVersion").is_empty() {
+            return Err(ManagedError::ApiVersion);
+        }
+        if text("fieldsType") != FIELDS_TYPE {
+            return Err(ManagedError::FieldsType);
+        }
+        let fields = match text("fieldsV1") {
+            "" => Fields::Set(FieldSet::new()),
+            written if known.contains(&written) => Fields::Text(written),
+            given => Fields::Set(FieldSet::parse(given)?),
+        };
+        let manager = Manager {
+            name: text("manager").into(),
+            operation,
+            api_version: text("apiVersion").into(),
+            subresource: text("subresource").into(),
+        };
+        Ok(Entry { manager, time: text("time").into(), fields })
+    }
+
+    fn write(self) -> Value {
+        let fields = match self.fields {
+            Fields::Text(text) => text.to_owned(),
+            Fields::Set(set) => set.text(),
+        };
+        let members = [
+            ("manager", self.manager.name),
+            ("operation", self.manager.operation.as_str().into()),
+            ("apiVersion", self.manager.api_version),
+            ("time", self.time),
+            ("fieldsType", FIELDS_TYPE.into()),
+            ("fieldsV1", fields.into()),
+            ("subresource", self.manager.subresource),
+        ];
+        let members = members.into_iter().filter(|(_, text)| !text.is_empty());
+        members
+            .map(|(name, text)| (Key::Borrowed(name), Value::String(text.into_owned())))
+            .collect::<Object>()
+            .into()
+    }
+}
+
+/// All managers of an object.
+#[derive(Clone, Debug, Default)]
+pub struct Managed<'t> {
+    entries: Vec<Entry<'t>>,
+}
+
+/// The managed fields in a request.
+#[derive(Debug)]
+pub enum Requested<'t> {
+    /// Absent or malformed: the stored ones are kept.
+    Nothing,
+    /// Remove all ownership.
+    Reset,
+    /// Replace the stored ones.
+    These(Managed<'t>),
+}
+
+impl<'t> Managed<'t> {
+    /// The stored entries of an object; empty if they are malformed.
+    pub fn stored(object: &'t Object) -> Self {
+        let value = object.get("metadata").and_then(|metadata| metadata.get("managedFields"));
+        let items = value.and_then(Value::as_array).unwrap_or_default();
+        let known: Vec<&str> = items.iter().map(|item| item.str_at(&["fieldsV1"])).collect();
+        Managed::read(items, &known).unwrap_or_default()
+    }
+
+    /// The request's intent, from the value of its managed fields. Texts that also occur in `stored` are not parsed
+    /// again.
+    pub fn requested(value: &'t Value, stored: &Managed<'_>) -> Requested<'t> {
+        let Value::Array(items) = value else { return Requested::Nothing };
+        if let [Value::Object(only)] = items.as_slice()
+            && only.is_empty()
+        {
+            return Requested::Reset;
+        }
+        let known: Vec<&str> = stored
+            .entries
+            .iter()
+            .filter_map(|entry| match &entry.fields {
+                Fields::Text(text) => Some(*text),
+                Fields::Set(_) => None,
+            })
+            .collect();
+        match Managed::read(items, &known) {
+            Ok(managed) if !managed.is_empty() => Requested::These(managed),
+            _ => Requested::Nothing,
+        }
+    }
+
+    fn read(items: &'t [Value], known: &[&str]) -> Result<Self, ManagedError> {
+        let mut managed = Managed { entries: Vec::with_capacity(items.len() + 1) };
+        for item in items {
+            managed.put(Entry::read(item, known)?);
+        }
+        Ok(managed)
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entries, unordered.
+    pub fn entries(&self) -> &[Entry<'t>] {
+        &self.entries
+    }
+
+    /// The entries for change.
+    pub fn entries_mut(&mut self) -> &mut Vec<Entry<'t>> {
+        &mut self.entries
+    }
+
+    /// The entry of a manager.
+    pub fn get(&self, manager: &Manager<'_>) -> Option<&Entry<'t>> {
+        self.entries.iter().find(|entry| entry.manager.is(manager))
+    }
+
+    /// Removes the entry of a manager and returns it.
+    pub fn take(&mut self, manager: &Manager<'_>) -> Option<Entry<'t>> {
+        let at = self.entries.iter().position(|entry| entry.manager.is(manager))?;
+        Some(self.entries.swap_remove(at))
+    }
+
+    /// Adds an entry, replacing its manager's old one.
+    pub fn put(&mut self, entry: Entry<'t>) {
+        match self.entries.iter_mut().find(|other| other.manager.is(&entry.manager)) {
+            Some(slot) => *slot = entry,
+            None => self.entries.push(entry),
+        }
+    }
+
+    /// Adds `fields` to those of `manager`, with the time `time`.
+    pub fn give(&mut self, manager: Manager<'t>, time: Cow<'t, str>, fields: FieldSet<'t>) {
+        let fields = match self.take(&manager) {
+            Some(had) => fields.union(had.set().into_owned()),
+            None => fields,
+        };
+        self.entries.push(Entry::new(manager, time, fields));
+    }
+
+    /// Sets the time of `manager`'s entry.
+    pub fn renew(&mut self, manager: &Manager<'_>, time: Cow<'t, str>) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.manager.is(manager)) {
+            entry.time = time;
+        }
+    }
+
+    /// Merges the oldest updaters, into one bucket per version, until no more than `UPDATERS_MAX` are left
+    /// (docs/api/apply.md#ownership-of-updates).
+    pub fn cap(&mut self) {
+        let mut updaters: Vec<Manager<'t>> = Vec::new();
+        {
+            let mut all: Vec<&Entry<'t>> =
+                self.entries.iter().filter(|entry| entry.manager.operation == Operation::Update).collect();
+            if all.len() <= UPDATERS_MAX {
+                return;
+            }
+            all.sort_by_cached_key(|entry| (entry.time.to_string(), entry.manager.identity()));
+            updaters.extend(all.into_iter().map(|entry| entry.manager.clone()));
+        }
+        let mut left = updaters.len();
+        // The first entry of a version becomes its bucket when there is a second one.
+        let mut first_of: Vec<Manager<'t>> = Vec::new();
+        for manager in updaters {
+            if left <= UPDATERS_MAX {
+                return;
+            }
+            let Some(first) = first_of.iter().find(|first| first.api_version == manager.api_version).cloned()
+            else {
+                first_of.push(manager);
+                continue;
+            };
+            let bucket = Manager {
+                name: OLDEST.into(),
+                operation: Operation::Update,
+                api_version: manager.api_version.clone(),
+                subresource: "".into(),
+            };
+            if self.get(&bucket).is_none()
+                && let Some(first) = self.take(&first)
+            {
+                self.entries.push(Entry { manager: bucket.clone(), ..first });
+            }
+            if let Some(merged) = self.take(&manager) {
+                let time = merged.time.clone();
+                self.give(bucket, time, merged.set().into_owned());
+                left -= 1;
+            }
+        }
+    }
+
+    /// The value of the managed fields: applied ones first, then by time, name, version and subresource; `None` without
+    /// entries. Managers without fields are left out.
+    pub fn into_value(mut self) -> Option<Value> {
+        self.entries.sort_by(|a, b| {
+            let key = |entry: &Entry<'t>| entry.manager.operation;
+            (key(a), &a.time, &a.manager.name, &a.manager.api_version, &a.manager.subresource).cmp(&(
+                key(b),
+                &b.time,
+                &b.manager.name,
+                &b.manager.api_version,
+                &b.manager.subresource,
+            ))
+        });
+        let entries: Vec<Value> = self.entries.into_iter().map(Entry::write).collect();
+        (!entries.is_empty()).then_some(Value::Array(entries))
+    }
+}
+
+/// Whether two values of managed fields are equal except for their times.
+pub fn is_same_but_for_times(a: Option<&Value>, b: Option<&Value>) -> bool {
+    fn items(value: Option<&Value>) -> &[Value] {
+        value.and_then(Value::as_array).unwrap_or_default()
+    }
+    let members = ["manager", "operation", "apiVersion", "fieldsType", "fieldsV1", "subresource"];
+    let (a, b) = (items(a), items(b));
+    let same = |(a, b): (&Value, &Value)| members.iter().all(|name| a.get(name) == b.get(name));
+    a.len() == b.len() && a.iter().zip(b).all(same)
+}
+
+#[cfg(test)]
+#[path = "managed_test.rs"]
+mod tests;

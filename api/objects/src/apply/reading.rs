@@ -1,0 +1,174 @@
+//! Parses configurations in compact JSON, with member names borrowed from the schema.
+//!
+//! ```text
+//! compact JSON ──Cursor──► members by their types ─► tree of exactly the given members, not validated
+//!      └── anything unusual ─► None: the general JSON or YAML parser reads it and words the errors
+//! ```
+//!
+//! Unusual are white space between tokens, control characters, repeated or undeclared names, escapes in field names,
+//! numbers that are not 64-bit integers, and deep nesting.
+
+use smallvec::SmallVec;
+
+use super::typed::Type;
+use types::schema::table::Message;
+use values::cancellation;
+use values::json::compact::Cursor;
+use values::json::{Key, Object, Value};
+
+/// The tree of `text`, an object of type `message`, equal to that of [`json::parse`](values::json::parse); `None` for
+/// anything unusual.
+pub fn read(message: &Message, text: &[u8]) -> Option<Object> {
+    let mut cursor = Cursor::new(text)?;
+    let object = fields(&mut cursor, message)?;
+    cursor.is_at_end().then_some(object)
+}
+
+/// The members of a struct.
+fn fields(cursor: &mut Cursor<'_>, message: &Message) -> Option<Object> {
+    let mut members: Vec<(Key, Value)> = Vec::new();
+    let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
+    let mut more = cursor.enter(b'{', b'}')?;
+    if more {
+        members.reserve(8);
+    }
+    while more {
+        let at = message.position(cursor.field_name()?)?;
+        let (word, bit) = (at / 64, 1 << (at % 64));
+        if seen[word] & bit != 0 {
+            return None;
+        }
+        seen[word] |= bit;
+        let field = &message.fields[at];
+        members.push((field.name.clone(), value(cursor, Type::of_field(field))?));
+        more = cursor.more(b'}')?;
+    }
+    Some(members.into_iter().collect())
+}
+
+/// The members of a map.
+fn members(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Object> {
+    let mut members: Vec<(Key, Value)> = Vec::new();
+    let mut is_ascending = true;
+    let mut more = cursor.enter(b'{', b'}')?;
+    while more {
+        let name = cursor.name()?;
+        is_ascending &= members.last().is_none_or(|(last, _)| **last < *name);
+        members.push((Key::Owned(name.into_owned()), value(cursor, of)?));
+        more = cursor.more(b'}')?;
+    }
+    if !is_ascending {
+        let mut names: Vec<&str> = members.iter().map(|(name, _)| &**name).collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return None;
+        }
+    }
+    Some(members.into_iter().collect())
+}
+
+fn items(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Vec<Value>> {
+    let mut items = Vec::new();
+    let mut more = cursor.enter(b'[', b']')?;
+    while more {
+        items.push(value(cursor, of)?);
+        more = cursor.more(b']')?;
+    }
+    Some(items)
+}
+
+/// A value of any type where `of` is expected; `of` only provides the names of members below.
+fn value(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Value> {
+    cancellation::step();
+    Some(match cursor.peek() {
+        b'"' => Value::String(cursor.string()?.into_owned()),
+        b'{' => Value::Object(match of {
+            Type::Struct { message, .. } => fields(cursor, message)?,
+            Type::Map { value, .. } => members(cursor, Type::of_kind(value))?,
+            _ => members(cursor, Type::Deduced)?,
+        }),
+        b'[' => Value::Array(match of {
+            Type::List { item, .. } => items(cursor, Type::of_kind(item))?,
+            _ => items(cursor, Type::Deduced)?,
+        }),
+        b'n' if cursor.word("null") => Value::Null,
+        b't' if cursor.word("true") => Value::Bool(true),
+        b'f' if cursor.word("false") => Value::Bool(false),
+        _ => Value::Int(cursor.integer()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::Random;
+    use types::schema::builtin;
+    use types::schema::generate;
+    use values::json::{parse_reporting_duplicates, write};
+    use values::naming::KUBERNETES;
+
+    /// Parses a text both ways and returns whether this parser was enough.
+    fn check(message: &Message, text: &[u8]) -> bool {
+        let Some(object) = read(message, text) else { return false };
+        let (value, duplicates) = parse_reporting_duplicates(text).unwrap();
+        assert_eq!((Value::Object(object), duplicates), (value, Vec::new()));
+        true
+    }
+
+    #[test]
+    fn generated_objects_read_back_equal() {
+        let (mut random, mut made, mut read) = (Random(3), 0, 0);
+        for &message in builtin::messages(&KUBERNETES) {
+            for at in 0..24 {
+                let mut object = generate::object(&mut random, message, 0).into();
+                for _ in 0..at % 3 {
+                    generate::disturb(&mut random, &mut object);
+                }
+                let mut text = Vec::new();
+                write(&object, &mut text);
+                if at % 4 == 3 {
+                    // Any byte at any position.
+                    let position = random.below(text.len());
+                    text[position] = random.below(256) as u8;
+                }
+                made += 1;
+                read += usize::from(check(message, &text));
+            }
+        }
+        assert!(read > made / 2 && read < made, "{read} of {made}");
+    }
+
+    #[test]
+    fn unusual_texts_are_left_to_the_general_parser() {
+        let message = builtin::message(&KUBERNETES, "api.core.v1.ConfigMap").unwrap();
+        for (text, is_usual) in [
+            (r#"{"metadata":{"name":"a","labels":{"b":"\u003cA\n","a":null}},"immutable":true}"#, true),
+            ("{\"data\":{}}\n", true),
+            (r#"{"metadata":{"generation":-12,"finalizers":["x",1,{}]}}"#, true),
+            ("", false),
+            ("[]", false),
+            (r#"{"data":{}}}"#, false),
+            (r#"{"data":{},}"#, false),
+            (r#"{"data":{"a":"1",}}"#, false),
+            (r#"{ "data":{}}"#, false),
+            (r#"{"data" :{}}"#, false),
+            (r#"{"dat\u0061":{}}"#, false),
+            (r#"{"other":{}}"#, false),
+            (r#"{"data":{},"data":{}}"#, false),
+            (r#"{"data":{"b":"1","a":"2","b":"3"}}"#, false),
+            (r#"{"data":{"a":1.0}}"#, false),
+            (r#"{"data":{"a":-0}}"#, false),
+            (r#"{"data":{"a":01}}"#, false),
+            (r#"{"data":{"a":9223372036854775808}}"#, false),
+            (r#"{"data":{"a":"\x"}}"#, false),
+            (r#"{"data":{"a":"\ud800"}}"#, false),
+            ("{\"data\":{\"a\":\"\t\"}}", false),
+            (r#"{"data":{"a":nul}}"#, false),
+        ] {
+            assert_eq!(check(message, text.as_bytes()), is_usual, "{text}");
+        }
+        assert!(read(message, b"{\"data\":{\"a\":\"\xff\"}}").is_none());
+        let deep = format!("{}{}", r#"{"data":"#, "[".repeat(100_000));
+        assert!(read(message, deep.as_bytes()).is_none());
+    }
+}

@@ -1,0 +1,86 @@
+//! Adapts field sets to a changed schema (docs/api/apply.md#schema-changes).
+//!
+//! If a struct, map or list was granular when a set was written and is atomic now, the owner of a part owns the whole.
+//! A set that owns an atomic value as a whole stays unchanged when the value becomes granular: its owner owns the value
+//! and none of its parts.
+//!
+//! Source: structured-merge-diff, typed/reconcile_schema.go.
+
+use super::typed::{Primitive, Type};
+use types::schema::table::{ListType, Message};
+use values::cancellation;
+use values::field::{FieldSet, Node};
+
+/// `set` adapted to the current schema of `message`.
+pub fn reconcile<'t>(message: &Message, set: FieldSet<'t>) -> FieldSet<'t> {
+    let of = Type::of_message(message);
+    if !set.nodes().iter().any(|node| is_outdated(of.step(&node.element), node)) {
+        return set;
+    }
+    below(of, &set)
+}
+
+/// Whether parts of an atomic value are owned, at `node` or below it.
+fn is_outdated(of: Option<Type<'_>>, node: &Node<'_>) -> bool {
+    let Some(of) = of else { return false };
+    let mut children = node.children.nodes().iter();
+    collapses(of, node) || children.any(|child| is_outdated(of.step(&child.element), child))
+}
+
+/// Whether parts of an atomic value are owned.
+fn collapses(of: Type<'_>, node: &Node<'_>) -> bool {
+    let is_atomic = matches!(
+        of,
+        Type::Scalar(Primitive::Whole)
+            | Type::Struct { atomic: true, .. }
+            | Type::Map { atomic: true, .. }
+            | Type::List { list: ListType::Atomic, .. }
+    );
+    is_atomic && !node.children.is_empty()
+}
+
+fn below<'t>(of: Type<'_>, set: &FieldSet<'t>) -> FieldSet<'t> {
+    cancellation::step();
+    let nodes = set.nodes().iter().map(|node| {
+        let Some(of) = of.step(&node.element) else { return node.clone() };
+        if collapses(of, node) {
+            return Node { member: true, children: FieldSet::new(), element: node.element.clone() };
+        }
+        Node { element: node.element.clone(), member: node.member, children: below(of, &node.children) }
+    });
+    FieldSet::from_nodes(nodes.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::schema::builtin;
+    use values::naming::KUBERNETES;
+
+    #[test]
+    fn sets_follow_the_schema() {
+        let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
+        for (set, want) in [
+            // Up to date: unchanged.
+            (
+                r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#,
+                r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#,
+            ),
+            (r#"{"f:spec":{"f:selector":{}}}"#, r#"{"f:spec":{"f:selector":{}}}"#),
+            // Formerly granular, now atomic.
+            (r#"{"f:spec":{"f:selector":{"f:matchLabels":{"f:x":{}}}}}"#, r#"{"f:spec":{"f:selector":{}}}"#),
+            // Possibly applied empty: unchanged.
+            (r#"{"f:metadata":{"f:labels":{}}}"#, r#"{"f:metadata":{"f:labels":{}}}"#),
+            // Formerly atomic, now granular: unchanged.
+            (
+                r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}"#,
+                r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}"#,
+            ),
+            // Unknown to the schema: unchanged.
+            (r#"{"f:old":{"f:x":{}}}"#, r#"{"f:old":{"f:x":{}}}"#),
+        ] {
+            let set = FieldSet::parse(set).unwrap();
+            assert_eq!(reconcile(message, set).text(), want);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Fields an endpoint must not record in managed fields: those it does not write, and those without owners
+//! (docs/api/apply.md#managed-fields).
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use super::compare::Comparison;
+use crate::strategy::Endpoint;
+use types::schema::registry::Resource;
+use types::schema::table::Text;
+use values::field::{Element, FieldSet, Node};
+
+/// Metadata that identifies the object or is maintained by the system.
+const IDENTITY: [&str; 11] = [
+    "apiVersion",
+    "kind",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.creationTimestamp",
+    "metadata.selfLink",
+    "metadata.uid",
+    "metadata.clusterName",
+    "metadata.generation",
+    "metadata.managedFields",
+    "metadata.resourceVersion",
+];
+
+static OWNED_BY_NOBODY: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::of_fields(&IDENTITY));
+
+/// The metadata that no manager owns.
+static METADATA: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::of_fields(&["metadata"]));
+
+/// The fields that an update through `/ephemeralcontainers` writes.
+const EPHEMERAL: [&[&str]; 1] = [&["spec", "ephemeralContainers"]];
+
+/// The fields that the namespace's `/finalize` does not write.
+const BY_FINALIZE: [&str; 1] = ["status"];
+
+/// The fields that `/approval` does not write.
+const BY_APPROVAL: [&str; 2] = ["spec", "status.certificate"];
+
+/// The fields that an endpoint does not own.
+#[derive(Clone, Debug)]
+pub struct Reset {
+    skipped: Cow<'static, FieldSet<'static>>,
+    /// If given, the only fields it owns.
+    only: Option<&'static [&'static [&'static str]]>,
+}
+
+impl Reset {
+    /// For the body of a subresource, which owns all its fields.
+    pub fn none() -> Reset {
+        Reset { skipped: Cow::Borrowed(&OWNED_BY_NOBODY), only: None }
+    }
+
+    /// For `endpoint` of `resource`.
+    pub fn of(resource: &Resource, endpoint: Endpoint) -> Reset {
+        let status = resource.table.status.as_ref();
+        let declared = |paths: &[Text]| {
+            let paths: Vec<&str> = paths.iter().map(|path| &**path).collect();
+            FieldSet::of_fields(&paths).into_owned()
+        };
+        let (set, only): (FieldSet<'static>, Option<&'static [&'static [&'static str]]>) = match endpoint {
+            Endpoint::Main => (status.map_or_else(FieldSet::new, |s| declared(&s.reset_by_main)), None),
+            Endpoint::Status => (status.map_or_else(FieldSet::new, |s| declared(&s.reset_by_status)), None),
+            Endpoint::Finalize => (FieldSet::of_fields(&BY_FINALIZE), None),
+            Endpoint::Approval => (FieldSet::of_fields(&BY_APPROVAL), None),
+            Endpoint::EphemeralContainers => (FieldSet::new(), Some(&EPHEMERAL)),
+            // A resize owns all that it sent, also what it could not change, and others lose it.
+            Endpoint::Resize | Endpoint::Scale | Endpoint::Binding => (FieldSet::new(), None),
+        };
+        let mut skipped = Cow::Borrowed(&*OWNED_BY_NOBODY);
+        if !set.is_empty() {
+            skipped = Cow::Owned(OWNED_BY_NOBODY.clone().union(set));
+        }
+        Reset { skipped, only }
+    }
+
+    /// Removes the fields that no manager owns from a set that a client sent.
+    pub fn without_identity(set: FieldSet<'_>) -> FieldSet<'_> {
+        set.difference(&OWNED_BY_NOBODY).difference(&METADATA)
+    }
+
+    /// The paths that a comparison may skip with everything below.
+    pub fn skipped(&self) -> &FieldSet<'static> {
+        &self.skipped
+    }
+
+    /// Whether the endpoint owns whatever is not skipped.
+    pub fn owns_all(&self) -> bool {
+        self.only.is_none()
+    }
+
+    /// Filters a comparison that skipped [`Reset::skipped`].
+    pub fn filter<'t>(&self, comparison: Comparison<'t>) -> Comparison<'t> {
+        match self.only {
+            None => comparison,
+            Some(only) => Comparison {
+                removed: matching(comparison.removed, only, 0),
+                modified: matching(comparison.modified, only, 0),
+                added: matching(comparison.added, only, 0),
+            },
+        }
+    }
+
+    /// The fields of an applied configuration that take effect here: those the endpoint writes, and those that identify
+    /// the object.
+    pub fn applied<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
+        let identity = set.clone().within(&OWNED_BY_NOBODY);
+        self.owned(set).union(identity)
+    }
+
+    /// The fields of an applied configuration that its manager comes to own here.
+    pub fn owned<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
+        let set = set.recursive_difference(&self.skipped).difference(&METADATA);
+        match self.only {
+            None => set,
+            Some(only) => matching(set, only, 0),
+        }
+    }
+}
+
+/// The paths that match a prefix in `patterns`, of which `level` steps were already matched.
+fn matching<'t>(set: FieldSet<'t>, patterns: &[&[&str]], level: usize) -> FieldSet<'t> {
+    let nodes = set.nodes().iter().map(|node| {
+        let fits = |pattern: &&&[&str]| match (pattern.get(level), &node.element) {
+            (Some(&"*"), _) => true,
+            (Some(name), Element::Field(field)) => field == name,
+            _ => false,
+        };
+        let fitting: Vec<&[&str]> = patterns.iter().filter(fits).copied().collect();
+        if fitting.iter().any(|pattern| pattern.len() == level + 1) {
+            return node.clone();
+        }
+        let children = matching(node.children.clone(), &fitting, level + 1);
+        Node { element: node.element.clone(), member: false, children }
+    });
+    FieldSet::from_nodes(nodes.collect())
+}

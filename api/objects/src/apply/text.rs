@@ -1,0 +1,263 @@
+//! Answers questions about a field set in its text form, without parsing it to a set.
+//!
+//! Most updates change a few fields that their writer owns already, so usually only the membership of a few paths in
+//! the stored sets is needed. The text is canonical, as [`FieldSet::text`] writes it, and is scanned once; irrelevant
+//! parts are skipped bracket by bracket. `None` means no answer: the text or the question is unusual, and the caller
+//! parses the set.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::typed::{Primitive, Type};
+use types::schema::table::{ListType, Message};
+use values::field::{Element, FieldSet, NESTING_MAX, Node};
+use values::json::scan::{Scan, Text};
+
+/// Most steps of one level that are searched linearly.
+const STEPS_MAX: usize = 16;
+
+/// Number of members that `set` and the set in `text` have in common.
+pub(super) fn common(text: &str, set: &FieldSet<'_>) -> Option<usize> {
+    if set.is_empty() {
+        return Some(0);
+    }
+    let mut found = 0;
+    members(&mut Scan::new(text.as_bytes()), set.nodes(), 0, &mut found)?;
+    Some(found)
+}
+
+/// A step's text for comparison, and its node.
+type Wanted<'n, 't> = (Cow<'n, [u8]>, &'n Node<'t>);
+
+/// Counts the members among `wanted` and below them. Returns whether the path up to here is a member itself.
+fn members(scan: &mut Scan<'_>, wanted: &[Node<'_>], depth: usize, found: &mut usize) -> Option<bool> {
+    if wanted.len() > STEPS_MAX || depth > NESTING_MAX || !scan.take(b'{') {
+        return None;
+    }
+    if scan.take(b'}') {
+        return Some(true);
+    }
+    let mut wanted: SmallVec<[Wanted<'_, '_>; 4]> =
+        wanted.iter().map(|node| (step_text(&node.element), node)).collect();
+    let mut is_member = false;
+    loop {
+        let step = scan.name()?;
+        if step.raw == b"." {
+            is_member = true;
+            scan.word("{}").then_some(())?;
+        } else if let Some(at) = wanted.iter().position(|(text, _)| names(step, text)) {
+            let (_, node) = wanted.remove(at);
+            let is_there = members(scan, node.children.nodes(), depth + 1, found)?;
+            *found += usize::from(is_there && node.member);
+        } else {
+            step_kind(step)?;
+            scan.value()?;
+        }
+        if depth == 0 && wanted.is_empty() {
+            return Some(is_member); // the rest is irrelevant
+        }
+        if !scan.more(b'}')? {
+            break;
+        }
+    }
+    scan.take(b'}').then_some(is_member)
+}
+
+/// The text to compare a step with: the name of a field, or the text form of any other step.
+fn step_text<'n>(element: &'n Element<'_>) -> Cow<'n, [u8]> {
+    match element {
+        Element::Field(name) => Cow::Borrowed(name.as_bytes()),
+        other => {
+            let node = Node { element: other.clone(), member: true, children: FieldSet::new() };
+            let text = FieldSet::from_nodes(vec![node]).text();
+            let step = text.strip_prefix("{\"").and_then(|text| text.strip_suffix("\":{}}"));
+            Cow::Owned(step.unwrap_or_default().as_bytes().to_vec())
+        }
+    }
+}
+
+/// Whether a step of the text equals this [`step_text`].
+fn names(step: Text<'_>, wanted: &[u8]) -> bool {
+    match step.raw.strip_prefix(b"f:") {
+        Some(name) if step.is_escaped => {
+            Text { raw: name, ..step }.unescaped().is_some_and(|name| *name == *wanted)
+        }
+        Some(name) => name == wanted,
+        None => step.raw == wanted,
+    }
+}
+
+/// The letter of a step's kind; `None` for kinds that canonical text does not have.
+fn step_kind(step: Text<'_>) -> Option<u8> {
+    match step.raw {
+        [kind @ (b'f' | b'k' | b'v' | b'i'), b':', ..] => Some(*kind),
+        _ => None,
+    }
+}
+
+/// Whether [`reconcile`](super::reconcile::reconcile) would not change the set: no part of an atomic value of the
+/// schema of `message` is owned.
+pub(super) fn is_current(text: &str, message: &Message) -> Option<bool> {
+    parts_are_granular(&mut Scan::new(text.as_bytes()), Type::of_message(message), 0)
+}
+
+/// Looks at the steps below a value of type `of`, which is not owned as one if there are any.
+fn parts_are_granular(scan: &mut Scan<'_>, of: Type<'_>, depth: usize) -> Option<bool> {
+    if depth > NESTING_MAX || !scan.take(b'{') {
+        return None;
+    }
+    if scan.take(b'}') {
+        return Some(true);
+    }
+    loop {
+        let step = scan.name()?;
+        if step.raw == b"." {
+            scan.word("{}").then_some(())?;
+        } else {
+            // An object as a whole is never atomic, because it cannot be owned.
+            if depth > 0 && is_atomic(of) {
+                return Some(false);
+            }
+            let kind = step_kind(step)?;
+            // A leaf is current.
+            if !scan.word("{}") {
+                match step_type(of, kind, step)? {
+                    Some(below) if !parts_are_granular(scan, below, depth + 1)? => return Some(false),
+                    Some(_) => {}
+                    None => drop(scan.value()?),
+                }
+            }
+        }
+        if !scan.more(b'}')? {
+            break;
+        }
+    }
+    scan.take(b'}').then_some(true)
+}
+
+fn is_atomic(of: Type<'_>) -> bool {
+    match of {
+        Type::Struct { atomic, .. } | Type::Map { atomic, .. } => atomic,
+        Type::List { list, .. } => matches!(list, ListType::Atomic),
+        Type::Scalar(primitive) => primitive == Primitive::Whole,
+        Type::Deduced => false,
+    }
+}
+
+/// The type after a step, if the schema declares it.
+fn step_type<'s>(of: Type<'s>, kind: u8, step: Text<'_>) -> Option<Option<Type<'s>>> {
+    let element = match (kind, of) {
+        (b'f', Type::Struct { message, .. }) => {
+            let name = Text { raw: &step.raw[2..], ..step }.unescaped()?;
+            return Some(message.position(&name).map(|at| Type::of_field(&message.fields[at])));
+        }
+        // The name, keys or value make no difference to the type.
+        (b'f', _) => Element::Field(Cow::Borrowed("")),
+        (b'i', _) => Element::Index(0),
+        _ => Element::Key(Vec::new()),
+    };
+    Some(of.step(&element))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::reconcile::reconcile;
+    use testkit::Random;
+    use types::schema::builtin;
+    use values::field::Scalar;
+    use values::naming::KUBERNETES;
+
+    /// A type with a field of any JSON.
+    const SCHEMA: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+
+    /// A random field set.
+    fn set(random: &mut Random, depth: usize) -> FieldSet<'static> {
+        const NAMES: [&str; 7] = ["a", "b", "a<b", "\"", "é", "", "."];
+        let nodes = (0..random.below(4)).map(|_| {
+            let name = random.pick(&NAMES);
+            let text = || Scalar::Text(Cow::Borrowed(name));
+            let element = match random.below(7) {
+                0 => Element::Value(text()),
+                1 => Element::Key(vec![("name".into(), text())]),
+                2 => Element::Key(vec![("a".into(), Scalar::Int(1)), ("b".into(), text())]),
+                3 => Element::Index(random.below(3) as i64),
+                _ => Element::field(name),
+            };
+            let children = if depth > 0 { set(random, depth - 1) } else { FieldSet::new() };
+            Node { element, member: random.below(2) == 0, children }
+        });
+        let nodes = nodes.collect();
+        FieldSet::from_nodes(nodes)
+    }
+
+    #[test]
+    fn common_members_are_those_of_the_intersection() {
+        let mut random = Random(7);
+        let mut met = 0;
+        for _ in 0..20_000 {
+            let a = set(&mut random, 3);
+            let b = a.clone().difference(&set(&mut random, 3)).union(set(&mut random, 2));
+            let want = a.clone().intersection(&b).len();
+            assert_eq!(common(&a.text(), &b), Some(want), "{} {}", a.text(), b.text());
+            assert_eq!(common(&a.text(), &a), Some(a.len()), "{}", a.text());
+            met += usize::from(want > 1);
+        }
+        assert!(met > 1000, "{met}");
+    }
+
+    #[test]
+    fn a_set_is_current_if_reconciling_leaves_it() {
+        let deployment = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
+        let revision = builtin::message(&KUBERNETES, "api.apps.v1.ControllerRevision").unwrap();
+        let schema = builtin::message(&KUBERNETES, SCHEMA).unwrap();
+        for (message, set, want) in [
+            (deployment, r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#, true),
+            (deployment, r#"{"f:spec":{"f:selector":{}}}"#, true),
+            (deployment, r#"{"f:spec":{"f:selector":{"f:matchLabels":{"f:x":{}}}}}"#, false),
+            (deployment, r#"{"f:spec":{"f:selector":{".":{},"f:matchLabels":{}}}}"#, false),
+            (deployment, r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}"#, true),
+            (
+                deployment,
+                r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:command":{"i:0":{}},"f:image":{}}}}}}}"#,
+                false,
+            ),
+            (
+                deployment,
+                r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:command":{},"f:image":{}}}}}}}"#,
+                true,
+            ),
+            (deployment, r#"{"f:old":{"f:selector":{"f:x":{}}}}"#, true),
+            (deployment, "{}", true),
+            (revision, r#"{"f:data":{"f:a":{"f:b":{}}}}"#, false),
+            (revision, r#"{"f:data":{}}"#, true),
+            (schema, r#"{"f:default":{"f:a":{"f:b":{}}}}"#, true),
+            (deployment, r#"{"f:metadata":{"f:finalizers":{}}}"#, true),
+            (deployment, r#"{"f:metadata":{"f:finalizers":{"v:\"a\"":{}}}}"#, true),
+        ] {
+            assert_eq!(is_current(set, message), Some(want), "{set}");
+            let parsed = FieldSet::parse(set).unwrap();
+            assert_eq!(reconcile(message, parsed.clone()) == parsed, want, "{set}");
+        }
+    }
+
+    #[test]
+    fn unusual_texts_and_questions_get_no_answer() {
+        let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
+        let asked = FieldSet::of_fields(&["metadata.labels", "spec", "z"]);
+        for text in ["", "[]", "{", r#"{"x:new":{}}"#, r#"{"f:a"}"#, r#"{"f:spec":1}"#, r#"{"f:spec" :{}}"#] {
+            assert_eq!(common(text, &asked), None, "{text}");
+            assert_eq!(is_current(text, message), None, "{text}");
+        }
+        let deep = format!("{}{}", r#"{"f:z":"#.repeat(1000), "}".repeat(1000));
+        assert_eq!(common(&deep, &asked), Some(0));
+        assert_eq!(is_current(&deep, message), Some(true), "passed over, because nothing is known of it");
+        let deep = deep.replace("f:z", "f:default");
+        let schema = builtin::message(&KUBERNETES, SCHEMA).unwrap();
+        assert_eq!(is_current(&deep, schema), None);
+        let names: Vec<String> = (0..100).map(|at| format!("n{at}")).collect();
+        let many = FieldSet::of_fields(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(common(&many.text(), &many), None);
+    }
+}

@@ -1,0 +1,230 @@
+//! Field ownership after writes other than apply: create, update, and the other patches
+//! (docs/api/apply.md#ownership-of-updates).
+//!
+//! ```text
+//! live ──┐            ┌─ others lose what they owned of removed, modified and added
+//!        ├─ compare ──┤
+//! new ───┘            └─ the writer owns modified and added, with the current time
+//! ```
+//!
+//! An existing object without managed fields is not tracked; a new object always is.
+
+use super::brought;
+use super::compare::{Comparison, compare};
+use super::managed::{Entry, Managed, Manager, Operation, Requested};
+use super::reconcile::reconcile;
+use super::reset::Reset;
+use super::text;
+use super::versions::{Version, Versions};
+use types::schema::decode_form::zero_object;
+use values::json::{Object, Value};
+
+/// The writer of a request, its endpoint, and the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'w> {
+    /// Name of the manager.
+    pub manager: &'w str,
+    /// Subresource written through; empty for the object itself.
+    pub subresource: &'w str,
+    /// Current time in seconds, as RFC 3339.
+    pub now: &'w str,
+}
+
+impl<'w> Writer<'w> {
+    /// The manager of this writer.
+    pub fn manager<'t>(&self, operation: Operation, api_version: &'t str) -> Manager<'t>
+    where
+        'w: 't,
+    {
+        Manager {
+            name: if self.manager.is_empty() { "unknown" } else { self.manager }.into(),
+            operation,
+            api_version: api_version.into(),
+            subresource: self.subresource.into(),
+        }
+    }
+}
+
+/// Sets the managed fields of `new`, a new object in the version of the request.
+pub fn created(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, new: &mut Object) {
+    let given = take_managed_fields(new);
+    let nothing = zero_object(versions.message());
+    let value = {
+        let mut base = match Managed::requested(&given, &Managed::default()) {
+            Requested::These(managed) => managed,
+            Requested::Nothing | Requested::Reset => Managed::default(),
+        };
+        // The creation sets the fields that identify the object, so no other manager keeps them.
+        base.entries_mut().retain_mut(|entry| {
+            let left = Reset::without_identity(entry.set().into_owned());
+            let is_kept = !left.is_empty();
+            entry.set_fields(left);
+            is_kept
+        });
+        let message = versions.message();
+        let text = if base.is_empty() && reset.owns_all() {
+            brought::text(message, &nothing, new, reset.skipped())
+        } else {
+            None
+        };
+        match text {
+            Some(text) => {
+                owned_by_one(writer.manager(Operation::Update, versions.own.api_version), writer, &text)
+            }
+            None => follow(versions, writer, reset, base, &nothing, new),
+        }
+    };
+    put_managed_fields(new, value);
+}
+
+/// Sets the managed fields of `new`, which is to replace `live`. Both are in the version of the request.
+pub fn updated(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, live: &Object, new: &mut Object) {
+    let given = take_managed_fields(new);
+    let value = {
+        let stored = Managed::stored(live);
+        let base = match Managed::requested(&given, &stored) {
+            // Writes through a subresource cannot change managed fields.
+            _ if !writer.subresource.is_empty() => stored,
+            Requested::Nothing => stored,
+            Requested::Reset => Managed::default(),
+            Requested::These(managed) => managed,
+        };
+        if base.is_empty() { None } else { follow(versions, writer, reset, base, live, new) }
+    };
+    put_managed_fields(new, value);
+}
+
+/// Removes the managed fields from an object and returns them.
+pub fn take_managed_fields(object: &mut Object) -> Value {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    metadata.and_then(|metadata| metadata.remove("managedFields")).unwrap_or_default()
+}
+
+/// Sets the managed fields of an object that has none.
+pub fn put_managed_fields(object: &mut Object, value: Option<Value>) {
+    if let Some(value) = value {
+        values::object::metadata_mut(object).insert("managedFields", value);
+    }
+}
+
+/// The managed fields of an object of which one manager brought all.
+fn owned_by_one(manager: Manager<'_>, writer: &Writer<'_>, text: &str) -> Option<Value> {
+    let mut managed = Managed::default();
+    let entry = Entry::of_text(manager, writer.now.into(), text);
+    if !entry.is_empty() {
+        managed.put(entry);
+    }
+    managed.into_value()
+}
+
+fn follow<'t>(
+    versions: &Versions<'t>,
+    writer: &'t Writer<'_>,
+    reset: &'t Reset,
+    mut managed: Managed<'t>,
+    live: &'t Object,
+    new: &'t Object,
+) -> Option<Value> {
+    let mut changes = Changes::new(*versions, reset, live, new);
+    let manager = writer.manager(Operation::Update, versions.own.api_version);
+    if owns_all_of_it(&managed, &manager, &changes) {
+        take_back(&mut managed, &mut changes, Some(&manager));
+        managed.renew(&manager, writer.now.into());
+    } else {
+        take_back(&mut managed, &mut changes, None);
+        let brought = changes.own.brought();
+        if !brought.is_empty() {
+            managed.give(manager, writer.now.into(), brought);
+            if let Some(entry) = managed.entries_mut().last_mut() {
+                let left = Reset::without_identity(entry.set().into_owned());
+                entry.set_fields(left);
+            }
+        }
+    }
+    managed.cap();
+    managed.into_value()
+}
+
+/// Whether the writer changes only fields it owns already, so that its set stays unchanged: removing and restoring them
+/// would give the same set. Reads the text only; returns false if that gives no answer.
+fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &Changes<'_>) -> bool {
+    let Comparison { removed, modified, added } = &changes.own;
+    if modified.is_empty() && added.is_empty() {
+        return false;
+    }
+    let Some(text) = managed.get(writer).and_then(Entry::text) else { return false };
+    text::common(text, removed) == Some(0)
+        && [modified, added].iter().all(|brought| text::common(text, brought) == Some(brought.len()))
+        && text::is_current(text, changes.versions.message()) == Some(true)
+}
+
+/// The changes between two versions of an object, in every API version that is asked for.
+pub(super) struct Changes<'t> {
+    versions: Versions<'t>,
+    reset: &'t Reset,
+    live: &'t Object,
+    new: &'t Object,
+    /// In the version of the request.
+    pub(super) own: Comparison<'t>,
+    others: Vec<(Version<'t>, Comparison<'static>)>,
+}
+
+impl<'t> Changes<'t> {
+    /// The changes from `live` to `new`, both in the version of the request, limited to those the endpoint may make.
+    pub(super) fn new(versions: Versions<'t>, reset: &'t Reset, live: &'t Object, new: &'t Object) -> Self {
+        let own = reset.filter(compare(versions.message(), live, new, reset.skipped()));
+        Changes { versions, reset, live, new, own, others: Vec::new() }
+    }
+
+    /// The changes in `api_version`; `None` if that is no longer served.
+    pub(super) fn at(&mut self, api_version: &str) -> Option<&Comparison<'t>> {
+        let own = self.versions.own;
+        if api_version == own.api_version {
+            return Some(&self.own);
+        }
+        let version = self.versions.at(api_version)?;
+        let at = match self.others.iter().position(|(known, _)| known.api_version == version.api_version) {
+            Some(at) => at,
+            None => {
+                let live = self.versions.convert(self.live.clone(), own, version)?;
+                let new = self.versions.convert(self.new.clone(), own, version)?;
+                let found = compare(version.message, &live, &new, self.reset.skipped());
+                self.others.push((version, self.reset.filter(found.into_owned())));
+                self.others.len() - 1
+            }
+        };
+        Some(&self.others[at].1)
+    }
+}
+
+/// Removes the removed, modified and added fields from every manager but `writer`. Managers without fields, or whose
+/// version is no longer served, are dropped.
+pub(super) fn take_back<'t>(
+    managed: &mut Managed<'t>,
+    changes: &mut Changes<'t>,
+    writer: Option<&Manager<'_>>,
+) {
+    let own = changes.versions.own;
+    managed.entries_mut().retain_mut(|entry| {
+        if writer.is_some_and(|writer| entry.manager.is(writer)) {
+            return true;
+        }
+        let Some(found) = changes.at(&entry.manager.api_version) else { return false };
+        let lost = [&found.removed, &found.modified, &found.added];
+        if !lost.iter().any(|lost| entry.owns_any(lost)) {
+            return !entry.is_empty();
+        }
+        let mut set = entry.set().into_owned();
+        if entry.manager.api_version == own.api_version {
+            set = reconcile(own.message, set);
+        }
+        let left = lost.iter().fold(set, |left, lost| left.difference(lost));
+        let is_empty = left.is_empty();
+        entry.set_fields(left);
+        !is_empty
+    });
+}
+
+#[cfg(test)]
+#[path = "track_test.rs"]
+mod tests;

@@ -1,0 +1,309 @@
+//! The schema from the view of field ownership: types of values, and identities of list elements.
+//!
+//! A [`Type`] is a view of the schema tables: a struct with its fields, a map, a list with its merge behaviour, a
+//! scalar, or a value without a schema, whose type is deduced from the value (maps granular, lists atomic). Structs,
+//! maps and lists are granular (owned part by part) or atomic (owned as a whole). A struct without declared fields is a
+//! map of values without a schema. Source: docs/api/apply.md#field-sets.
+
+use std::borrow::Cow;
+
+use crate::custom::lookup::Members as Lookup;
+use types::schema::table::{Field, Kind, ListType, Message, Slice, Text, Unknown};
+use values::cancellation;
+use values::field::{Element, FieldSet, Scalar};
+use values::json::{self, Value};
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug)]
+pub enum Type<'s> {
+    /// One value that is owned as one.
+    Scalar(Primitive),
+    /// Named fields.
+    Struct {
+        /// The fields.
+        message: &'s Message,
+        /// Owned as one.
+        atomic: bool,
+    },
+    /// Any names, one type of values.
+    Map {
+        /// Type of the values.
+        value: &'s Kind,
+        /// Owned as one.
+        atomic: bool,
+    },
+    /// A list.
+    List {
+        /// Type of the elements.
+        item: &'s Kind,
+        /// How it merges.
+        list: &'s ListType,
+    },
+    /// Without a schema.
+    Deduced,
+}
+
+/// The type of a map's values.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Primitive {
+    /// A number.
+    Numeric,
+    /// A string.
+    Text,
+    /// A boolean.
+    Boolean,
+    /// Any of them: times, quantities.
+    Any,
+    /// Any value, also one with parts: JSON of a type that the schema does not know.
+    Whole,
+}
+
+/// What is without a schema.
+const ANY: &Kind = &Kind::Json;
+
+impl<'s> Type<'s> {
+    /// The type of an object.
+    pub fn of_message(message: &'s Message) -> Self {
+        Type::of_struct(message, message.atomic)
+    }
+
+    #[inline]
+    fn of_struct(message: &'s Message, atomic: bool) -> Self {
+        if message.fields.is_empty() {
+            return Type::Map { value: ANY, atomic };
+        }
+        Type::Struct { message, atomic }
+    }
+
+    /// The type of a field's whole value.
+    #[inline]
+    pub fn of_field(field: &'s Field) -> Self {
+        match &field.kind {
+            // The field has the last word on its struct.
+            Kind::Message(message) => Type::of_struct(message, field.atomic),
+            kind => Type::of_kind(kind),
+        }
+    }
+
+    /// The type of one value, as elements of lists and maps are.
+    pub fn of_kind(kind: &'s Kind) -> Self {
+        match kind {
+            Kind::Bool => Type::Scalar(Primitive::Boolean),
+            Kind::Int32 | Kind::Int64 | Kind::Double => Type::Scalar(Primitive::Numeric),
+            Kind::String | Kind::Bytes | Kind::Duration => Type::Scalar(Primitive::Text),
+            Kind::Time | Kind::MicroTime | Kind::Quantity => Type::Scalar(Primitive::Any),
+            Kind::RawExtension => Type::Scalar(Primitive::Whole),
+            Kind::Message(message) => Type::of_message(message),
+            Kind::List(list) => Type::List { item: &list.item.kind, list: &list.merge },
+            Kind::Map(map) => Type::Map { value: &map.value.kind, atomic: map.atomic },
+            // The published schema of a number or name states no type.
+            Kind::IntOrString
+            | Kind::FieldsV1
+            | Kind::Json
+            | Kind::SchemaOrArray(_)
+            | Kind::SchemaOrBool(_)
+            | Kind::SchemaOrStrings(_) => Type::Deduced,
+        }
+    }
+
+    /// The type of the values of a map.
+    pub fn for_value(self, value: &Value) -> Self {
+        match (self, value) {
+            (Type::Deduced, Value::Object(_)) => Type::Map { value: ANY, atomic: false },
+            (Type::Deduced, Value::Array(_)) => Type::List { item: ANY, list: &ListType::Atomic },
+            (Type::Deduced, Value::Null) => Type::Deduced,
+            (Type::Deduced, _) => Type::Scalar(Primitive::Any),
+            (known, _) => known,
+        }
+    }
+
+    /// The type after one step, as far as the schema tells without a value.
+    pub fn step(self, element: &Element<'_>) -> Option<Self> {
+        match (self, element) {
+            (Type::Struct { message, .. }, Element::Field(name)) => match message.field(name) {
+                Some(field) => Some(Type::of_field(field)),
+                None => matches!(message.unknown, Unknown::Preserve | Unknown::PruneApplied)
+                    .then_some(Type::Deduced),
+            },
+            (Type::Map { value, .. }, Element::Field(_)) => Some(Type::of_kind(value)),
+            (Type::List { item, .. }, Element::Key(_) | Element::Value(_)) => Some(Type::of_kind(item)),
+            (Type::Deduced, _) => Some(Type::Deduced),
+            _ => None,
+        }
+    }
+
+    /// Whether `element` is a field that the schema declares.
+    pub fn declares(self, element: &Element<'_>) -> bool {
+        matches!((self, element), (Type::Struct { message, .. }, Element::Field(name)) if message.field(name).is_some())
+    }
+}
+
+/// Why a list element has no identity.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum KeyError {
+    /// `null` where keys are needed.
+    #[error("associative list with keys may not have a null element")]
+    Null,
+    /// Not an object where keys are needed.
+    #[error("associative list with keys may not have non-map elements")]
+    NotAMap,
+    /// All keys are absent and have no default.
+    #[error(
+        "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+        .keys.iter().map(|key| format!("\"{key}\"")).collect::<Vec<_>>().join(" ")
+    )]
+    NoKey {
+        /// The keys.
+        keys: Slice<Text>,
+    },
+    /// An object in a set.
+    #[error("associative list without keys has an element that's a map type")]
+    SetOfMaps,
+    /// A list in a set.
+    #[error("not supported: associative list with lists as elements")]
+    SetOfLists,
+    /// `null` in a set.
+    #[error("associative list without keys has an element that's an explicit null")]
+    SetOfNulls,
+    /// The list is atomic: its elements have no paths.
+    #[error("invalid indexing of non-associative list")]
+    Atomic,
+}
+
+/// The step that leads to an element of a list.
+///
+/// Absent keys are completed from the schema's defaults.
+pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Result<Element<'t>, KeyError> {
+    cancellation::step();
+    match list {
+        ListType::Atomic => Err(KeyError::Atomic),
+        ListType::Set => match value {
+            Value::Object(_) => Err(KeyError::SetOfMaps),
+            Value::Array(_) => Err(KeyError::SetOfLists),
+            Value::Null => Err(KeyError::SetOfNulls),
+            scalar => Ok(Element::Value(Scalar::of(scalar))),
+        },
+        ListType::Map(keys) => {
+            let members = match value {
+                Value::Object(members) => members,
+                Value::Null => return Err(KeyError::Null),
+                _ => return Err(KeyError::NotAMap),
+            };
+            let mut found = Vec::with_capacity(keys.len());
+            let members = Lookup::of(members, keys.len());
+            for key in &**keys {
+                let value = match members.get(key) {
+                    Some(value) => Some(Scalar::of(value)),
+                    None => key_default(item, key),
+                };
+                if let Some(value) = value {
+                    found.push((key.clone(), value));
+                }
+            }
+            if found.is_empty() {
+                return Err(KeyError::NoKey { keys: keys.clone() });
+            }
+            if !found.is_sorted_by(|(a, _), (b, _)| a <= b) {
+                found.sort_by(|(a, _), (b, _)| a.cmp(b));
+            }
+            Ok(Element::Key(found))
+        }
+    }
+}
+
+/// Whether two list elements have the same identity; false if one has none. Allocates no step.
+pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
+    cancellation::step();
+    match list {
+        ListType::Atomic => false,
+        ListType::Set => match (a, b) {
+            (Value::Object(_) | Value::Array(_) | Value::Null, _) => false,
+            (a, b) => Scalar::of(a) == Scalar::of(b),
+        },
+        ListType::Map(keys) => {
+            let (Value::Object(a), Value::Object(b)) = (a, b) else { return false };
+            let (a, b) = (Lookup::of(a, keys.len()), Lookup::of(b, keys.len()));
+            let mut has_key = false;
+            keys.iter().all(|key| {
+                let same = match (a.get(key), b.get(key)) {
+                    (None, None) => return true, // decided below: both have the default, if any
+                    (Some(a), Some(b)) => Scalar::of(a) == Scalar::of(b),
+                    (Some(given), None) | (None, Some(given)) => {
+                        key_default(item, key).is_some_and(|default| default == Scalar::of(given))
+                    }
+                };
+                has_key = true;
+                same
+            }) && (has_key || keys.iter().any(|key| key_default(item, key).is_some()))
+        }
+    }
+}
+
+fn key_default(item: &Kind, key: &str) -> Option<Scalar<'static>> {
+    let Kind::Message(message) = item else { return None };
+    let text = message.field(key)?.default.as_ref()?;
+    match json::parse(text.as_bytes()).ok()? {
+        Value::String(text) => Some(Scalar::Text(Cow::Owned(text))),
+        Value::Int(n) => Some(Scalar::Int(n)),
+        Value::Bool(value) => Some(Scalar::Bool(value)),
+        _ => None,
+    }
+}
+
+/// The part of a set below `element`, if any.
+pub fn below<'s, 't>(set: Option<&'s FieldSet<'t>>, element: &Element<'_>) -> Option<&'s FieldSet<'t>> {
+    set?.get(element).map(|node| &node.children).filter(|children| !children.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::schema::builtin;
+    use values::json::parse;
+    use values::naming::KUBERNETES;
+
+    #[test]
+    fn elements_are_identified_as_the_list_declares() {
+        let item = |name: &str| {
+            Kind::Message(builtin::message(&KUBERNETES, &format!("api.core.v1.{name}")).unwrap().into())
+        };
+        const PORT: ListType =
+            ListType::Map(Cow::Borrowed(&[Cow::Borrowed("protocol"), Cow::Borrowed("containerPort")]));
+        const OPTIONAL: ListType =
+            ListType::Map(Cow::Borrowed(&[Cow::Borrowed("hostIP"), Cow::Borrowed("name")]));
+        for (item, list, value, want) in [
+            // Sorted by name, completed from defaults.
+            (item("ContainerPort"), PORT, r#"{"containerPort":80}"#, r#"[containerPort=80,protocol="TCP"]"#),
+            (item("ContainerPort"), OPTIONAL, r#"{"name":"a"}"#, r#"[name="a"]"#),
+            (
+                item("ContainerPort"),
+                OPTIONAL,
+                r#"{"hostPort":1}"#,
+                r#"associative list with keys has an element that omits all key fields ["hostIP" "name"] (and doesn't have default values for any key fields)"#,
+            ),
+            (item("ContainerPort"), PORT, "1", "associative list with keys may not have non-map elements"),
+            (item("ContainerPort"), PORT, "null", "associative list with keys may not have a null element"),
+            (Kind::String, ListType::Set, r#""a""#, r#"[="a"]"#),
+            (Kind::Int32, ListType::Set, "3", "[=3]"),
+            (
+                Kind::String,
+                ListType::Set,
+                "null",
+                "associative list without keys has an element that's an explicit null",
+            ),
+            (
+                Kind::String,
+                ListType::Set,
+                "{}",
+                "associative list without keys has an element that's a map type",
+            ),
+            (Kind::String, ListType::Set, "[]", "not supported: associative list with lists as elements"),
+            (Kind::String, ListType::Atomic, r#""a""#, "invalid indexing of non-associative list"),
+        ] {
+            let value = parse(value.as_bytes()).unwrap();
+            let said =
+                item_element(&item, &list, &value).map_or_else(|error| error.to_string(), |e| e.to_string());
+            assert_eq!(said, want);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Converts objects to the versions in which managers wrote them (docs/api/apply.md#schema-changes).
+//!
+//! A field set refers to the fields of one version. To compare it with an object, the object is converted to that
+//! version, by way of the stored one, as for any client of that version. Versions of custom types are converted to each
+//! other as their definition says.
+
+use crate::conversion::Conversions;
+use types::convert;
+use types::schema::conform::conform;
+use types::schema::registry::{Registry, Resource};
+use types::schema::table::Message;
+use values::json::{Object, Value};
+use values::naming::Naming;
+
+/// One version of a kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Version<'r> {
+    /// Group and version.
+    pub api_version: &'r str,
+    /// The type.
+    pub message: &'r Message,
+    /// The resource; `None` for the body of a subresource.
+    resource: Option<&'r Resource>,
+}
+
+/// The versions of one kind, starting from the version of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Versions<'r> {
+    registry: &'r Registry,
+    naming: &'static Naming,
+    /// The version of the request.
+    pub own: Version<'r>,
+    /// Conversions by webhooks; `None`: there are none.
+    conversions: Option<&'r Conversions>,
+}
+
+impl<'r> Versions<'r> {
+    /// The versions of a resource.
+    pub fn of(registry: &'r Registry, resource: &'r Resource) -> Self {
+        let own = Version {
+            api_version: &resource.api_version,
+            message: &resource.table.message,
+            resource: Some(resource),
+        };
+        Versions { registry, naming: registry.naming(), own, conversions: None }
+    }
+
+    /// The same, with what is known of conversions by webhooks.
+    #[must_use]
+    pub fn with(self, conversions: &'r Conversions) -> Self {
+        Versions { conversions: Some(conversions), ..self }
+    }
+
+    /// The only version of a subresource's body.
+    pub fn of_body(registry: &'r Registry, api_version: &'r str, message: &'r Message) -> Self {
+        let own = Version { api_version, message, resource: None };
+        Versions { registry, naming: registry.naming(), own, conversions: None }
+    }
+
+    /// The type in the version of the request.
+    pub fn message(&self) -> &'r Message {
+        self.own.message
+    }
+
+    /// This kind in `api_version`; `None` if that is not served.
+    pub fn at(&self, api_version: &str) -> Option<Version<'r>> {
+        if api_version == self.own.api_version {
+            return Some(self.own);
+        }
+        let resource = self.own.resource?;
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let other = self.registry.by_kind(group, version, &resource.table.kind)?;
+        let home =
+            |resource: &'r Resource| resource.storage.as_ref().map(|storage| storage.key_prefix.as_str());
+        (home(other) == home(resource)).then_some(Version {
+            api_version: &other.api_version,
+            message: &other.table.message,
+            resource: Some(other),
+        })
+    }
+
+    /// Converts an object from one version to another. In its own version it stays unchanged, even if invalid.
+    ///
+    /// `None` when the object does not fit its version or cannot be converted.
+    pub fn convert(&self, object: Object, from: Version<'_>, to: Version<'_>) -> Option<Object> {
+        if from.api_version == to.api_version {
+            return Some(object);
+        }
+        let object = conform(from.message, Value::Object(object)).ok()?.object;
+        if let Some(versions) = &from.resource?.versions {
+            return self.conversions?.get(versions, object, to.api_version);
+        }
+        let stored = convert::to_stored(from.resource?, object, self.naming).ok()?;
+        convert::to_served(to.resource?, stored, self.naming).ok()
+    }
+}

@@ -1,0 +1,29 @@
+//! Protobuf by schema (docs/api/encodings.md#protobuf), driven by the tables of `schema::table`; there is no
+//! generated code.
+//!
+//! ```text
+//! request body ─envelope─► kind, raw ─decode─► tree (canonical, as schema::decode makes it) ─► …
+//! stored JSON ─transcode─► raw ─envelope─► response
+//!      └─ unusual ─schema::decode─► tree ─encode─► raw
+//! ```
+//!
+//! `wire` knows tags and lengths; `decode`, `encode` and `transcode` know messages; `envelope` knows the message around
+//! them.
+
+pub mod decode;
+pub mod encode;
+pub mod envelope;
+mod memo;
+mod transcode;
+pub mod unknown;
+mod wire;
+
+#[cfg(test)]
+mod agreement_test;
+
+pub use decode::decode;
+pub use encode::{EncodeError, encode};
+pub use memo::MEMO_BYTES;
+pub use transcode::{Transcoder, transcode};
+pub use wire::Reader;
+pub use wire::{write_bytes, write_delimited};

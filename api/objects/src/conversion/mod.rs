@@ -1,0 +1,308 @@
+//! Conversion of custom objects between the versions of their type, and between what a schema was and what it is.
+//!
+//! ```text
+//! stored record ─ of the own form ────────────────────────────────────────────► record
+//!               └ of another ─► tree by the schema of its version, defaults ─┬─► record in the own form
+//!                                                          other version ─► webhook, or a new apiVersion ─┘
+//! object to be written ─► the version to be stored ─► payload
+//! ```
+//!
+//! Every module works with objects in the form of the version that a request is for. The *form* of a record is told by
+//! its attributes ([`attributes::layout`]), so that a record that needs nothing is found without a look at its value.
+//! Records are converted many at once; a webhook is asked once for all of them. Behaviour: docs/api/custom-resources.md.
+
+mod pending;
+mod restore;
+mod review;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Payload, Record};
+
+pub use self::pending::Conversions;
+use crate::custom::serving::{CONVERSION_SECONDS, Webhook};
+use crate::services::Services;
+use crate::store;
+use types::attributes::{self, Attributes};
+use types::schema::conform::conform;
+use types::schema::decode::decode_record;
+use types::schema::defaults;
+use types::schema::encode::{encode, encode_stamped};
+use types::schema::registry::Resource;
+use types::schema::versioned::{Version, Versions};
+use values::json::{self, Object, Value};
+use values::naming::Naming;
+use values::object::set_meta;
+use values::status::{Reason, Status};
+use wire::outgoing::{self, Identities, Networks};
+
+/// Most records that are converted at once.
+pub const RECORDS_AT_ONCE: usize = 500;
+
+/// Most bytes of records that are converted at once, but for the last of them.
+pub const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
+
+/// Converts objects of custom types.
+pub struct Converter {
+    services: Arc<Services>,
+    naming: &'static Naming,
+    agent: String,
+    /// The authorities that webhooks without their own are verified against.
+    identities: Identities,
+}
+
+/// Whether a stored object with these attributes has the form of `resource`; objects of built-in types always have.
+pub fn is_current(resource: &Resource, attributes: &[u8]) -> bool {
+    resource.versions.is_none()
+        || Attributes::new(attributes).layout() == Some(attributes::layout(&resource.stored().table))
+}
+
+impl Converter {
+    /// A converter that finds webhooks among these services.
+    pub fn new(services: Arc<Services>, naming: &'static Naming) -> Converter {
+        let agent = format!("{}apiserver-admission", naming.system_prefix);
+        Converter { services, naming, agent, identities: Identities::default() }
+    }
+
+    /// The same that reaches webhooks in these networks, and verifies those whose authorities are not named against those
+    /// that the system believes, as PEM.
+    pub fn calling(self, system: Vec<u8>, networks: Networks) -> Converter {
+        Converter { identities: self.identities.believing(system).reaching(networks), ..self }
+    }
+
+    /// Brings records of a resource into its form, each in its place. Those that have it cost a look at their attributes.
+    ///
+    /// # Errors
+    /// 500 where a record cannot be read or converted, or is of a version that the definition does not have; then none is
+    /// changed.
+    pub async fn bring(&self, resource: &Resource, records: &mut [Record]) -> Result<(), Status> {
+        let Some(versions) = &resource.versions else { return Ok(()) };
+        let is_other = |record: &Record| !is_current(resource, &record.attributes);
+        if !records.iter().any(is_other) {
+            return Ok(());
+        }
+        let Some(own) = versions.get(&resource.api_version) else { return Ok(()) };
+        let mut objects = Vec::new();
+        let mut places = Vec::new();
+        for (place, record) in records.iter().enumerate().filter(|(_, record)| is_other(record)) {
+            places.push(place);
+            objects.push(self.read(versions, record)?);
+        }
+        let objects = self.convert(versions, objects, own).await?;
+        for (place, object) in places.into_iter().zip(objects) {
+            let record = &mut records[place];
+            let mut value = Vec::with_capacity(record.value.len());
+            encode(&own.table.message, &object, &mut value);
+            record.value = value.into();
+            record.attributes = attributes::encode(&own.table, &object).into();
+        }
+        Ok(())
+    }
+
+    /// [`Converter::bring`] for one record.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn brought(&self, resource: &Resource, record: Record) -> Result<Record, Status> {
+        let mut records = [record];
+        self.bring(resource, &mut records).await?;
+        let [record] = records;
+        Ok(record)
+    }
+
+    /// Encodes an object in the version of `resource` to be stored.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    pub async fn payload(&self, resource: &Resource, object: &Object) -> Result<Payload, Status> {
+        let Some(versions) = &resource.versions else { return Ok(store::payload(resource, object)) };
+        let stored = versions.stored();
+        let converted = self.convert(versions, vec![object.clone()], stored).await?;
+        let Some(object) = converted.first() else { return Err(Status::internal("nothing was converted")) };
+        let (value, stamp_at) = encode_stamped(&stored.table.message, object);
+        let attributes = attributes::encode(&stored.table, object).into();
+        let essential = store::is_essential(object);
+        Ok(Payload { attributes, value: value.into(), stamp_at: Some(stamp_at), ttl: None, essential })
+    }
+
+    /// Converts an object between two versions of a type that stands for itself; others stay as they are.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    pub async fn between(&self, object: Object, to: &Resource) -> Result<Object, Status> {
+        let Some((versions, to)) =
+            to.versions.as_ref().and_then(|versions| Some((versions, versions.get(&to.api_version)?)))
+        else {
+            return Ok(object);
+        };
+        let converted = self.convert(versions, vec![object], to).await?;
+        converted.into_iter().next().ok_or_else(|| Status::internal("nothing was converted"))
+    }
+
+    /// An object as reads in the version of `resource` show it once it is stored: without what either version lacks, and
+    /// with the defaults of the stored version that its own version knows.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    pub async fn kept(&self, resource: &Resource, object: Object) -> Result<Object, Status> {
+        let versions = resource.versions.as_ref().filter(|_| !resource.is_stored_version());
+        let Some((versions, own)) =
+            versions.and_then(|versions| Some((versions, versions.get(&resource.api_version)?)))
+        else {
+            return Ok(object);
+        };
+        let stored = versions.stored();
+        let mut objects = self.convert(versions, vec![object], stored).await?;
+        for object in &mut objects {
+            defaults::apply(&stored.table.message, object, self.naming);
+        }
+        let converted = self.convert(versions, objects, own).await?;
+        converted.into_iter().next().ok_or_else(|| Status::internal("nothing was converted"))
+    }
+
+    /// A stored object by the schema of its version as it is now, with the defaults of that.
+    fn read(&self, versions: &Versions, record: &Record) -> Result<Object, Status> {
+        let unreadable = |why: &dyn std::fmt::Display| Status::new(Reason::StorageReadError, why.to_string());
+        let value = json::parse(&record.value).map_err(|why| unreadable(&why))?;
+        let api_version = value.str_at(&["apiVersion"]);
+        let Some(version) = versions.get(api_version) else {
+            // The definition does not have the version any more.
+            let why = format!("request to convert CR from an invalid group/version: {api_version}");
+            return Err(Status::new(Reason::Unknown, why));
+        };
+        let message = &version.table.message;
+        let mut object = decode_record(message, &record.value).map_err(|why| unreadable(&why))?.object;
+        defaults::apply(message, &mut object, self.naming);
+        Ok(object)
+    }
+
+    /// Converts objects to the version `to`. What its schema does not know of the result is dropped.
+    async fn convert(
+        &self,
+        versions: &Versions,
+        mut objects: Vec<Object>,
+        to: &Version,
+    ) -> Result<Vec<Object>, Status> {
+        let is_other = |object: &Object| api_version(object) != to.api_version;
+        let others: Vec<usize> = (0..objects.len()).filter(|&at| is_other(&objects[at])).collect();
+        if others.is_empty() {
+            return Ok(objects);
+        }
+        if let Some(webhook) = versions.webhook.get::<Webhook>() {
+            let given: Vec<Object> = others.iter().map(|&at| std::mem::take(&mut objects[at])).collect();
+            // On the heap: the call is rare, and every read and write would carry its state.
+            let converted = Box::pin(self.ask(versions, webhook, given, &to.api_version)).await?;
+            for (&at, object) in others.iter().zip(converted) {
+                objects[at] = object;
+            }
+        }
+        for at in others {
+            objects[at] = renamed(std::mem::take(&mut objects[at]), to)?;
+        }
+        Ok(objects)
+    }
+
+    /// Makes the conversions of objects of `resource` that a write wants.
+    ///
+    /// # Errors
+    /// 500 where one cannot be made.
+    pub async fn make(&self, resource: &Resource, conversions: &Conversions) -> Result<(), Status> {
+        let Some(versions) = &resource.versions else { return Ok(()) };
+        for asked in conversions.take_wanted() {
+            let Some(to) = versions.get(&asked.to) else { continue };
+            let converted = self.convert(versions, vec![asked.object.clone()], to).await?;
+            if let Some(converted) = converted.into_iter().next() {
+                conversions.learn(asked, converted);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a webhook convert objects to the version `to`.
+    async fn ask(
+        &self,
+        versions: &Versions,
+        webhook: &Webhook,
+        objects: Vec<Object>,
+        to: &str,
+    ) -> Result<Vec<Object>, Status> {
+        let source = objects.first().map(group_version_kind).unwrap_or_default();
+        let failed = |what: &str, why: &str| {
+            Status::new(Reason::Unknown, format!("conversion webhook for {source} {what}{why}"))
+        };
+        let version = webhook.review_version.ok_or("no supported conversion review versions");
+        let version = version.map_err(|why| failed("failed: ", why))?;
+        let group = self.naming.group("apiextensions", true);
+        let review = review::Conversion { group: &group, version, uid: &values::names::uid() };
+        let texts = objects.iter().map(|object| text(versions, object));
+        let body = review.request(to, texts);
+        let answer = self.post(webhook, body).await.map_err(|why| failed("failed: ", &why))?;
+        let converted = review.answer(&answer).map_err(|why| failed("failed: ", &why))?;
+        if converted.len() != objects.len() {
+            let counts = format!("{} objects, expected {}", converted.len(), objects.len());
+            return Err(failed("returned ", &counts));
+        }
+        let mut restored = Vec::with_capacity(objects.len());
+        for (at, (original, converted)) in objects.into_iter().zip(converted).enumerate() {
+            let converted =
+                review::object(&answer, at, converted).map_err(|why| Status::new(Reason::Unknown, why))?;
+            restore::check_type(&converted, (to, original.get("kind")))
+                .map_err(|why| failed(&format!("returned invalid object at index {at}: "), &why))?;
+            restore::check_identity(&converted, &original)
+                .map_err(|why| failed("returned invalid object: ", &why))?;
+            let object = restore::metadata(converted, original)
+                .map_err(|why| failed("returned invalid metadata: ", &why))?;
+            restored.push(object);
+        }
+        Ok(restored)
+    }
+
+    async fn post(&self, webhook: &Webhook, body: bytes::Bytes) -> Result<outgoing::Reply, String> {
+        let endpoint =
+            webhook.client(&self.identities).endpoint_at(|service| self.services.address(service))?;
+        let timeout = Duration::from_secs(CONVERSION_SECONDS.unsigned_abs());
+        let answer = outgoing::post(&endpoint, &self.agent, body, timeout).await;
+        answer.map(|answer| answer.body).map_err(|why| why.to_string())
+    }
+}
+
+/// An object under another `apiVersion`, with what the schema of that knows.
+fn renamed(mut object: Object, to: &Version) -> Result<Object, Status> {
+    object.insert("apiVersion", to.api_version.as_str().into());
+    let conformed = conform(&to.table.message, Value::Object(object)).map_err(Status::internal)?;
+    Ok(conformed.object)
+}
+
+/// An object as webhooks are sent it: without its revision, which is not part of what is stored, and with its members
+/// sorted, as the reference server sends it.
+fn text(versions: &Versions, object: &Object) -> Vec<u8> {
+    let mut object = object.clone();
+    set_meta(&mut object, "resourceVersion", None);
+    let mut text = Vec::new();
+    let mut value = match versions.get(api_version(&object)) {
+        Some(version) => {
+            encode(&version.table.message, &object, &mut text);
+            json::parse(&text).unwrap_or_default()
+        }
+        None => Value::Object(object),
+    };
+    value.sort_names();
+    text.clear();
+    json::write(&value, &mut text);
+    text
+}
+
+fn api_version(object: &Object) -> &str {
+    object.get("apiVersion").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What an object is, as errors say it: `g.example/v1, Kind=Thing`.
+fn group_version_kind(object: &Object) -> String {
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    format!("{}, Kind={kind}", api_version(object))
+}
+
+#[cfg(test)]
+#[path = "conversion_test.rs"]
+mod tests;

@@ -1,0 +1,111 @@
+//! What a version of a definition says of how its objects are served and shown.
+//!
+//! ```text
+//! Version ─► columns, selectable fields, subresources, warning ─► ResourceMaker
+//! ```
+//!
+//! What objects look like is the business of the schema.
+
+use super::{Definition, Names, Version};
+use types::schema::make::ResourceMaker;
+use types::schema::table::{Column, Scope};
+use types::schema::versions::compare_versions;
+
+impl Definition {
+    /// Whether objects live in namespaces.
+    pub fn scope(&self) -> Scope {
+        if self.scope == "Cluster" { Scope::Cluster } else { Scope::Namespaced }
+    }
+
+    /// What requests for a version are warned of, if it is deprecated: its own text, or a sentence that names the
+    /// version to use instead: `preferred`, where that is a better one.
+    fn deprecation(&self, version: &Version, preferred: Option<&str>) -> Option<String> {
+        if !version.deprecated {
+            return None;
+        }
+        if let Some(own) = &version.deprecation_warning {
+            return Some(own.clone());
+        }
+        let name = |version: &str| format!("{}/{version} {}", self.group, self.names.kind);
+        let mut text = format!("{} is deprecated", name(&version.name));
+        if let Some(best) = preferred.filter(|best| compare_versions(best, &version.name).is_lt()) {
+            text.push_str("; use ");
+            text.push_str(&name(best));
+        }
+        Some(text)
+    }
+
+    /// The best version that is served and not deprecated.
+    pub fn preferred_version(&self) -> Option<&str> {
+        let served = self.versions.iter().filter(|version| version.served && !version.deprecated);
+        served.map(|version| version.name.as_str()).min_by(|a, b| compare_versions(a, b))
+    }
+
+    /// Completes the resource of a version, which is made of its schema, by everything else that the version and the
+    /// accepted names say. `preferred` is the [preferred version](Definition::preferred_version).
+    pub fn present(&self, version: &Version, preferred: Option<&str>, maker: ResourceMaker) -> ResourceMaker {
+        let Names { singular, list_kind, short_names, categories, .. } = &self.accepted;
+        let (short_names, categories) = (texts(short_names), texts(categories));
+        let mut maker = maker.names(singular.clone(), list_kind.clone(), &short_names, &categories);
+        for column in version.table_columns() {
+            maker = maker.column(column);
+        }
+        for path in &version.selectable {
+            maker = maker.selectable(path.trim_start_matches('.').to_owned());
+        }
+        if version.has_status() {
+            maker = maker.status();
+        }
+        if let Some(warning) = self.deprecation(version, preferred) {
+            maker = maker.deprecated(warning);
+        }
+        maker
+    }
+}
+
+fn texts(list: &[String]) -> Vec<&str> {
+    list.iter().map(String::as_str).collect()
+}
+
+impl Version {
+    /// The declared columns of tables. The name stands before them, and the age alone if there are none.
+    pub fn table_columns(&self) -> impl Iterator<Item = Column> {
+        self.columns.iter().map(|column| Column {
+            name: column.name.clone().into(),
+            kind: column.kind.clone().into(),
+            format: column.format.clone().into(),
+            priority: i32::try_from(column.priority).unwrap_or(i32::MAX),
+            description: column.description.clone().into(),
+            cell: column.json_path.clone().into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use values::testing::object;
+
+    #[test]
+    fn a_deprecated_version_is_warned_of_with_the_one_to_use() {
+        let text = r#"{"spec":{"group":"g.example","names":{"kind":"A"},"versions":[
+            {"name":"v1beta1","served":true,"deprecated":true},
+            {"name":"v1","served":true},
+            {"name":"v2","served":true},
+            {"name":"v3","served":false},
+            {"name":"v4","served":true,"deprecated":true},
+            {"name":"v1alpha1","served":true,"deprecated":true,"deprecationWarning":"gone soon"}]}}"#;
+        let definition = Definition::read(&object(text));
+        for (version, want) in definition.versions.iter().zip([
+            Some("g.example/v1beta1 A is deprecated; use g.example/v2 A"),
+            None,
+            None,
+            None,
+            Some("g.example/v4 A is deprecated"),
+            Some("gone soon"),
+        ]) {
+            let preferred = definition.preferred_version();
+            assert_eq!(definition.deprecation(version, preferred).as_deref(), want, "{}", version.name);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What of the types of a definition follows from its schemas: at once, or when it is first asked for.
+//!
+//! ```text
+//! definition, object ─► Details (one for each version)
+//! text of the object ─► Unread ─ first look ─► definition, object ─► Details of all versions ─► shared (pool)
+//! ```
+//!
+//! At the start nothing is asked of most types, and schemas are nearly all that there is to a definition. Those that are
+//! put off are made all at once, so that the text is read once, and let go of it. A definition that is stored was
+//! examined when it was written; where its schemas give no type all the same, the log says so once, and every version
+//! says it to whoever asks ([`Details::fault`]) beside an empty type.
+
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+
+use super::definition::{Definition, Version};
+use super::resource;
+use super::rules::Rules;
+use super::schema::Schema;
+use types::schema::builtin;
+use types::schema::make::{MakeError, Struct};
+use types::schema::published::Published;
+use types::schema::share::Pool;
+use types::schema::table::{Message, Ref, Slot};
+use values::json::{self, Object, Value};
+use values::object::at;
+
+/// What follows from the schema of one version.
+#[derive(Clone, Debug)]
+pub struct Details {
+    /// The type of its objects.
+    pub message: Ref<Message>,
+    /// The schema as it is published.
+    pub published: Ref<Published>,
+    /// Fingerprint of the form of its objects.
+    pub form: Ref<u32>,
+    /// Its rules.
+    pub rules: Option<Ref<Slot>>,
+    /// Where it says why there is no type, of one that is made later.
+    pub fault: Option<Ref<Option<MakeError>>>,
+}
+
+impl Details {
+    /// Returns the details of one version of the definition in `object`; the index of the version selects it.
+    ///
+    /// # Errors
+    /// [`MakeError`] for a schema that is not structural.
+    pub fn of(
+        definition: &Definition,
+        object: &Object,
+        (at, version): (usize, &Version),
+    ) -> Result<Details, MakeError> {
+        let kind = &definition.accepted.kind;
+        let schema = version.validation.as_ref().and_then(|validation| validation.schema.as_ref());
+        let made = match schema {
+            Some(schema) => resource::object(kind, schema)?,
+            // A version without a schema keeps what it is given.
+            None => {
+                let open = Schema { preserve_unknown_fields: Some(true), ..Schema::default() };
+                resource::object(kind, &open)?
+            }
+        };
+        let text = written(object, at);
+        Ok(Details {
+            message: made.object((&definition.group, &version.name))?,
+            published: Ref::new(Published::new(text)),
+            form: Ref::new(form(&format!("{}/{}", definition.group, version.name), text)),
+            rules: schema.and_then(Rules::of).map(|rules| Ref::new(Slot::of(rules))),
+            fault: None,
+        })
+    }
+
+    /// Those of the version at `at`, which are made with those of all others when one of them is looked at.
+    pub fn later(definition: &Definition, version: &Version, unread: &Unread, at: usize) -> Details {
+        let Unread(all) = unread;
+        let (kind, group, name) =
+            (definition.accepted.kind.clone(), definition.group.clone(), version.name.clone());
+        let empty = move || {
+            let object = Struct::new(kind).object((&group, &name));
+            object.unwrap_or(Ref::Static(builtin::OBJECT_META)) // it has no fields that could go wrong
+        };
+        let message = part(all, at, |details| details.message.clone(), empty);
+        let published =
+            part(all, at, |details| details.published.clone(), || Ref::new(Published::new(&Value::Null)));
+        let form = part(all, at, |details| details.form.clone(), || Ref::new(0));
+        let rules = part(
+            all,
+            at,
+            |details| details.rules.clone().unwrap_or_else(|| Ref::new(Slot::new())),
+            || Ref::new(Slot::new()),
+        );
+        let fault = Arc::clone(all);
+        let fault = Ref::later(move || {
+            Ref::new(match &**fault {
+                Ok(all) if at < all.len() => None,
+                Ok(_) => Some(MakeError::Unreadable),
+                Err(error) => Some(error.clone()),
+            })
+        });
+        Details { message, published, form, rules: Some(rules), fault: Some(fault) }
+    }
+}
+
+/// One part of the details at `at`; what `missing` says where there are none.
+fn part<T: Send + Sync>(
+    all: &Arc<Made>,
+    at: usize,
+    part: impl FnOnce(&Details) -> Ref<T> + Send + Sync + 'static,
+    missing: impl FnOnce() -> Ref<T> + Send + Sync + 'static,
+) -> Ref<T> {
+    let all = Arc::clone(all);
+    Ref::later(move || match &**all {
+        Ok(all) => all.get(at).map_or_else(missing, part),
+        Err(_) => missing(),
+    })
+}
+
+type Made = LazyLock<
+    Result<Vec<Details>, MakeError>,
+    Box<dyn FnOnce() -> Result<Vec<Details>, MakeError> + Send + Sync>,
+>;
+
+/// The details of all versions of a definition that was not read yet.
+#[derive(Debug)]
+pub struct Unread(Arc<Made>);
+
+impl Unread {
+    /// Those of the definition of this name with this text. What its types have in common with others in the `pool` is
+    /// shared.
+    pub fn new(name: &str, text: Bytes, pool: Arc<Mutex<Pool>>) -> Unread {
+        let name = name.to_owned();
+        let make = move || {
+            let made = read(&text, &pool);
+            if let Err(error) = &made {
+                tracing::error!(definition = name, %error, "types of a definition cannot be made");
+            }
+            made
+        };
+        Unread(Arc::new(LazyLock::new(Box::new(make))))
+    }
+}
+
+fn read(text: &[u8], pool: &Mutex<Pool>) -> Result<Vec<Details>, MakeError> {
+    let Ok(Value::Object(object)) = json::parse(text) else { return Err(MakeError::Unreadable) };
+    let definition = Definition::read(&object);
+    let versions = definition.versions.iter().enumerate();
+    let details = versions.map(|(at, version)| match Details::of(&definition, &object, (at, version)) {
+        Err(_) if !version.served && !version.storage => {
+            // Objects of such a version are read without a schema.
+            let open = Version { validation: None, ..version.clone() };
+            Details::of(&definition, &object, (at, &open))
+        }
+        details => details,
+    });
+    let mut details = details.collect::<Result<Vec<_>, _>>()?;
+    let mut pool = pool.lock();
+    for details in &mut details {
+        pool.share(&mut details.message);
+    }
+    Ok(details)
+}
+
+/// Fingerprint of a version and of what its schema says of the form of objects: everything but descriptions.
+fn form(api_version: &str, schema: &Value) -> u32 {
+    let mut hash = Sha256::new();
+    hash.update(api_version);
+    let mut text = Vec::new();
+    write_undescribed(schema, &mut text);
+    hash.update(&text);
+    let digest: [u8; 32] = hash.finalize().into();
+    // Zero is that of built-in types.
+    u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]).max(1)
+}
+
+/// Appends a schema as compact JSON without the descriptions of its parts. Values that it names stay as they are.
+fn write_undescribed(schema: &Value, out: &mut Vec<u8>) {
+    match schema {
+        Value::Object(members) => {
+            let is_description = |name: &str, part: &Value| name == "description" && part.as_str().is_some();
+            let parts = members.iter().filter(|(name, part)| !is_description(name, part));
+            json::write_members(parts, out, |name, part, out| match name {
+                "default" | "enum" | "example" => json::write(part, out),
+                _ => write_undescribed(part, out),
+            });
+        }
+        Value::Array(items) => json::write_items(items, out, write_undescribed),
+        scalar => json::write(scalar, out),
+    }
+}
+
+/// The schema of the version at `place` as the definition's object has it; `null` without one.
+fn written(object: &Object, place: usize) -> &Value {
+    let versions = at(object, "spec.versions").and_then(Value::as_array).unwrap_or_default();
+    versions.get(place).and_then(|version| version.at(&["schema", "openAPIV3Schema"])).unwrap_or(&Value::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_is_that_of_a_version_and_its_schema_without_descriptions() {
+        let form =
+            |version: &str, schema: &str| super::form(version, &json::parse(schema.as_bytes()).unwrap());
+        let first = form("g/v1", r#"{"type":"object","properties":{"a":{"type":"string"}}}"#);
+        for (version, schema, is_same) in [
+            ("g/v1", r#"{"type":"object","properties":{"a":{"type":"string","description":"x"}}}"#, true),
+            ("g/v2", r#"{"type":"object","properties":{"a":{"type":"string"}}}"#, false),
+            ("g/v1", r#"{"type":"object","properties":{"b":{"type":"string"}}}"#, false),
+            ("g/v1", r#"{"type":"object","properties":{"a":{"type":"string","default":"x"}}}"#, false),
+            (
+                "g/v1",
+                r#"{"type":"object","properties":{"a":{"type":"string"},"description":{"type":"string"}}}"#,
+                false,
+            ),
+        ] {
+            assert_eq!(form(version, schema) == first, is_same, "{version} {schema}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The custom types that are served, by their definitions.
+//!
+//! ```text
+//! definition (newest state) ─ is_current? ─┬─ yes: the types stay, and with them their watches
+//!                                          └─ no: Prepared ─ put ─► other types in their place ─► Changes ─► Registry
+//! ```
+//!
+//! Nearly all the work is done in [`Prepared`], which looks at nothing but one definition: at the start many are prepared
+//! at once.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+
+use super::definition::Definition;
+use super::details::Unread;
+use super::serving::Makers;
+use types::schema::make::MakeError;
+use types::schema::registry::{Priorities, Registry, Resource};
+use types::schema::share::Pool;
+use values::json::{self, Object, Value};
+use values::naming::Naming;
+
+/// The definitions whose types are served, and these types.
+#[derive(Debug, Default)]
+pub struct Established {
+    by_name: HashMap<String, Made>,
+    /// What the types have in common. Types that are made later share it then.
+    pool: Arc<Mutex<Pool>>,
+}
+
+/// What was made of a definition.
+#[derive(Debug)]
+struct Made {
+    /// Hash of what tells what it was made of: the spec, or its generation, and the accepted names.
+    source: [u8; 32],
+    resources: Vec<Arc<Resource>>,
+}
+
+/// A definition whose types are to be served.
+#[derive(Debug)]
+pub struct Prepared {
+    name: String,
+    source: [u8; 32],
+    makers: Makers,
+}
+
+impl Prepared {
+    /// Prepares a definition.
+    ///
+    /// # Errors
+    /// [`MakeError`] for schemas that are not structural.
+    pub fn of((name, object): (&str, &Object), definition: &Definition) -> Result<Prepared, MakeError> {
+        let makers = Makers::of(definition, object)?;
+        Ok(Prepared { name: name.to_owned(), source: source(object, definition), makers })
+    }
+
+    /// Prepares a definition of which only the outline was read: its schemas are read from `text`, which is the whole,
+    /// when the first of them is needed. `None` for one whose outline does not tell it from an earlier state.
+    pub fn later(
+        (name, outline): (&str, &Object),
+        definition: &Definition,
+        text: Bytes,
+        pool: &Arc<Mutex<Pool>>,
+    ) -> Option<Prepared> {
+        generation(outline)?;
+        let unread = Unread::new(name, text, Arc::clone(pool));
+        let makers = Makers::later(definition, outline, &unread);
+        Some(Prepared { name: name.to_owned(), source: source(outline, definition), makers })
+    }
+}
+
+/// What is to become of a registry.
+#[derive(Debug, Default)]
+pub struct Changes {
+    gone: Vec<Arc<Resource>>,
+    new: Vec<Arc<Resource>>,
+    /// Whether types are shown differently.
+    is_shown_anew: bool,
+}
+
+impl Established {
+    /// Whether the types of a definition are served as its spec and its accepted names say. Such a definition keeps its
+    /// types.
+    pub fn is_current(&self, (name, object): (&str, &Object), definition: &Definition) -> bool {
+        self.by_name.get(name).is_some_and(|made| made.source == source(object, definition))
+    }
+
+    /// Serves the types of a definition that was prepared, in place of those that it had.
+    pub fn put(&mut self, prepared: Prepared, naming: &Naming, changes: &mut Changes) {
+        let Prepared { name, source, makers } = prepared;
+        let resources = makers.served(naming, &mut self.pool.lock());
+        changes.new.extend(resources.iter().cloned());
+        if let Some(before) = self.by_name.insert(name, Made { source, resources }) {
+            changes.gone.extend(before.resources);
+        }
+    }
+
+    /// Serves the types of a definition no more.
+    pub fn remove(&mut self, name: &str, changes: &mut Changes) {
+        if let Some(made) = self.by_name.remove(name) {
+            changes.gone.extend(made.resources);
+        }
+    }
+
+    /// Shows the types of a definition as some that go with their objects.
+    pub fn end(&self, name: &str, changes: &mut Changes) {
+        for resource in self.resources(name) {
+            changes.is_shown_anew |= !resource.ending.swap(true, Ordering::Relaxed);
+        }
+    }
+
+    /// What the types have in common.
+    pub fn pool(&self) -> &Arc<Mutex<Pool>> {
+        &self.pool
+    }
+
+    /// All types.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.by_name.values().flat_map(|made| &made.resources)
+    }
+
+    /// The types of a definition; none where it is not served.
+    pub fn resources(&self, name: &str) -> &[Arc<Resource>] {
+        self.by_name.get(name).map_or(&[], |made| &made.resources)
+    }
+}
+
+impl Changes {
+    /// Whether everything stays as it is.
+    pub fn is_empty(&self) -> bool {
+        self.gone.is_empty() && self.new.is_empty() && !self.is_shown_anew
+    }
+
+    /// Groups and versions of types that come or go.
+    pub fn versions(&self) -> impl Iterator<Item = (String, String)> {
+        let all = self.gone.iter().chain(&self.new);
+        all.map(|resource| (resource.group.clone(), resource.version.to_string()))
+    }
+
+    /// The registry with the changes. Types of the same name as a built-in one are not served.
+    #[must_use]
+    pub fn apply(self, registry: &Registry) -> Registry {
+        let builtin = registry.resources().filter(|resource| resource.is_builtin());
+        let builtin: HashSet<_> = builtin.map(|resource| name_of(resource)).collect();
+        let is_free = |resource: &Arc<Resource>| !builtin.contains(&name_of(resource));
+        let Changes { mut gone, mut new, .. } = self;
+        gone.retain(is_free);
+        new.retain(is_free);
+        registry.changed(&gone, new, Priorities::CUSTOM)
+    }
+}
+
+/// Returns group, version and plural name, which identify a resource.
+fn name_of(resource: &Resource) -> (&str, &str, &str) {
+    (&resource.group, &resource.version, &resource.table.plural)
+}
+
+/// The identity of a definition and the number of its spec's state; `None` for one that does not have both.
+fn generation(object: &Object) -> Option<(&str, i64)> {
+    let metadata = object.get("metadata")?;
+    let uid = metadata.str_at(&["uid"]);
+    let generation = metadata.get("generation").and_then(Value::as_i64)?;
+    (!uid.is_empty() && generation > 0).then_some((uid, generation))
+}
+
+fn source(object: &Object, definition: &Definition) -> [u8; 32] {
+    let mut text = Vec::new();
+    match generation(object) {
+        // Another spec has another generation.
+        Some((uid, generation)) => text.extend_from_slice(format!("{uid} {generation} ").as_bytes()),
+        None => json::write(object.get("spec").unwrap_or(&Value::Null), &mut text),
+    }
+    json::write(&definition.accepted.to_value(), &mut text);
+    Sha256::digest(&text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use values::naming::KUBERNETES;
+    use values::testing::object;
+
+    fn definition(group: &str, plural: &str, versions: &str) -> Object {
+        let names = format!(r#"{{"plural":"{plural}","kind":"Thing","listKind":"ThingList"}}"#);
+        let versions = versions.split(' ').enumerate().map(|(at, name)| {
+            format!(r#"{{"name":"{name}","served":true,"storage":{},"schema":{{"openAPIV3Schema":{{"type":"object"}}}}}}"#, at == 0)
+        });
+        let versions = versions.collect::<Vec<_>>().join(",");
+        object(&format!(
+            r#"{{"spec":{{"group":"{group}","scope":"Cluster","names":{names},"versions":[{versions}]}},"status":{{"acceptedNames":{names}}}}}"#
+        ))
+    }
+
+    /// Serves the types of a definition named `a`, unless they are served already.
+    fn serve(established: &mut Established, object: &Object, changes: &mut Changes) {
+        let definition = Definition::read(object);
+        if !established.is_current(("a", object), &definition) {
+            let prepared = Prepared::of(("a", object), &definition).unwrap();
+            established.put(prepared, &KUBERNETES, changes);
+        }
+    }
+
+    #[test]
+    fn types_are_replaced_only_where_their_definition_says_something_else() {
+        let (mut established, mut registry) = (Established::default(), Registry::new(&KUBERNETES));
+        let builtin = registry.resources().count();
+        let mut set = |object: &Object, registry: &mut Registry| {
+            let mut changes = Changes::default();
+            serve(&mut established, object, &mut changes);
+            *registry = changes.apply(registry);
+            registry.resource("g.example", "v1", "things").cloned()
+        };
+        let mut object = definition("g.example", "things", "v1 v2");
+        let first = set(&object, &mut registry).unwrap();
+        assert_eq!(registry.resources().count(), builtin + 2);
+        object.object_entry("status").insert("conditions", Value::Null);
+        assert!(Arc::ptr_eq(&first, &set(&object, &mut registry).unwrap()));
+        let second = set(&definition("g.example", "things", "v1"), &mut registry).unwrap();
+        assert!(!Arc::ptr_eq(&first, &second));
+        assert!(registry.resource("g.example", "v2", "things").is_none());
+        let mut changes = Changes::default();
+        established.end("a", &mut changes);
+        assert!(!changes.is_empty());
+        registry = changes.apply(&registry);
+        let shown = registry.resource("g.example", "v1", "things").unwrap();
+        assert!(Arc::ptr_eq(&second, shown));
+        assert_eq!(shown.shown_verbs(), ["delete", "deletecollection", "get", "list", "watch"]);
+        let mut changes = Changes::default();
+        established.end("a", &mut changes);
+        assert!(changes.is_empty());
+        established.remove("a", &mut changes);
+        registry = changes.apply(&registry);
+        assert_eq!(registry.resources().count(), builtin);
+        assert!(registry.group("g.example").is_none());
+    }
+
+    #[test]
+    fn a_builtin_type_stays_whatever_a_definition_says() {
+        let registry = Registry::new(&KUBERNETES);
+        let group = KUBERNETES.group("networking", true);
+        let (mut established, mut changes) = (Established::default(), Changes::default());
+        let object = definition(&group, "ingresses", "v1 v9");
+        serve(&mut established, &object, &mut changes);
+        let next = changes.apply(&registry);
+        assert!(next.resource(&group, "v1", "ingresses").unwrap().is_builtin());
+        assert!(!next.resource(&group, "v9", "ingresses").unwrap().is_builtin());
+        let mut changes = Changes::default();
+        established.remove("a", &mut changes);
+        let next = changes.apply(&next);
+        assert!(next.resource(&group, "v1", "ingresses").is_some());
+        assert!(next.version(&group, "v9").is_none());
+    }
+}

@@ -1,0 +1,131 @@
+//! Checks of custom objects that no schema keyword makes: elements of sets and keyed lists are told apart, and objects
+//! inside of objects say what they are.
+
+use hashbrown::HashMap;
+
+use super::lookup::Members;
+use super::path::Path;
+use super::validate::InnerCheck;
+use types::schema::table::{Kind, ListType, Message, Slice, Text};
+use values::field::{FieldError, is_enough};
+use values::json::{self, Object, Value};
+
+/// What a check asks of one value of a kind.
+type Check<'c> = &'c dyn Fn(&Kind, &Value, &Path, &mut Vec<FieldError>);
+
+/// Appends the repeated elements of sets, and repeated keys of keyed lists.
+pub(super) fn repeated(message: &Message, object: &Object, errors: &mut Vec<FieldError>) {
+    walk(&repeated_here, message, object, &Path::Root, errors);
+}
+
+/// Whether any element is repeated.
+pub(super) fn has_repeated(message: &Message, object: &Object) -> bool {
+    let mut errors = Vec::new();
+    repeated(message, object, &mut errors);
+    !errors.is_empty()
+}
+
+/// Appends what `check` finds in the objects that are inside of the object.
+pub(super) fn inner(message: &Message, object: &Object, check: InnerCheck, errors: &mut Vec<FieldError>) {
+    let here = |kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>| {
+        if let (Kind::Message(message), Value::Object(object)) = (kind, value)
+            && message.embedded
+        {
+            check(&format!("{path:#}"), object, errors);
+        }
+    };
+    walk(&here, message, object, &Path::Root, errors);
+}
+
+fn walk(check: Check, message: &Message, object: &Object, path: &Path, errors: &mut Vec<FieldError>) {
+    for (name, value) in object.iter() {
+        if let Some(field) = message.field(name) {
+            walk_value(check, &field.kind, value, &path.child(name), errors);
+        }
+    }
+}
+
+fn walk_value(check: Check, kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+    if is_enough(errors) {
+        return;
+    }
+    check(kind, value, path, errors);
+    match (kind, value) {
+        (Kind::Message(message), Value::Object(object)) if message.custom => {
+            walk(check, message, object, path, errors);
+        }
+        (Kind::List(list), Value::Array(items)) if has_parts(&list.item.kind) => {
+            for (at, item) in items.iter().enumerate() {
+                walk_value(check, &list.item.kind, item, &path.index(at), errors);
+            }
+        }
+        (Kind::Map(map), Value::Object(members)) if has_parts(&map.value.kind) => {
+            for (key, value) in members.iter() {
+                walk_value(check, &map.value.kind, value, &path.key(key), errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn has_parts(kind: &Kind) -> bool {
+    matches!(kind, Kind::Message(_) | Kind::List(_) | Kind::Map(_))
+}
+
+fn repeated_here(kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+    let (Kind::List(list), Value::Array(items)) = (kind, value) else { return };
+    match &list.merge {
+        ListType::Atomic => {}
+        ListType::Set => refuse_repeated(items, path, errors, Value::clone),
+        ListType::Map(keys) => repeated_keys(keys, items, path, errors),
+    }
+}
+
+fn repeated_keys(keys: &Slice<Text>, items: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+    let is_element = |item: &Value| matches!(item, Value::Object(_) | Value::Null);
+    if let Some((at, item)) = items.iter().enumerate().find(|(_, item)| !is_element(item)) {
+        let detail = "must be an object for an array of list-type map";
+        errors.push(FieldError::invalid(format!("{:#}", path.index(at)), item, detail));
+        return;
+    }
+    let keys_of = |item: &Value| -> Value {
+        let members = item.as_object().map(|members| Members::of(members, keys.len()));
+        let member = |key: &Text| members.as_ref()?.get(key).cloned();
+        let given = keys.iter().filter_map(|key| Some((key.clone(), member(key)?)));
+        let mut members: Vec<_> = given.collect();
+        members.sort_by(|(a, _), (b, _)| a.cmp(b));
+        members.into_iter().collect::<Object>().into()
+    };
+    refuse_repeated(items, path, errors, keys_of);
+}
+
+/// Reports the second appearance of each element; `part` is what tells elements apart, and what the error shows.
+fn refuse_repeated(
+    items: &[Value],
+    path: &Path,
+    errors: &mut Vec<FieldError>,
+    part: impl Fn(&Value) -> Value,
+) {
+    if items.len() < 2 {
+        return;
+    }
+    let mut times: HashMap<Vec<u8>, usize> = HashMap::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        if is_enough(errors) {
+            return;
+        }
+        let part = part(item);
+        let times = times.entry(identity(&part)).or_default();
+        *times += 1;
+        if *times == 2 {
+            errors.push(FieldError::duplicate(format!("{:#}", path.index(at)), &part));
+        }
+    }
+}
+
+/// What two values have in common that are one: their text, with members in order of names.
+fn identity(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    json::write_sorted(value, &mut out);
+    out
+}

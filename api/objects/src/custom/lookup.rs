@@ -1,0 +1,101 @@
+//! Members and elements by name or key, in constant time: clients choose how many there are, and a search from the start
+//! for each of them would take time in proportion to the square of their number.
+
+use hashbrown::HashMap;
+
+use types::schema::table::{Slice, Text};
+use values::json::{self, Object, Value};
+
+/// Most members that are searched from the start.
+const FEW: usize = 16;
+
+/// Most lookups that do not repay the making of an index.
+const FEW_LOOKUPS: usize = 4;
+
+/// The members of one object, by name.
+pub enum Members<'o> {
+    /// An object with few members.
+    Few(&'o Object),
+    /// An index of many members.
+    Many(HashMap<&'o str, &'o Value>),
+}
+
+impl<'o> Members<'o> {
+    /// The members of an object of which `lookups` are asked for.
+    pub fn of(object: &'o Object, lookups: usize) -> Members<'o> {
+        if object.len() <= FEW || lookups <= FEW_LOOKUPS {
+            return Members::Few(object);
+        }
+        Members::Many(object.iter().collect())
+    }
+
+    /// Returns the value of the member called `name`.
+    pub fn get(&self, name: &str) -> Option<&'o Value> {
+        match self {
+            Members::Few(object) => object.get(name),
+            Members::Many(members) => members.get(name).copied(),
+        }
+    }
+}
+
+/// The elements of a keyed list, by their keys. The first of several with the same keys counts.
+pub struct Keyed<'l> {
+    keys: &'l Slice<Text>,
+    elements: HashMap<Vec<u8>, &'l Value>,
+}
+
+impl<'l> Keyed<'l> {
+    /// Indexes `items` by the values of `keys`.
+    pub fn new(keys: &'l Slice<Text>, items: &'l [Value]) -> Keyed<'l> {
+        let mut elements = HashMap::with_capacity(items.len());
+        for item in items {
+            elements.entry(identity(keys, item)).or_insert(item);
+        }
+        Keyed { keys, elements }
+    }
+
+    /// The element with the same keys as `item`.
+    pub fn get(&self, item: &Value) -> Option<&'l Value> {
+        self.elements.get(&identity(self.keys, item)).copied()
+    }
+}
+
+/// The keys of an element as text; an absent key is nothing between two commas.
+fn identity(keys: &[Text], item: &Value) -> Vec<u8> {
+    let mut text = Vec::new();
+    let members = item.as_object().map(|members| Members::of(members, keys.len()));
+    for key in keys {
+        if let Some(value) = members.as_ref().and_then(|members| members.get(key)) {
+            json::write(value, &mut text);
+        }
+        text.push(b',');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_and_elements_are_found_among_few_and_among_many() {
+        for count in [0, 1, FEW, FEW + 1, 100] {
+            let name = |at: usize| format!("n{at}");
+            let object: Object = (0..count).map(|at| (name(at).into(), Value::Int(at as i64))).collect();
+            let members = Members::of(&object, 100);
+            let keys: Slice<Text> = vec!["a".into(), "b".into()].into();
+            let element = |at: usize| -> Value {
+                let members = [("x".into(), Value::Int(0)), ("a".into(), Value::Int(at as i64))];
+                Object::from_iter(members).into()
+            };
+            let items: Vec<Value> = (0..count).chain(0..count).map(element).collect();
+            let keyed = Keyed::new(&keys, &items);
+            for (at, item) in items.iter().enumerate().take(count) {
+                assert_eq!(members.get(&name(at)), Some(&Value::Int(at as i64)));
+                assert!(keyed.get(&element(at)).is_some_and(|found| std::ptr::eq(found, item)));
+            }
+            assert!(members.get("n").is_none() && keyed.get(&element(count)).is_none());
+            assert!(keyed.get(&Value::Null).is_none());
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Custom resources: types that clients define, and the objects of them.
+//!
+//! ```text
+//! CustomResourceDefinition ─┬ schema (JSON) ─► schema: the tree ─► resource: the type of the objects ─┐
+//!                           └ everything else ─► definition ──────────────────────────────────────────┴► serving
+//!
+//! object ─ decode, prune, default (by the type) ─► validate ─► field errors
+//! ```
+//!
+//! Nothing here reads or writes the store or knows HTTP: functions from values to values.
+
+pub mod definition;
+pub mod details;
+pub mod established;
+pub mod field_path;
+pub mod format;
+mod keywords;
+mod lists;
+pub mod lookup;
+mod number;
+pub mod outline;
+mod path;
+pub mod resource;
+pub mod rules;
+mod same;
+pub mod scale;
+pub mod schema;
+pub mod serving;
+pub mod validate;
+
+pub use same::limits_of;
+
+#[cfg(test)]
+mod growth_test;
+#[cfg(test)]
+mod made_types_test;

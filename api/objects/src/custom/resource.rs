@@ -1,0 +1,336 @@
+//! From a custom schema to a type: the fields, kinds and constraints of its objects.
+//!
+//! ```text
+//! Schema ─┬─ type, properties, items, list and map types ─► Struct, Node ─► ResourceMaker
+//!         └─ bounds, formats, allOf, anyOf, oneOf, not    ─► Limits of the same node
+//! ```
+//!
+//! The schema is structural: a definition with another one is not served. What structural schemas forbid is passed over
+//! here. Formats that are not enforced are no constraint.
+//!
+//! The maker visits each node of the schema a fixed number of times. `Maker` counts the visits and gives up long after
+//! the largest definition that a client can send, so that a defect here makes one type fail and never occupies a thread
+//! for good.
+
+use std::collections::HashSet;
+
+use super::format;
+use super::rules;
+use super::schema::{Additional, Items, Rule, Schema};
+use super::validate::{self, InnerCheck};
+use types::schema::limits::{self, Limits, Schemas};
+use types::schema::make::{MakeError, Node, Struct};
+use types::schema::pattern::Pattern;
+use types::schema::table::{Element, Kind, Text, Unknown};
+use values::field::FieldError;
+use values::json::{self, Value};
+
+/// The type of the objects of `kind` that a schema describes.
+///
+/// # Errors
+/// [`MakeError`] for a schema that is not structural.
+pub fn object(kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
+    Maker::default().object(kind, schema)
+}
+
+/// What is wrong with a single value at `place`, such as a default, where `schema` says what it looks like. Its rules are
+/// evaluated for a new value and for one that stays, and their cost is taken from `budget`; `is_object` is set for the objects of
+/// the type.
+///
+/// # Errors
+/// [`MakeError`] for a schema that is not structural.
+pub fn value_errors(
+    schema: &Schema,
+    is_object: bool,
+    (place, value): (&str, &Value),
+    inner: InnerCheck,
+    budget: &mut u64,
+) -> Result<Vec<FieldError>, MakeError> {
+    let Element { kind, empty, limits } = Maker::default().node(schema, Keeps::default())?.element();
+    let limits = limits.as_deref();
+    let errors = validate::value(&kind, empty, limits, value, inner);
+    if !errors.is_empty() {
+        return Ok(errors.into_iter().map(|error| validate::placed(place, ".", error)).collect());
+    }
+    for old in [Some(value), None] {
+        let Some(verdict) = rules::judge_value(schema, is_object, (&kind, limits), value, old, *budget)
+        else {
+            break;
+        };
+        *budget = budget.saturating_sub(verdict.cost.unwrap_or(u64::MAX));
+        if !verdict.errors.is_empty() {
+            // Errors of schemas have a dot before the first index, errors of rules have none.
+            let separator = |error: &FieldError| if error.path.starts_with('[') { "" } else { "." };
+            return Ok(verdict
+                .errors
+                .into_iter()
+                .map(|error| validate::placed(place, separator(&error), error))
+                .collect());
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Which structs keep unknown fields.
+#[derive(Clone, Copy, Default)]
+struct Keeps {
+    /// That of a node, and those in the elements of a list.
+    here: bool,
+    /// One around the node.
+    above: bool,
+}
+
+impl Keeps {
+    /// At a node that a parent passes this on to.
+    fn at(schema: &Schema, passed: Keeps) -> Keeps {
+        Keeps { here: passed.here || schema.preserves_unknown_fields(), above: passed.above }
+    }
+
+    /// Passed on to the properties of a struct and to the values of a map.
+    fn below(self) -> Keeps {
+        Keeps { here: false, above: self.here || self.above }
+    }
+
+    fn unknown(self) -> Unknown {
+        match self {
+            Keeps { here: true, .. } => Unknown::Preserve,
+            Keeps { above: true, .. } => Unknown::PruneApplied,
+            Keeps { .. } => Unknown::Prune,
+        }
+    }
+}
+
+/// Most visits of nodes for one type. A definition of 3 MiB has at most half a million nodes, and each is visited fewer
+/// than eight times.
+const VISITS_MAX: usize = 4_000_000;
+
+/// Makes one type.
+#[derive(Default)]
+struct Maker {
+    /// How often a node was visited.
+    visits: usize,
+}
+
+impl Maker {
+    fn visit(&mut self) -> Result<(), MakeError> {
+        self.visits += 1;
+        if self.visits > VISITS_MAX { Err(MakeError::TooLarge) } else { Ok(()) }
+    }
+
+    fn object(&mut self, kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
+        let metadata = self.metadata(schema)?;
+        let object = self.structure(schema, kind, Keeps::at(schema, Keeps::default()))?;
+        Ok(match metadata {
+            Some(metadata) => object.metadata(metadata),
+            None => object,
+        })
+    }
+
+    /// The constraints that the schema of an object states for its metadata.
+    fn metadata(&mut self, schema: &Schema) -> Result<Option<Limits>, MakeError> {
+        let Some(metadata) = schema.properties.get("metadata") else { return Ok(None) };
+        let limits = self.nested(metadata)?;
+        Ok((limits.schemas.is_some() || !is_plain(metadata)).then_some(limits))
+    }
+
+    /// The struct of a node.
+    fn structure(&mut self, schema: &Schema, name: &str, keeps: Keeps) -> Result<Struct, MakeError> {
+        self.visit()?;
+        // OpenAPI publishes descriptions from the text of the author, so the type needs none.
+        let mut made = Struct::new(name.to_owned());
+        if let Some(limits) = self.node_limits(schema)? {
+            made = made.limits(limits);
+        }
+        let required: HashSet<&str> = schema.required.iter().map(String::as_str).collect();
+        for (name, property) in &schema.properties {
+            let node = self.node(property, keeps.below())?;
+            made = if required.contains(name.as_str()) {
+                made.required(name.clone(), node)
+            } else {
+                made.field(name.clone(), node)
+            };
+        }
+        made = made.unknown(keeps.unknown());
+        if schema.embedded_resource {
+            if let Some(metadata) = self.metadata(schema)? {
+                made = made.metadata(metadata);
+            }
+            made = made.embedded();
+        }
+        if schema.map_type.as_deref() == Some("atomic") {
+            made = made.atomic();
+        }
+        Ok(made)
+    }
+
+    /// A value below the object.
+    fn node(&mut self, schema: &Schema, keeps: Keeps) -> Result<Node, MakeError> {
+        self.visit()?;
+        let keeps = Keeps::at(schema, keeps);
+        let mut has_own_limits = false;
+        let mut node = match &*schema.kind {
+            _ if schema.int_or_string => Node::new(Kind::IntOrString),
+            "boolean" => Node::new(Kind::Bool),
+            "integer" => Node::new(Kind::Int64),
+            "number" => Node::new(Kind::Double),
+            "string" => Node::new(Kind::String),
+            "array" => self.list(schema, keeps)?,
+            _ => match &schema.additional_properties {
+                Some(Additional::Schema(value)) if schema.properties.is_empty() => {
+                    map(schema, self.node(value, keeps.below())?)
+                }
+                Some(Additional::Allowed(true)) if schema.properties.is_empty() && !keeps.here => {
+                    // Any value is allowed, but nothing is said of its parts, so they are dropped.
+                    let limits = Limits { any_type: true, ..Limits::default() };
+                    map(schema, Struct::new("").limits(limits).node()?)
+                }
+                _ if schema.kind.is_empty() && schema.properties.is_empty() && !schema.embedded_resource => {
+                    Node::new(Kind::Json)
+                }
+                _ => {
+                    has_own_limits = true;
+                    self.structure(schema, "", keeps)?.node()?
+                }
+            },
+        };
+        if !has_own_limits && let Some(limits) = self.node_limits(schema)? {
+            node = node.limits(limits);
+        }
+        if let Some(default) = &schema.default {
+            node = node.default(text_of(default));
+        }
+        if schema.nullable {
+            node = node.nullable();
+        }
+        Ok(node)
+    }
+
+    fn list(&mut self, schema: &Schema, keeps: Keeps) -> Result<Node, MakeError> {
+        let item = match &schema.items {
+            Some(Items::All(item)) => self.node(item, keeps)?,
+            _ => Node::new(Kind::Json),
+        };
+        Ok(match schema.list_type.as_deref() {
+            Some("set") => Node::set(item),
+            Some("map") => Node::keyed(item, schema.list_map_keys.iter().cloned()),
+            _ => Node::list(item),
+        })
+    }
+
+    /// The constraints of a node's values beyond their type; `None` without any.
+    fn node_limits(&mut self, schema: &Schema) -> Result<Option<Limits>, MakeError> {
+        let any_type = schema.kind.is_empty() && !schema.int_or_string;
+        let schemas = self.combined(schema)?;
+        if is_plain(schema) && !any_type && schemas.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Limits { any_type, schemas: schemas.map(Box::new), ..bounds(schema) }))
+    }
+
+    /// The constraints of a schema inside `allOf`, `anyOf`, `oneOf` or `not`, or of one of metadata.
+    fn nested(&mut self, schema: &Schema) -> Result<Limits, MakeError> {
+        self.visit()?;
+        let combined = self.combined(schema)?;
+        let has_logic = combined.is_some();
+        let mut schemas = combined.unwrap_or_default();
+        schemas.kind = schema.kind.clone().into();
+        for (name, part) in &schema.properties {
+            schemas.properties.push((name.clone().into(), self.nested(part)?));
+        }
+        if let Some(Items::All(item)) = &schema.items {
+            schemas.items = Some(self.nested(item)?);
+        }
+        let is_empty =
+            !has_logic && schemas.kind.is_empty() && schemas.properties.is_empty() && schemas.items.is_none();
+        Ok(Limits {
+            schemas: (!is_empty).then(|| Box::new(schemas)),
+            default: schema.default.as_ref().map(|default| text_of(default).into()),
+            ..bounds(schema)
+        })
+    }
+
+    /// The schemas beside a schema; `None` without any.
+    fn combined(&mut self, schema: &Schema) -> Result<Option<Schemas>, MakeError> {
+        if schema.all_of.is_empty()
+            && schema.any_of.is_empty()
+            && schema.one_of.is_empty()
+            && schema.not.is_none()
+        {
+            return Ok(None);
+        }
+        let mut all = |schemas: &[Schema]| {
+            schemas.iter().map(|schema| self.nested(schema)).collect::<Result<Vec<_>, _>>()
+        };
+        let (all_of, any_of, one_of) = (all(&schema.all_of)?, all(&schema.any_of)?, all(&schema.one_of)?);
+        let not = schema.not.as_deref().map(|schema| self.nested(schema)).transpose()?;
+        Ok(Some(Schemas { all_of, any_of, one_of, not, ..Schemas::default() }))
+    }
+}
+
+fn map(schema: &Schema, value: Node) -> Node {
+    if schema.map_type.as_deref() == Some("atomic") { Node::atomic_map(value) } else { Node::map(value) }
+}
+
+/// Whether a schema has no keyword that [`bounds`] reads.
+fn is_plain(schema: &Schema) -> bool {
+    let has_bound = schema.minimum.is_some() || schema.maximum.is_some() || schema.multiple_of.is_some();
+    let counts = [
+        schema.min_length,
+        schema.max_length,
+        schema.min_items,
+        schema.max_items,
+        schema.min_properties,
+        schema.max_properties,
+    ];
+    !has_bound
+        && counts.iter().all(Option::is_none)
+        && schema.pattern.is_empty()
+        && !format::is_enforced(&schema.kind, &schema.format)
+        && !schema.unique_items
+        && schema.required.is_empty()
+        && schema.enumeration.is_empty()
+        && schema.validations.is_empty()
+}
+
+/// The constraints that a schema states itself.
+fn bounds(schema: &Schema) -> Limits {
+    // A negative bound is no bound from below, and one from above that nothing satisfies.
+    let count = |count: Option<i64>| count.map(|count| u64::try_from(count).unwrap_or(0));
+    let enforced = format::is_enforced(&schema.kind, &schema.format);
+    Limits {
+        min: schema.minimum.map(|bound| (bound, schema.exclusive_minimum)),
+        max: schema.maximum.map(|bound| (bound, schema.exclusive_maximum)),
+        multiple_of: schema.multiple_of,
+        length: (count(schema.min_length), count(schema.max_length)),
+        pattern: (!schema.pattern.is_empty()).then(|| Pattern::new(schema.pattern.clone())),
+        format: if enforced { schema.format.clone().into() } else { Text::default() },
+        items: (count(schema.min_items), count(schema.max_items)),
+        members: (count(schema.min_properties), count(schema.max_properties)),
+        unique: schema.unique_items,
+        required: schema.required.iter().cloned().map(Into::into).collect(),
+        enumeration: schema.enumeration.clone(),
+        rules: schema.validations.iter().map(rule).collect::<Vec<_>>().into(),
+        ..Limits::default()
+    }
+}
+
+fn rule(rule: &Rule) -> limits::Rule {
+    limits::Rule {
+        rule: rule.rule.clone().into(),
+        message: rule.message.clone().into(),
+        message_expression: rule.message_expression.clone().into(),
+        reason: rule.reason.clone().unwrap_or_default().into(),
+        field_path: rule.field_path.clone().into(),
+        optional_old_self: rule.optional_old_self.unwrap_or_default(),
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    let mut out = Vec::new();
+    json::write(value, &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "resource_test.rs"]
+mod tests;

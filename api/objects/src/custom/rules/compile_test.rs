@@ -1,0 +1,91 @@
+//! Rules as definitions state them: types of `self`, errors and costs.
+
+use super::*;
+use values::json::Value;
+use values::testing::object;
+
+fn compiled(schema: &str, is_object: bool) -> Result<Vec<CompiledRule>, String> {
+    let schema = Schema::read(&Value::Object(object(&schema.replace("{x}", "x-kubernetes-"))));
+    Compiler.compile(&schema.validations, &schema, is_object, &StoredExpressions::default())
+}
+
+fn rule(schema: &str, text: &str) -> CompiledRule {
+    let rest = schema.strip_suffix('}').unwrap();
+    let schema = format!(r#"{rest},"{{x}}validations":[{{"rule":{text:?}}}]}}"#);
+    compiled(&schema, false).unwrap().remove(0)
+}
+
+const SPEC: &str = r#"{"type":"object","required":["i"],"properties":{
+    "i":{"type":"integer"},"s":{"type":"string","maxLength":10},"a-b":{"type":"integer"},"p":{"{x}int-or-string":true},
+    "l":{"type":"array","maxItems":3,"items":{"type":"string","maxLength":5}},"when":{"type":"string","format":"date-time"},
+    "any":{"{x}preserve-unknown-fields":true},"m":{"type":"object","additionalProperties":{"type":"boolean"}}}}"#;
+
+#[test]
+fn rules_see_the_fields_of_their_node() {
+    for text in [
+        "self.i > 0",
+        "self.a__dash__b == self.i",
+        "self.l.all(x, x.size() < 3)",
+        "self.m.exists(k, self.m[k])",
+        "self.when > timestamp('2020-01-01T00:00:00Z')",
+        "type(self.p) == int || self.p.endsWith('%')",
+        "self.i >= oldSelf.i",
+    ] {
+        assert_eq!(rule(SPEC, text).error, None, "{text}");
+    }
+    let refused = |text: &str| match rule(SPEC, text).error {
+        Some(RuleError::Invalid(error)) => error,
+        other => panic!("{text}: {other:?}"),
+    };
+    assert_eq!(
+        refused("self.any == 1"),
+        "compilation failed: ERROR: <input>:1:5: undefined field 'any'\n | self.any == 1\n | ....^"
+    );
+    assert_eq!(refused("self.i"), "cel expression must evaluate to a bool");
+}
+
+#[test]
+fn words_that_are_tokens_are_fields_by_their_identifier_only() {
+    for word in ["in", "true", "false", "null"] {
+        let spec = format!(r#"{{"type":"object","properties":{{"{word}":{{"type":"string"}}}}}}"#);
+        assert_eq!(rule(&spec, &format!("self.__{word}__ == 'x'")).error, None, "{word}");
+        assert!(rule(&spec, &format!("self.{word} == 'x'")).error.is_some(), "{word}");
+    }
+}
+
+#[test]
+fn costs_follow_the_sizes_that_the_schema_allows() {
+    for (text, cost) in [("self.i > 0", 3), ("self.s.size() > 1", 4)] {
+        assert_eq!(rule(SPEC, text).cost, cost, "{text}");
+    }
+    // Two bytes of braces, four for each required member, its name and its value, and a comma.
+    assert_eq!(rule(SPEC, "self.i > 0").cardinality, 3 * 1024 * 1024 / (2 + 4 + 1 + 1 + 1));
+}
+
+#[test]
+fn old_values_may_be_optional_and_messages_are_texts() {
+    let schema = |rule: &str| format!(r#"{{"type":"integer","{{x}}validations":[{rule}]}}"#);
+    let one = |rule: &str| compiled(&schema(rule), false).unwrap().remove(0);
+    assert!(one(r#"{"rule":"self > oldSelf"}"#).uses_old_self);
+    assert!(!one(r#"{"rule":"self > 1"}"#).uses_old_self);
+    assert_eq!(one(r#"{"rule":"oldSelf.hasValue()","optionalOldSelf":true}"#).error, None);
+    assert!(one(r#"{"rule":"oldSelf.hasValue()"}"#).error.is_some());
+    assert_eq!(
+        one(r#"{"rule":"self > 1","messageExpression":"self"}"#).message,
+        Some(MessageExpression::Refused("messageExpression must evaluate to a string".to_owned()))
+    );
+    assert!(matches!(
+        one(r#"{"rule":"self > 1","messageExpression":"'is ' + string(self)"}"#).message,
+        Some(MessageExpression::Cost(_))
+    ));
+    assert_eq!(one(r#"{"rule":" "}"#), CompiledRule::default());
+}
+
+#[test]
+fn values_without_a_type_have_no_rules() {
+    let error = compiled(r#"{"{x}preserve-unknown-fields":true,"{x}validations":[{"rule":"true"}]}"#, false);
+    assert_eq!(error.unwrap_err(), "unable to convert structural schema to CEL declarations");
+    let root = r#"{"type":"object","{x}validations":[{"rule":"self.metadata.name.size() > 1"}]}"#;
+    assert_eq!(compiled(root, true).unwrap()[0].error, None);
+    assert!(compiled(root, false).unwrap()[0].error.is_some());
+}

@@ -1,0 +1,192 @@
+//! What the expression language knows of a schema: the type of a value, and how large it can be.
+//!
+//! Values of no type, and unknown fields that are kept, are not declared; neither is a list or map of such values.
+//! Sizes are bounded by the schema or else by what fits into a request, and decide what a rule is estimated to cost.
+
+use std::collections::BTreeMap;
+
+use cel::cost::{SizeEstimate, SizeHints};
+use cel::identifier::{escape, is_selectable_word};
+use cel::types::Type;
+
+use crate::custom::schema::{Additional, Items, Schema};
+use crate::expression::types::Types;
+use values::json::Value;
+
+/// Bytes of the largest request.
+const REQUEST_BYTES_MAX: i64 = 3 * 1024 * 1024;
+
+/// Name of the type of `self`; the types of its parts are named after it.
+const SELF_TYPE: &str = "selfType";
+
+/// Bytes of the least JSON text of a value.
+mod least {
+    pub(super) const BOOL: i64 = 4;
+    pub(super) const NUMBER: i64 = 1;
+    pub(super) const TEXT: i64 = 2;
+    pub(super) const CONTAINER: i64 = 2;
+    pub(super) const DURATION: i64 = 3;
+    pub(super) const DATE: i64 = 12;
+    pub(super) const DATE_TIME: i64 = 21;
+}
+
+/// Longest texts of formats.
+mod longest {
+    pub(super) const DURATION: i64 = 32;
+    pub(super) const DATE: i64 = 12;
+    pub(super) const DATE_TIME: i64 = 32;
+}
+
+/// A value that expressions can speak of.
+#[derive(Clone, Debug)]
+pub(super) struct Declaration {
+    of: Of,
+    /// Most elements, members, characters or bytes.
+    size_max: i64,
+    /// Bytes of its least JSON text.
+    bytes_min: i64,
+}
+
+#[derive(Clone, Debug)]
+enum Of {
+    Simple(Type),
+    List(Box<Declaration>),
+    Map(Box<Declaration>),
+    /// By identifier.
+    Object(BTreeMap<String, Declaration>),
+}
+
+impl Declaration {
+    /// Of the values of a schema; `None` for values that expressions cannot speak of. `is_object` is set for objects with
+    /// a kind and metadata.
+    pub(super) fn of(schema: &Schema, is_object: bool) -> Option<Declaration> {
+        let simple = |of, size_max, bytes_min| Some(Declaration { of: Of::Simple(of), size_max, bytes_min });
+        if schema.int_or_string {
+            let size = schema.max_length.map_or(REQUEST_BYTES_MAX - 2, characters);
+            return simple(Type::Dyn, size, least::NUMBER);
+        }
+        match &*schema.kind {
+            "array" => Declaration::list(schema),
+            "object" => Declaration::object(schema, is_object),
+            "string" => {
+                let bytes = schema.max_length.map_or(REQUEST_BYTES_MAX - 2, |max| max.max(0));
+                match &*schema.format {
+                    "byte" => simple(Type::Bytes, bytes, least::TEXT),
+                    "duration" => simple(Type::Duration, longest::DURATION, least::DURATION),
+                    "date" => simple(Type::Timestamp, longest::DATE, least::DATE),
+                    "date-time" => simple(Type::Timestamp, longest::DATE_TIME, least::DATE_TIME),
+                    _ => simple(Type::String, text_size(schema), least::TEXT),
+                }
+            }
+            "boolean" => simple(Type::Bool, 0, least::BOOL),
+            "number" => simple(Type::Double, 0, least::NUMBER),
+            "integer" => simple(Type::Int, 0, least::NUMBER),
+            _ => None,
+        }
+    }
+
+    fn list(schema: &Schema) -> Option<Declaration> {
+        let Some(Items::All(item)) = &schema.items else { return None };
+        let item = Declaration::of(item, item.embedded_resource)?;
+        let fitting = (REQUEST_BYTES_MAX - 2) / (item.bytes_min + 1);
+        let size_max = schema.max_items.map_or(fitting, |max| max.max(0));
+        Some(Declaration { of: Of::List(Box::new(item)), size_max, bytes_min: least::CONTAINER })
+    }
+
+    fn object(schema: &Schema, is_object: bool) -> Option<Declaration> {
+        if let Some(Additional::Schema(value)) = &schema.additional_properties {
+            let value = Declaration::of(value, value.embedded_resource)?;
+            let fitting = (REQUEST_BYTES_MAX - 2) / (value.bytes_min + 6);
+            let size_max = schema.max_properties.map_or(fitting, |max| max.max(0));
+            return Some(Declaration { of: Of::Map(Box::new(value)), size_max, bytes_min: least::CONTAINER });
+        }
+        let is_object = is_object && !schema.describes_object();
+        let mut fields = BTreeMap::new();
+        let mut bytes_min = least::CONTAINER;
+        for (name, property) in &schema.properties {
+            if is_object && matches!(&**name, "kind" | "apiVersion" | "metadata") {
+                continue;
+            }
+            let Some(declared) = Declaration::of(property, property.embedded_resource) else { continue };
+            if schema.required.contains(name) && property.default.is_none() {
+                bytes_min += name.len() as i64 + declared.bytes_min + 4;
+            }
+            if is_selectable_word(name) {
+                fields.insert(name.clone(), declared.clone());
+            }
+            if let Some(identifier) = escape(name) {
+                fields.insert(identifier, declared);
+            }
+        }
+        for name in ["kind", "apiVersion", "metadata"].into_iter().filter(|_| is_object) {
+            let member = schema.declared_member(true, name);
+            let Some(declared) = member.and_then(|member| Declaration::of(member, false)) else { continue };
+            if schema.required.iter().any(|required| required == name) {
+                bytes_min += name.len() as i64 + declared.bytes_min + 4;
+            }
+            fields.insert(name.to_owned(), declared);
+        }
+        Some(Declaration { of: Of::Object(fields), size_max: 0, bytes_min })
+    }
+
+    /// How many of these values one request can have at most.
+    pub(super) fn cardinality(&self) -> u64 {
+        u64::try_from(REQUEST_BYTES_MAX / (self.bytes_min + 1)).unwrap_or(0)
+    }
+
+    /// The type of `self`, and the object types in it.
+    pub(super) fn types(&self) -> (Type, Types) {
+        let mut types = Types::default();
+        let of = self.name(SELF_TYPE, &mut types);
+        (of, types)
+    }
+
+    /// The type, in which objects are called `name`.
+    fn name(&self, name: &str, types: &mut Types) -> Type {
+        match &self.of {
+            Of::Simple(of) => of.clone(),
+            Of::List(item) => Type::list(item.name(&format!("{name}.@idx"), types)),
+            Of::Map(value) => Type::map(Type::String, value.name(&format!("{name}.@elem"), types)),
+            Of::Object(fields) => {
+                let typed: Vec<_> = fields
+                    .iter()
+                    .map(|(field, declared)| {
+                        (field.as_str(), declared.name(&format!("{name}.{field}"), types))
+                    })
+                    .collect();
+                types.declare(name, typed)
+            }
+        }
+    }
+}
+
+impl SizeHints for Declaration {
+    fn size(&self, path: &[&str]) -> Option<SizeEstimate> {
+        let mut declared = self;
+        // The first step is the variable.
+        for step in path.get(1..)? {
+            declared = match (&declared.of, *step) {
+                (Of::List(part), "@items" | "@values") | (Of::Map(part), "@items" | "@values") => part,
+                // Keys are texts of any length.
+                (Of::Map(_), "@keys") => return Some(SizeEstimate { min: 0, max: 0 }),
+                (Of::Object(fields), name) => fields.get(name)?,
+                _ => return None,
+            };
+        }
+        Some(SizeEstimate { min: 0, max: u64::try_from(declared.size_max).unwrap_or(0) })
+    }
+}
+
+/// Bytes of that many characters.
+fn characters(count: i64) -> i64 {
+    count.max(0).saturating_mul(4)
+}
+
+fn text_size(schema: &Schema) -> i64 {
+    let longest = || schema.enumeration.iter().filter_map(Value::as_str).map(str::len).max().unwrap_or(0);
+    match schema.max_length {
+        Some(max) => characters(max),
+        None if schema.enumeration.is_empty() => REQUEST_BYTES_MAX - 2,
+        None => i64::try_from(longest()).unwrap_or(i64::MAX),
+    }
+}

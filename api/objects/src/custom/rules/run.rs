@@ -1,0 +1,563 @@
+//! Asks the rules of a schema of an object.
+//!
+//! ```text
+//! node with rules ─► each rule: program(self, oldSelf) ─► cost off the budget ─► error, in the rule's own words
+//!       └─► nodes below, beside the parts of the object
+//! ```
+//!
+//! A node that nothing below has rules is left out. Programs are made when a node is first reached. An old value is the
+//! one at the same place: of a keyed list the element with the same keys, of other lists none. An exhausted budget ends
+//! everything.
+
+use std::cell::OnceCell;
+use std::sync::{Arc, OnceLock};
+
+use cel::evaluation::{Activation, Program};
+use cel::value::Value;
+
+use super::compile::Scope;
+use super::declaration::Declaration;
+use super::value::{self, Place};
+use crate::custom::field_path;
+use crate::custom::lookup::{Keyed, Members};
+use crate::custom::path::Path;
+use crate::custom::same::Unchanged;
+use crate::custom::schema::{Additional, Items, Rule, Schema};
+use crate::expression::json::of as json_value;
+use crate::expression::run;
+use types::schema::limits::Limits;
+use types::schema::table::{Kind, ListType, Message};
+use values::cancellation;
+use values::field::{ERRORS_MAX, FieldError, FieldErrorKind, is_enough};
+use values::json::{self, Object};
+
+/// Most that all rules of one object may cost.
+pub const OBJECT_COST_MAX: u64 = 10_000_000;
+
+/// Most evaluations for one object. A rule that is a constant costs nothing, but takes time.
+const EVALUATIONS_MAX: u64 = 10_000_000;
+
+/// Longest message that a rule makes, in bytes.
+const MESSAGE_BYTES_MAX: usize = 5120;
+
+/// The rules of the objects of one schema.
+#[derive(Debug)]
+pub struct Rules(Node);
+
+#[derive(Debug)]
+struct Node {
+    /// The type, as errors that are not about the value show it.
+    kind: String,
+    rules: Vec<Rule>,
+    /// For each rule, the path below the node that its errors name.
+    paths: Vec<String>,
+    scope: Option<Declaration>,
+    /// Where the values are declared by another schema than their own: the members that they have for the rules.
+    members: Option<Box<[String]>>,
+    programs: OnceLock<Vec<Compiled>>,
+    properties: Vec<(String, Node)>,
+    items: Option<Box<Node>>,
+    values: Option<Box<Node>>,
+    all_of: Vec<Node>,
+}
+
+/// What became of a rule.
+#[derive(Debug)]
+enum Compiled {
+    /// It is empty.
+    Nothing,
+    Refused(String),
+    Ready(Ready),
+}
+
+/// Programs of a rule.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) rule: Program,
+    pub(super) message: Option<Program>,
+    pub(super) uses_old_self: bool,
+}
+
+impl Rules {
+    /// Those of a schema of objects; `None` for a schema without any.
+    pub fn of(schema: &Schema) -> Option<Arc<Rules>> {
+        Node::of(schema, schema, schema, true).map(|root| Arc::new(Rules(root)))
+    }
+
+    /// Asks the rules of an object of type `message`. Errors at values that are as they were in `old` are warnings.
+    pub fn judge(&self, message: &Message, new: &Object, old: Option<&Object>) -> Verdict {
+        self.judge_on(Terms::default(), message, new, old)
+    }
+
+    /// The same on other terms.
+    pub fn judge_on(&self, terms: Terms, message: &Message, new: &Object, old: Option<&Object>) -> Verdict {
+        let mut run = Run::new(terms);
+        run.update = old.map(|old| (message, old, new));
+        let is_exhausted = run.root(&self.0, message, new, old).is_err();
+        let cost = (!is_exhausted).then_some(terms.budget - run.left);
+        Verdict { errors: run.errors, warnings: run.warnings, cost }
+    }
+}
+
+/// Asks the rules that a schema states of a value of a kind, which may be no object; `None` without rules.
+pub fn judge_value(
+    schema: &Schema,
+    is_object: bool,
+    (kind, limits): (&Kind, Option<&Limits>),
+    new: &json::Value,
+    old: Option<&json::Value>,
+    budget: u64,
+) -> Option<Verdict> {
+    let node = Node::of(schema, schema, schema, is_object)?;
+    let terms = Terms { budget, ratchets: false };
+    let mut run = Run::new(terms);
+    let is_exhausted = run.node(&node, Place::of(kind, limits), new, old, (&Path::Root, None)).is_err();
+    let cost = (!is_exhausted).then_some(budget - run.left);
+    Some(Verdict { errors: run.errors, warnings: run.warnings, cost })
+}
+
+/// On which terms rules are asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Most that all rules together may cost.
+    pub budget: u64,
+    /// Errors at values that are as they were are warnings.
+    pub ratchets: bool,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Terms { budget: OBJECT_COST_MAX, ratchets: true }
+    }
+}
+
+/// What rules have to say of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Why it is refused.
+    pub errors: Vec<FieldError>,
+    /// What its writer is warned of.
+    pub warnings: Vec<String>,
+    /// What the rules cost; `None` when a limit ended them.
+    pub cost: Option<u64>,
+}
+
+impl Node {
+    /// The rules that `rules` states for values that `schema` describes, and that they know by `declared`.
+    fn of(rules: &Schema, schema: &Schema, declared: &Schema, is_object: bool) -> Option<Node> {
+        let below = |rules: &Schema, schema: &Schema, declared: &Schema| {
+            Node::of(rules, schema, declared, schema.embedded_resource)
+        };
+        let property = |name: &String, part: &Schema| {
+            below(part, schema.properties.get(name)?, declared.declared_member(is_object, name)?)
+        };
+        let properties: Vec<(String, Node)> = rules
+            .properties
+            .iter()
+            .filter_map(|(name, part)| Some((name.clone(), property(name, part)?)))
+            .collect();
+        let items = match (&rules.items, &schema.items, &declared.items) {
+            (Some(Items::All(part)), Some(Items::All(item)), Some(Items::All(declared))) => {
+                below(part, item, declared).map(Box::new)
+            }
+            _ => None,
+        };
+        let values = match (
+            &rules.additional_properties,
+            &schema.additional_properties,
+            &declared.additional_properties,
+        ) {
+            (
+                Some(Additional::Schema(part)),
+                Some(Additional::Schema(value)),
+                Some(Additional::Schema(declared)),
+            ) => below(part, value, declared).map(Box::new),
+            _ => None,
+        };
+        let all_of: Vec<Node> =
+            rules.all_of.iter().filter_map(|part| Node::of(part, schema, declared, is_object)).collect();
+        let is_empty = rules.validations.is_empty()
+            && properties.is_empty()
+            && items.is_none()
+            && values.is_none()
+            && all_of.is_empty();
+        if is_empty {
+            return None;
+        }
+        let path = |rule: &Rule| match &*rule.field_path {
+            "" => String::new(),
+            path => {
+                field_path::resolve(path, schema, true).map_or_else(|_| String::new(), |found| found.text)
+            }
+        };
+        let has_rules = !rules.validations.is_empty();
+        Some(Node {
+            kind: schema.kind.clone(),
+            paths: rules.validations.iter().map(path).collect(),
+            rules: rules.validations.clone(),
+            scope: has_rules.then(|| Declaration::of(declared, is_object)).flatten(),
+            members: (has_rules && !std::ptr::eq(schema, declared))
+                .then(|| schema.properties.keys().cloned().collect()),
+            programs: OnceLock::new(),
+            properties,
+            items,
+            values,
+            all_of,
+        })
+    }
+
+    /// A value of the node as its rules see it.
+    fn value<'v>(&self, place: Place<'v>, value: &'v json::Value) -> Value<'v> {
+        let (Some(names), json::Value::Object(members)) = (&self.members, value) else {
+            return place.value(value);
+        };
+        let member = |name: &String| Some((Value::string(name.as_str()), json_value(members.get(name)?)));
+        Value::map(names.iter().filter_map(member).collect())
+    }
+
+    /// The variables of message expressions: the old value is no optional to them, whatever it is to their rule, and is
+    /// only there where some rule of the node speaks of it.
+    fn told<'v>(&self, judged: &Judged<'v>) -> Variables<'v> {
+        let speaks = |compiled: &Compiled| matches!(compiled, Compiled::Ready(ready) if ready.uses_old_self);
+        let old = judged.before.clone().filter(|_| self.programs().iter().any(speaks));
+        Variables { own: judged.own.clone(), old }
+    }
+
+    fn programs(&self) -> &[Compiled] {
+        self.programs.get_or_init(|| {
+            let Some(declaration) = &self.scope else { return Vec::new() };
+            let scope = Scope::new(declaration.clone());
+            self.rules
+                .iter()
+                .map(|rule| match rule.rule.trim() {
+                    "" => Compiled::Nothing,
+                    _ => scope.programs(rule).map_or_else(Compiled::Refused, Compiled::Ready),
+                })
+                .collect()
+        })
+    }
+}
+
+/// A value, and the one before it, as rules see them.
+struct Judged<'v> {
+    own: Value<'v>,
+    before: Option<Value<'v>>,
+    /// The value, where errors show it.
+    shown: Option<&'v json::Value>,
+    /// The value and those around it; `None` for an object as a whole.
+    around: Option<&'v Around<'v>>,
+}
+
+/// A value, and the values around it.
+struct Around<'v> {
+    value: &'v json::Value,
+    above: Option<&'v Around<'v>>,
+}
+
+/// Where a value stands: its path, and the values around it.
+type Position<'p> = (&'p Path<'p>, Option<&'p Around<'p>>);
+
+/// Nothing more is evaluated.
+struct Exhausted;
+
+struct Run<'r> {
+    terms: Terms,
+    /// What is left of the budget.
+    left: u64,
+    evaluations: u64,
+    /// The type of the objects, the stored one and the new one.
+    update: Option<(&'r Message, &'r Object, &'r Object)>,
+    /// Made when it is first asked whether a value is as it was.
+    unchanged: OnceCell<Unchanged>,
+    errors: Vec<FieldError>,
+    warnings: Vec<String>,
+}
+
+/// The variables of a rule.
+struct Variables<'v> {
+    own: Value<'v>,
+    old: Option<Value<'v>>,
+}
+
+impl<'v> Activation<'v> for Variables<'v> {
+    fn variable(&self, name: &str) -> Option<Value<'v>> {
+        match name {
+            "self" => Some(self.own.clone()),
+            "oldSelf" => self.old.clone(),
+            _ => None,
+        }
+    }
+}
+
+impl Run<'_> {
+    fn new(terms: Terms) -> Self {
+        Run {
+            terms,
+            left: terms.budget,
+            evaluations: 0,
+            update: None,
+            unchanged: OnceCell::new(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Whether a value, or one around it, is as it was in the stored object.
+    fn is_as_before(&self, around: Option<&Around<'_>>) -> bool {
+        let Some((message, old, new)) = self.update else { return false };
+        let unchanged = self.unchanged.get_or_init(|| Unchanged::of_object(message, old, new));
+        std::iter::successors(around, |around| around.above).any(|around| unchanged.has(around.value))
+    }
+
+    /// Asks all rules of an object.
+    fn root(
+        &mut self,
+        node: &Node,
+        message: &Message,
+        new: &Object,
+        old: Option<&Object>,
+    ) -> Result<(), Exhausted> {
+        let judged = Judged {
+            own: value::object(message, new),
+            before: old.map(|old| value::object(message, old)),
+            shown: None,
+            around: None,
+        };
+        self.rules(node, &judged, &Path::Root)?;
+        for part in &node.all_of {
+            self.root(part, message, new, old)?;
+        }
+        self.members(node, message, (new, old), (&Path::Root, None))
+    }
+
+    /// Asks the rules of a node and of those below.
+    fn node(
+        &mut self,
+        node: &Node,
+        place: Place<'_>,
+        new: &json::Value,
+        old: Option<&json::Value>,
+        (path, above): Position<'_>,
+    ) -> Result<(), Exhausted> {
+        cancellation::step();
+        if new.is_null() {
+            return Ok(());
+        }
+        let old = old.filter(|old| !old.is_null());
+        let around = &Around { value: new, above };
+        if !node.rules.is_empty() {
+            let own = node.value(place, new);
+            let before = old.map(|old| node.value(place, old));
+            let is_shown = !matches!(new, json::Value::Object(_) | json::Value::Array(_));
+            let judged = Judged { own, before, shown: is_shown.then_some(new), around: Some(around) };
+            self.rules(node, &judged, path)?;
+        }
+        for part in &node.all_of {
+            self.node(part, place, new, old, (path, above))?;
+        }
+        match (new, place.kind) {
+            (json::Value::Array(items), Kind::List(list)) => {
+                let Some(below) = &node.items else { return Ok(()) };
+                let old = match (&list.merge, old.and_then(json::Value::as_array)) {
+                    (ListType::Map(keys), Some(old)) => Some(Keyed::new(keys, old)),
+                    _ => None,
+                };
+                let item = Place::of(&list.item.kind, list.item.limits.as_deref());
+                for (at, value) in items.iter().enumerate() {
+                    let old = old.as_ref().and_then(|old| old.get(value));
+                    self.node(below, item, value, old, (&path.index(at), Some(around)))?;
+                }
+            }
+            (json::Value::Object(members), kind) => {
+                let old = old.and_then(json::Value::as_object);
+                match (kind, &node.values) {
+                    (Kind::Map(map), Some(below)) => {
+                        let place = Place::of(&map.value.kind, map.value.limits.as_deref());
+                        let old = old.map(|old| Members::of(old, members.len()));
+                        for (key, value) in members.iter() {
+                            let old = old.as_ref().and_then(|old| old.get(key));
+                            self.node(below, place, value, old, (&path.key(key), Some(around)))?;
+                        }
+                    }
+                    (Kind::Message(message), _) => {
+                        self.members(node, message, (members, old), (path, Some(around)))?;
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Asks the rules of the members of a struct.
+    fn members(
+        &mut self,
+        node: &Node,
+        message: &Message,
+        (new, old): (&Object, Option<&Object>),
+        (path, above): Position<'_>,
+    ) -> Result<(), Exhausted> {
+        let new = Members::of(new, node.properties.len());
+        let old = old.map(|old| Members::of(old, node.properties.len()));
+        for (name, below) in &node.properties {
+            let (Some(value), Some(field)) = (new.get(name), message.field(name)) else { continue };
+            let place = Place::of(&field.kind, field.limits.as_deref());
+            let old = old.as_ref().and_then(|old| old.get(name));
+            self.node(below, place, value, old, (&path.child(name), above))?;
+        }
+        Ok(())
+    }
+
+    /// Asks the rules of a node.
+    fn rules(&mut self, node: &Node, judged: &Judged<'_>, path: &Path<'_>) -> Result<(), Exhausted> {
+        let Judged { own, before, shown, around } = judged;
+        if node.rules.is_empty() || node.scope.is_none() {
+            return Ok(());
+        }
+        let kind = || json::Value::from(node.kind.as_str());
+        let failed = |detail: String| FieldError::invalid(format!("{path:#}"), &kind(), detail);
+        if self.left == 0 {
+            self.errors.push(failed(OUT_OF_BUDGET.to_owned()));
+            return Err(Exhausted);
+        }
+        for ((rule, compiled), below) in node.rules.iter().zip(node.programs()).zip(&node.paths) {
+            if is_enough(&self.errors) {
+                return Err(Exhausted);
+            }
+            let ready = match compiled {
+                Compiled::Nothing => continue,
+                Compiled::Refused(error) => {
+                    self.errors.push(failed(format!("rule compile error: {error}")));
+                    continue;
+                }
+                Compiled::Ready(ready) => ready,
+            };
+            let is_optional = rule.optional_old_self == Some(true);
+            if ready.uses_old_self && before.is_none() && !is_optional {
+                continue;
+            }
+            let old = match (before, is_optional) {
+                (None, true) => Some(Value::Optional(None)),
+                (Some(before), true) => Some(Value::some(before.clone())),
+                (before, false) => before.clone(),
+            };
+            self.evaluations += 1;
+            if self.evaluations > EVALUATIONS_MAX {
+                self.errors.push(failed(OUT_OF_BUDGET.to_owned()));
+                return Err(Exhausted);
+            }
+            let variables = Variables { own: own.clone(), old };
+            let evaluated = run(&ready.rule, &variables);
+            let said = if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() };
+            if evaluated.cost > self.left {
+                self.errors.push(failed(OUT_OF_BUDGET.to_owned()));
+                return Err(Exhausted);
+            }
+            self.left -= evaluated.cost;
+            match evaluated.result {
+                Ok(Value::Bool(true)) => continue,
+                Ok(_) => {}
+                Err(error) => {
+                    let text = error.to_string();
+                    if text.starts_with("no such overload") {
+                        self.errors.push(failed(format!(
+                            "'{text}': call arguments did not match a supported operator, function or macro \
+                             signature for rule: {said}"
+                        )));
+                    } else if text.starts_with("operation cancelled: actual cost limit exceeded") {
+                        self.errors.push(failed(format!(
+                            "'{text}': no further validation rules will be run due to call cost exceeds limit for \
+                             rule: {said}"
+                        )));
+                        return Err(Exhausted);
+                    } else {
+                        self.errors.push(failed(format!("{text} evaluating rule: {said}")));
+                    }
+                    continue;
+                }
+            }
+            let place = match (below.as_str(), path.to_string()) {
+                ("", _) => format!("{path:#}"),
+                (below, own) if own.is_empty() => below.to_owned(),
+                (below, _) => format!("{path:#}.{below}"),
+            };
+            let made = match &ready.message {
+                None => None,
+                Some(program) => match self.message(program, rule, &node.told(judged)) {
+                    Ok(made) => made,
+                    Err(detail) => {
+                        self.errors.push(FieldError::invalid(place, &kind(), detail));
+                        return Err(Exhausted);
+                    }
+                },
+            };
+            let detail = made.unwrap_or_else(|| match rule.message.trim() {
+                "" => format!("failed rule: {}", rule.rule.trim()),
+                message => message.to_owned(),
+            });
+            let error = broken(rule, place, *shown, detail);
+            if self.terms.ratchets && !ready.uses_old_self && self.is_as_before(*around) {
+                if self.warnings.len() < ERRORS_MAX {
+                    self.warnings.push(error.to_string());
+                }
+            } else {
+                self.errors.push(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the message expression makes; `None` where that is no message.
+    fn message(
+        &mut self,
+        program: &Program,
+        rule: &Rule,
+        variables: &Variables<'_>,
+    ) -> Result<Option<String>, String> {
+        let evaluated = run(program, variables);
+        if evaluated.cost > self.left {
+            return Err("messageExpression evaluation failed due to running out of cost budget, no further \
+                        validation rules will be run"
+                .to_owned());
+        }
+        self.left -= evaluated.cost;
+        match evaluated.result {
+            Ok(Value::String(text)) => {
+                let text = text.trim();
+                let is_message = !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');
+                Ok(is_message.then(|| text.to_owned()))
+            }
+            Ok(_) => Ok(None),
+            Err(error)
+                if error.to_string().starts_with("operation cancelled: actual cost limit exceeded") =>
+            {
+                Err(format!(
+                    "no further validation rules will be run due to call cost exceeds limit for \
+                     messageExpression: {}",
+                    values::field::go_quote(&rule.message_expression)
+                ))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// The error of a broken rule. Objects and lists are not shown.
+fn broken(rule: &Rule, path: String, value: Option<&json::Value>, detail: String) -> FieldError {
+    let shown = |error: FieldError| if value.is_some() { error } else { FieldError { value: None, ..error } };
+    let value = value.unwrap_or(&json::Value::Null);
+    match rule.reason.as_deref() {
+        Some("FieldValueForbidden") => FieldError::forbidden(path, detail),
+        Some("FieldValueRequired") => FieldError::required(path, detail),
+        Some("FieldValueDuplicate") => shown(FieldError::duplicate(path, value)),
+        _ => FieldError { kind: FieldErrorKind::Invalid, ..shown(FieldError::invalid(path, value, detail)) },
+    }
+}
+
+#[cfg(test)]
+#[path = "run_test.rs"]
+mod tests;

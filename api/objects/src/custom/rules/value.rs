@@ -1,0 +1,310 @@
+//! Values of custom objects as the expression language sees them, read in place.
+//!
+//! What a value is follows its type: a text may be a point in time, a struct is an object whose fields are known by
+//! identifiers, elements of sets have no order. The type is the view that goes with each value; a list without a view is
+//! untyped JSON.
+
+use std::any::Any;
+use std::borrow::Cow;
+
+use cel::error::EvalError;
+use cel::evaluation::Steps;
+use cel::evaluation::equality::equal;
+use cel::identifier::{escape, unescape};
+use cel::value::{
+    Duration, HostList, HostMap, HostObject, HostRef, List, Map, Object, Octets, Text, Value, View,
+};
+
+use ref_cast::RefCast;
+
+use super::keyed;
+use super::time;
+use crate::custom::same::limits_of;
+use crate::expression::node::{ObjectNode, ValueNode};
+use types::schema::kind;
+use types::schema::limits::Limits;
+use types::schema::table::{Field, Kind, Message};
+use values::json;
+
+/// Most elements that are read again when they are appended to a list: `+` costs the same for any number of them.
+const READ_AGAIN_MAX: usize = 1000;
+
+/// What a value below an object is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'t> {
+    pub(super) kind: &'t Kind,
+    pub(super) limits: Option<&'t Limits>,
+}
+
+impl<'t> Place<'t> {
+    pub(super) fn of(kind: &'t Kind, limits: Option<&'t Limits>) -> Place<'t> {
+        Place { kind, limits: limits_of(kind, limits) }
+    }
+
+    /// The field of a struct.
+    pub fn of_field(message: &'t Message, name: &str) -> Option<Place<'t>> {
+        message.field(name).map(|field| Place::of(&field.kind, field.limits.as_deref()))
+    }
+
+    /// The field of the struct that is here.
+    pub fn field(self, name: &str) -> Option<Place<'t>> {
+        let Kind::Message(message) = self.kind else { return None };
+        Place::of_field(message, name)
+    }
+
+    /// The elements of the list that is here.
+    pub fn items(self) -> Option<Place<'t>> {
+        let Kind::List(list) = self.kind else { return None };
+        Some(Place::of(&list.item.kind, list.item.limits.as_deref()))
+    }
+
+    /// The values of the map that is here.
+    pub fn values(self) -> Option<Place<'t>> {
+        let Kind::Map(map) = self.kind else { return None };
+        Some(Place::of(&map.value.kind, map.value.limits.as_deref()))
+    }
+
+    /// A value that is here. A text without the format that makes it something else is a fault.
+    pub fn value<'v>(self, value: &'v json::Value) -> Value<'v>
+    where
+        't: 'v,
+    {
+        of(self.kind, self.limits, value)
+    }
+}
+
+/// The value of a kind.
+fn of<'v>(kind: &'v Kind, limits: Option<&'v Limits>, value: &'v json::Value) -> Value<'v> {
+    match (kind, value) {
+        (_, json::Value::Null) => Value::Null,
+        (_, json::Value::Bool(value)) => Value::Bool(*value),
+        (Kind::Double, json::Value::Int(number)) => Value::Double(*number as f64),
+        (_, json::Value::Int(number)) => Value::Int(*number),
+        (_, json::Value::Float(number)) => Value::Double(*number),
+        (_, json::Value::String(text)) => {
+            formed(limits.map_or("", |limits| &*limits.format), text).unwrap_or_else(Value::fault)
+        }
+        (Kind::List(list), json::Value::Array(_)) => {
+            let list: &kind::List = list;
+            Value::List(List::Host(HostRef { node: ValueNode::ref_cast(value), view: Some(list) }))
+        }
+        // Where values of any type are allowed, nothing is known of the members.
+        (Kind::Map(map), json::Value::Object(members)) if is_open(map) => {
+            Value::Object(Object::Host(HostRef { node: ObjectNode::ref_cast(members), view: None }))
+        }
+        (Kind::Map(map), json::Value::Object(_)) => {
+            let map: &kind::Map = map;
+            Value::Map(Map::Host(HostRef { node: ValueNode::ref_cast(value), view: Some(map) }))
+        }
+        (Kind::Message(message), json::Value::Object(members)) => object(message, members),
+        // Values without a type cannot be spoken of.
+        _ => Value::Null,
+    }
+}
+
+fn is_open(map: &kind::Map) -> bool {
+    limits_of(&map.value.kind, map.value.limits.as_deref()).is_some_and(|limits| limits.any_type)
+}
+
+/// The object of a struct.
+pub fn object<'v>(message: &'v Message, value: &'v json::Object) -> Value<'v> {
+    Value::Object(Object::Host(HostRef { node: ObjectNode::ref_cast(value), view: Some(message) }))
+}
+
+fn formed<'v>(format: &str, text: &'v str) -> Result<Value<'v>, EvalError> {
+    let failed = |what: &str, why: &str| EvalError::new(format!("Invalid {what} {text}: {why}"));
+    match format {
+        "duration" => {
+            let nanoseconds = crate::custom::format::duration(text);
+            let why = || failed("duration", &format!("unable to parse {text} as duration"));
+            Ok(Value::Duration(Duration { nanoseconds: nanoseconds.ok_or_else(why)? }))
+        }
+        "date" => {
+            let parsed = time::date(text).map_err(|why| failed("date formatted string", &why))?;
+            Ok(Value::Timestamp(parsed))
+        }
+        "date-time" => {
+            let parsed = time::date_time(text).map_err(|why| failed("date-time formatted string", &why))?;
+            Ok(Value::Timestamp(parsed))
+        }
+        "byte" => {
+            let bytes = go::base64::url(text).map_err(|why| failed("byte formatted string", &why))?;
+            Ok(Value::Bytes(Octets::Shared(bytes.into())))
+        }
+        _ => Ok(Value::String(Text::Borrowed(text))),
+    }
+}
+
+/// An element that was appended to a list, as the reference reads it: by the schema of the list, from what the value is
+/// made of. That is no JSON for times, bytes, and lists and maps made by the expression.
+fn read_again<'v>(kind: &Kind, item: Value<'v>) -> Value<'v> {
+    let wanted = match (kind, &item) {
+        (_, Value::Timestamp(_)) => "expected string, got time.Time",
+        (_, Value::Duration(_)) => "expected string, got time.Duration",
+        (_, Value::Bytes(_)) => "expected string, got []uint8",
+        (Kind::List(_), Value::List(List::Shared(_))) => {
+            "expected an array for the provided schema with type=array"
+        }
+        (Kind::Map(_) | Kind::Message(_), Value::Map(Map::Shared(_))) => {
+            "expected a map for the provided schema with type=object"
+        }
+        _ => return item,
+    };
+    Value::fault(EvalError::new(format!("invalid data, {wanted}")))
+}
+
+fn equal_fields(
+    message: Option<&Message>,
+    own: &json::Object,
+    other: &json::Object,
+    steps: &Steps<'_>,
+) -> Result<bool, EvalError> {
+    for (name, value) in own.iter() {
+        steps.one()?;
+        let found = other.get(name);
+        let is_equal = match message.and_then(|message| declared(message, name)) {
+            Some(field) => {
+                let limits = limits_of(&field.kind, field.limits.as_deref());
+                match found.filter(|found| !found.is_null()) {
+                    Some(found) => {
+                        equal(&of(&field.kind, limits, value), &of(&field.kind, limits, found), steps)?
+                    }
+                    None => false,
+                }
+            }
+            None => found.is_none_or(|found| found == value),
+        };
+        if !is_equal {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The field of a struct that rules can speak of: of metadata, these are the names.
+fn declared<'t>(message: &'t Message, name: &str) -> Option<&'t Field> {
+    let is_metadata = message.checked_apart;
+    message.field(name).filter(|_| !is_metadata || matches!(name, "name" | "generateName"))
+}
+
+fn view<'v, T: 'static>(view: View<'v>) -> Option<&'v T> {
+    view?.downcast_ref()
+}
+
+impl HostList for ValueNode {
+    fn len<'v>(&'v self, _: View<'v>) -> usize {
+        self.0.as_array().map_or(0, <[json::Value]>::len)
+    }
+
+    fn get<'v>(&'v self, list: View<'v>, index: usize) -> Value<'v> {
+        let item = self.0.as_array().and_then(|items| items.get(index));
+        let Some(list) = view::<kind::List>(list) else {
+            return item.map_or(Value::Null, crate::expression::json::of);
+        };
+        let limits = limits_of(&list.item.kind, list.item.limits.as_deref());
+        item.map_or(Value::Null, |item| of(&list.item.kind, limits, item))
+    }
+
+    fn equals<'v>(
+        &'v self,
+        list: View<'v>,
+        other: &List<'v>,
+        steps: &Steps<'_>,
+    ) -> Option<Result<bool, EvalError>> {
+        let own = List::Host(HostRef { node: self, view: list });
+        keyed::equal(&view::<kind::List>(list)?.merge, &own, other, steps)
+    }
+
+    fn concat<'v>(&'v self, list: View<'v>, other: &List<'v>) -> Option<Result<List<'v>, EvalError>> {
+        let own = List::Host(HostRef { node: self, view: list });
+        let kind = view::<kind::List>(list)?;
+        let read = |item| read_again(&kind.item.kind, item);
+        if let Some(sum) = keyed::sum(&kind.merge, &own, other, &read) {
+            return Some(Ok(sum));
+        }
+        // The reference appends what its values are made of, and reads that by the schema when it is asked for.
+        if other.len() > READ_AGAIN_MAX {
+            return None;
+        }
+        let items: Vec<Value<'v>> = other.iter().map(read).collect();
+        let is_changed = items.iter().any(|item| item.clone().checked().is_err());
+        is_changed.then(|| Ok(List::Shared(own.iter().chain(items).collect())))
+    }
+}
+
+impl HostMap for ValueNode {
+    fn len<'v>(&'v self, _: View<'v>) -> usize {
+        self.0.as_object().map_or(0, json::Object::len)
+    }
+
+    fn get<'v>(&'v self, map: View<'v>, key: &str) -> Option<Value<'v>> {
+        let map = view::<kind::Map>(map)?;
+        let limits = limits_of(&map.value.kind, map.value.limits.as_deref());
+        Some(of(&map.value.kind, limits, self.0.get(key)?))
+    }
+
+    fn value_at<'v>(&'v self, map: View<'v>, index: usize) -> Option<Value<'v>> {
+        let map = view::<kind::Map>(map)?;
+        let limits = limits_of(&map.value.kind, map.value.limits.as_deref());
+        let (_, value) = self.0.as_object()?.members().get(index)?;
+        Some(of(&map.value.kind, limits, value))
+    }
+
+    fn key_at<'v>(&'v self, _: View<'v>, index: usize) -> &'v str {
+        let members = self.0.as_object().map_or(&[][..], json::Object::members);
+        members.get(index).map_or("", |(key, _)| key)
+    }
+}
+
+impl HostObject for ObjectNode {
+    fn type_name<'v>(&'v self, _: View<'v>) -> &'v str {
+        "map"
+    }
+
+    fn get<'v>(&'v self, message: View<'v>, field: &str) -> Option<Value<'v>> {
+        self.try_get(message, field).ok().flatten()
+    }
+
+    fn try_get<'v>(&'v self, message: View<'v>, field: &str) -> Result<Option<Value<'v>>, EvalError> {
+        let found = || {
+            let name = unescape(field)?;
+            let field = view::<Message>(message)?.field(&name)?;
+            Some((field, self.0.get(&name)?))
+        };
+        // A member that is null counts as absent.
+        let Some((field, value)) = found().filter(|(_, value)| !value.is_null()) else { return Ok(None) };
+        Ok(Some(of(&field.kind, limits_of(&field.kind, field.limits.as_deref()), value)))
+    }
+
+    fn fields<'v>(&'v self, message: View<'v>) -> Vec<Cow<'v, str>> {
+        let Some(message) = view::<Message>(message) else { return Vec::new() };
+        let declared = self.0.iter().filter(|(name, _)| declared(message, name).is_some());
+        // A name that has no identifier stands for itself.
+        let identifier = |name: &'v str| match escape(name) {
+            Some(identifier) if identifier != name => Cow::Owned(identifier),
+            _ => Cow::Borrowed(name),
+        };
+        declared.map(|(name, _)| identifier(name)).collect()
+    }
+
+    fn len<'v>(&'v self, _: View<'v>) -> usize {
+        self.0.len()
+    }
+
+    /// Fields that the schema knows are compared as values, others as what is stored. One that the schema does not know
+    /// and the other object does not have makes no difference.
+    fn equals<'v>(
+        &'v self,
+        message: View<'v>,
+        other: HostRef<'v, dyn HostObject + 'v>,
+        steps: &Steps<'_>,
+    ) -> Option<Result<bool, EvalError>> {
+        let message = view::<Message>(message);
+        let other: &json::Object = other.node.data()?.downcast_ref()?;
+        Some(equal_fields(message, &self.0, other, steps))
+    }
+
+    fn data(&self) -> Option<&dyn Any> {
+        Some(&self.0)
+    }
+}

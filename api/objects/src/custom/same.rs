@@ -1,0 +1,120 @@
+//! Which parts of a custom object are as they were, as far as updates are forgiven for them.
+//!
+//! An error of a schema at a value that an update leaves as it was does not fail the update. Correspondence follows the
+//! type: members by name, elements of keyed lists by their keys. Elements of other lists have no counterpart: such a list
+//! is compared as a whole. Members that the type does not describe have no counterpart either, and an object that has any
+//! never counts as unchanged.
+//!
+//! All parts are compared in one walk over both objects, whose result is then asked about single values. Comparing at
+//! each error would visit the parts of a value again for every value around it.
+
+use hashbrown::HashMap;
+
+use super::lookup::{Keyed, Members};
+use types::schema::limits::Limits;
+use types::schema::table::{Kind, ListType, Message};
+use values::cancellation;
+use values::json::{Object, Value};
+
+/// The values of an object that are as they were in the stored one.
+///
+/// Values are known by their addresses, so the object must not be moved or changed while this is used.
+#[derive(Debug, Default)]
+pub(super) struct Unchanged {
+    values: HashMap<usize, bool>,
+}
+
+impl Unchanged {
+    /// Compares an object with the stored one.
+    pub(super) fn of_object(message: &Message, old: &Object, new: &Object) -> Unchanged {
+        let mut unchanged = Unchanged::default();
+        let kind = |name: &str| message.field(name).map(|field| &field.kind);
+        unchanged.members(&kind, old, new);
+        unchanged
+    }
+
+    /// Whether a value has a counterpart and is the same, all parts of which correspond.
+    pub(super) fn has(&self, new: &Value) -> bool {
+        self.values.get(&address(new)).copied().unwrap_or_default()
+    }
+
+    fn value(&mut self, kind: &Kind, old: &Value, new: &Value) -> bool {
+        cancellation::step();
+        let is_same = match (kind, old, new) {
+            (Kind::List(list), Value::Array(old), Value::Array(new)) => match &list.merge {
+                ListType::Map(keys) => {
+                    let elements = Keyed::new(keys, old);
+                    let mut is_same = old.len() == new.len();
+                    for item in new {
+                        let old = elements.get(item);
+                        is_same &= old.is_some_and(|old| self.value(&list.item.kind, old, item));
+                    }
+                    is_same
+                }
+                _ => is_equal_list(old, new),
+            },
+            (_, Value::Object(old), Value::Object(new)) => {
+                let member = |name: &str| match kind {
+                    Kind::Message(message) => message.field(name).map(|field| &field.kind),
+                    Kind::Map(map) => Some(&map.value.kind),
+                    _ => None,
+                };
+                let is_same = self.members(&member, old, new);
+                is_same && new.iter().all(|(name, _)| is_described(kind, name))
+            }
+            (_, old, new) => is_equal(old, new),
+        };
+        self.values.insert(address(new), is_same);
+        is_same
+    }
+
+    /// Whether all members have counterparts that are the same.
+    fn members<'t>(&mut self, kind: &dyn Fn(&str) -> Option<&'t Kind>, old: &Object, new: &Object) -> bool {
+        let mut is_same = old.len() == new.len();
+        let members = Members::of(old, new.len());
+        for (name, value) in new.iter() {
+            let counterpart = kind(name).zip(members.get(name));
+            is_same &= counterpart.is_some_and(|(kind, old)| self.value(kind, old, value));
+        }
+        is_same
+    }
+}
+
+fn address(value: &Value) -> usize {
+    std::ptr::from_ref(value).addr()
+}
+
+/// The limits of a value: those of the struct that it is, or else those of its place.
+pub fn limits_of<'t>(kind: &'t Kind, limits: Option<&'t Limits>) -> Option<&'t Limits> {
+    match kind {
+        Kind::Message(message) if message.custom => message.limits.as_deref(),
+        _ => limits,
+    }
+}
+
+/// Whether the schema of a value describes its member of this name, beyond what every object has.
+fn is_described(kind: &Kind, name: &str) -> bool {
+    match kind {
+        Kind::Message(message) => {
+            message.custom && !(message.embedded && matches!(name, "apiVersion" | "kind" | "metadata"))
+        }
+        _ => true,
+    }
+}
+
+/// Equality without regard to the order of members.
+fn is_equal(a: &Value, b: &Value) -> bool {
+    cancellation::step();
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => is_equal_list(a, b),
+        (Value::Object(a), Value::Object(b)) => {
+            let members = Members::of(b, a.len());
+            a.len() == b.len() && a.iter().all(|(name, a)| members.get(name).is_some_and(|b| is_equal(a, b)))
+        }
+        (a, b) => a == b,
+    }
+}
+
+fn is_equal_list(a: &[Value], b: &[Value]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
+}

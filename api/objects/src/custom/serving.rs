@@ -1,0 +1,260 @@
+//! From a definition to the resources that it serves, one for each version.
+//!
+//! All versions share the keys of one storage. Each is worked with in its own form; the versions know of each other, and
+//! which of them is written to the store, whether that is served or not. Names are those that the definition was
+//! granted. What follows from their schemas is made elsewhere (`details`), at once or later.
+
+use std::sync::{Arc, OnceLock};
+
+use super::definition::{Definition, Version};
+use super::details::{Details, Unread};
+use types::schema::make::{MakeError, ResourceMaker};
+use types::schema::registry::Resource;
+use types::schema::share::Pool;
+use types::schema::table::{ScalePaths, Slot};
+use types::schema::versioned::{self, Versions};
+use values::json::{Object, Value};
+use values::naming::Naming;
+use values::object::at;
+use wire::outgoing::{Client, Identities};
+
+/// The webhook that converts objects from version to version.
+#[derive(Debug)]
+pub struct Webhook {
+    /// Where it is, as the definition says it.
+    config: Value,
+    /// The same as it is called.
+    client: OnceLock<Client>,
+    /// The first version of the review that both sides know.
+    pub review_version: Option<&'static str>,
+}
+
+impl Webhook {
+    /// How it is called by a server that believes `identities`, which are the same in every call.
+    pub fn client(&self, identities: &Identities) -> &Client {
+        self.client.get_or_init(|| Client::known(&self.config, CONVERSION_SECONDS, identities))
+    }
+}
+
+/// The versions of the review of conversions.
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+/// How long an answer to such a review is waited for, which the webhook is told.
+pub const CONVERSION_SECONDS: i64 = 30;
+
+/// What the types of a definition are made from, each by itself, without a look at other definitions.
+#[derive(Debug)]
+pub struct Makers {
+    /// For each version: whether it is served, whether objects are stored in it.
+    versions: Vec<(bool, bool, ResourceMaker)>,
+    webhook: Slot,
+}
+
+impl Makers {
+    /// Those of all versions of a definition that is read from `object`.
+    ///
+    /// # Errors
+    /// [`MakeError`] for schemas that are not structural, of versions that are served or stored.
+    pub fn of(definition: &Definition, object: &Object) -> Result<Makers, MakeError> {
+        let mut versions = Vec::with_capacity(definition.versions.len());
+        let preferred = definition.preferred_version();
+        for (at, version) in definition.versions.iter().enumerate() {
+            match Details::of(definition, object, (at, version)) {
+                Ok(details) => {
+                    let maker = maker(definition, version, preferred, details);
+                    versions.push((version.served, version.storage, maker));
+                }
+                Err(error) if version.served || version.storage => return Err(error),
+                // Objects of such a version are read without a schema.
+                Err(_) => {}
+            }
+        }
+        Ok(Makers { versions, webhook: webhook(definition, object) })
+    }
+
+    /// Those of all versions of a definition that is read from its outline, `object`: what follows from the schemas is
+    /// made when it is first asked for.
+    pub fn later(definition: &Definition, object: &Object, unread: &Unread) -> Makers {
+        let preferred = definition.preferred_version();
+        let versions = definition.versions.iter().enumerate().map(|(at, version)| {
+            let details = Details::later(definition, version, unread, at);
+            (version.served, version.storage, maker(definition, version, preferred, details))
+        });
+        Makers { versions: versions.collect(), webhook: webhook(definition, object) }
+    }
+
+    /// The resources of the served versions in the order of the definition; none for one without a storage version.
+    /// What they have in common with others in the `pool` is shared.
+    pub fn served(self, naming: &Naming, pool: &mut Pool) -> Vec<Arc<Resource>> {
+        let (served, unserved): (Vec<_>, Vec<_>) =
+            self.made(naming, pool).into_iter().partition(|(served, ..)| *served);
+        // Nothing is published of a version that is not served.
+        let unserved = unserved.into_iter().map(|(.., resource)| Resource { published: None, ..resource });
+        let unserved: Vec<_> = unserved.map(Arc::new).collect();
+        let served = served.into_iter();
+        served.map(|(.., resource)| Arc::new(Resource { unserved: unserved.clone(), ..resource })).collect()
+    }
+
+    /// The resource of the version that objects are stored in, whether it is served or not; `None` without one.
+    pub fn stored(self, naming: &Naming) -> Option<Arc<Resource>> {
+        let mut made = self.made(naming, &mut Pool::default()).into_iter();
+        made.find(|(_, storage, _)| *storage).map(|(.., resource)| Arc::new(resource))
+    }
+
+    /// The resources of all versions; none without a storage version.
+    fn made(self, naming: &Naming, pool: &mut Pool) -> Vec<(bool, bool, Resource)> {
+        let made = self.versions.into_iter();
+        let mut made: Vec<_> = made
+            .map(|(served, storage, maker)| (served, storage, maker.shared(pool).resource(naming)))
+            .collect();
+        let all = made.iter().map(|(.., resource)| versioned::Version {
+            api_version: resource.api_version.clone(),
+            table: resource.table.clone(),
+        });
+        let all = all.collect();
+        let stored = made.iter().position(|(_, storage, _)| *storage).unwrap_or(usize::MAX);
+        let Some(versions) = Versions::new(all, stored, self.webhook) else { return Vec::new() };
+        let versions = Arc::new(versions);
+        for (.., resource) in &mut made {
+            resource.versions = Some(Arc::clone(&versions));
+        }
+        made
+    }
+}
+
+/// The webhook that converts objects of a definition, if one does.
+fn webhook(definition: &Definition, object: &Object) -> Slot {
+    let conversion = definition.conversion.as_ref().filter(|conversion| conversion.strategy == "Webhook");
+    let Some(conversion) = conversion else { return Slot::new() };
+    let known = |version: &String| REVIEW_VERSIONS.into_iter().find(|known| version == known);
+    let config = at(object, "spec.conversion.webhook.clientConfig").unwrap_or(&Value::Null);
+    Slot::of(Arc::new(Webhook {
+        config: config.clone(),
+        client: OnceLock::new(),
+        review_version: conversion.review_versions.iter().find_map(known),
+    }))
+}
+
+fn maker(
+    definition: &Definition,
+    version: &Version,
+    preferred: Option<&str>,
+    details: Details,
+) -> ResourceMaker {
+    let accepted = &definition.accepted;
+    let group_version = (&*definition.group, &*version.name);
+    let Details { message, form, published, rules, fault } = details;
+    let named = (accepted.kind.clone().into(), message);
+    let mut maker = ResourceMaker::of(group_version, accepted.plural.clone(), definition.scope(), named);
+    maker = maker.form(form).published(published);
+    if let Some(rules) = rules {
+        maker = maker.rules(rules);
+    }
+    if let Some(fault) = fault {
+        maker = maker.fault(fault);
+    }
+    let scale = version.subresources.as_ref().and_then(|subresources| subresources.scale.as_ref());
+    if let Some(scale) = scale {
+        let selector = scale.label_selector_path.clone().filter(|path| !path.is_empty());
+        maker = maker.scale(ScalePaths {
+            spec: scale.spec_replicas_path.clone().into(),
+            status: scale.status_replicas_path.clone().into(),
+            selector: selector.map(Into::into),
+        });
+    }
+    definition.present(version, preferred, maker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outline::outline;
+    use super::*;
+    use types::schema::decode::decode;
+    use types::schema::table::Scope;
+    use values::naming::KUBERNETES;
+    use values::testing::{object, object_text};
+
+    const DEFINITION: &str = r#"{"spec":{"group":"g.example","scope":"Cluster",
+        "names":{"plural":"things","kind":"Thing","listKind":"ThingList","singular":"thing"},"versions":[
+        {"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
+            "properties":{"spec":{"type":"object","properties":{"a":{"type":"string"},"n":{"type":"integer"}}}}}},
+            "subresources":{"status":{},"scale":{"specReplicasPath":".spec.n","statusReplicasPath":".status.n"}}},
+        {"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object",
+            "properties":{"spec":{"type":"object","properties":{"a":{"type":"string"}}}}}}},
+        {"name":"v3","served":false,"storage":false}]},
+        "status":{"acceptedNames":{"plural":"things","kind":"Thing","listKind":"ThingList","singular":"thing"}}}"#;
+
+    fn made(text: &str) -> Result<Vec<Arc<Resource>>, MakeError> {
+        let object = object(text);
+        let makers = Makers::of(&Definition::read(&object), &object)?;
+        Ok(makers.served(&KUBERNETES, &mut Pool::default()))
+    }
+
+    #[test]
+    fn served_versions_share_the_storage_of_one() {
+        let made = made(DEFINITION).unwrap();
+        let [v1, v2] = &*made else { panic!("{} versions", made.len()) };
+        assert_eq!((&*v1.api_version, &*v2.api_version), ("g.example/v1", "g.example/v2"));
+        assert_eq!((v1.table.scope, &*v1.table.list_kind), (Scope::Cluster, "ThingList"));
+        let names: Vec<_> = v1.subresources.iter().map(|subresource| subresource.table.name).collect();
+        assert_eq!((names, v2.subresources.len()), (vec!["scale", "status"], 0));
+        assert!(v1.is_stored_version() && !v2.is_stored_version() && v2.is_stored_form());
+        assert_eq!(v2.stored_api_version(), "g.example/v1");
+        assert_eq!(v2.storage.as_ref().unwrap().key_prefix, "/custom:g.example/things/");
+    }
+
+    /// What a start makes of a definition's text.
+    fn made_later(text: &str) -> Vec<Arc<Resource>> {
+        let outline = object(&String::from_utf8(outline(text.as_bytes()).unwrap()).unwrap());
+        let unread = Unread::new("things.g.example", text.to_owned().into(), Arc::default());
+        Makers::later(&Definition::read(&outline), &outline, &unread)
+            .served(&KUBERNETES, &mut Pool::default())
+    }
+
+    #[test]
+    fn types_whose_making_is_put_off_are_those_that_are_made_at_once() {
+        let text = object_text(&object(&DEFINITION.replace(
+            r#""spec":{"type":"object","#,
+            r#""spec":{"type":"object","default":{"a":"x"},"x-kubernetes-validations":[{"rule":"self.a != 'y'"}],"#,
+        )));
+        let (now, later) = (made(&text).unwrap(), made_later(&text));
+        assert_eq!(now.len(), later.len());
+        for (now, later) in now.iter().zip(&later) {
+            // Names are known without a look at the schema.
+            assert_eq!((&now.api_version, &now.table.kind), (&later.api_version, &later.table.kind));
+            assert!(format!("{:?}", later.table.message).contains("uninit"), "{:?}", later.table.message);
+            later.complete();
+            assert_eq!(later.fault(), None);
+            let text = |resource: &Resource| format!("{:?}", resource.table.message.fields);
+            assert_eq!(text(now), text(later));
+            assert_eq!(now.table.form.as_deref(), later.table.form.as_deref());
+            let rules = |resource: &Resource| resource.table.rules.as_deref().is_some_and(Slot::is_filled);
+            assert_eq!(rules(now), rules(later));
+            let published = |resource: &Resource| resource.published.as_deref().unwrap().schema();
+            assert_eq!(published(now), published(later));
+        }
+        assert!(later[0].table.rules.as_deref().is_some_and(Slot::is_filled));
+    }
+
+    #[test]
+    fn a_schema_that_gives_no_type_is_a_fault_of_every_version() {
+        let text = object_text(&object(&DEFINITION.replace(
+            r#""a":{"type":"string"},"#,
+            r#""l":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object"}},"#,
+        )));
+        assert_eq!(made(&text).unwrap_err(), MakeError::NoKey("k".into()));
+        for resource in made_later(&text) {
+            assert_eq!(resource.fault(), Some(&MakeError::NoKey("k".into())), "{}", resource.api_version);
+            assert!(resource.table.message.custom);
+        }
+    }
+
+    #[test]
+    fn a_version_without_a_schema_keeps_everything() {
+        let text = DEFINITION.replace(r#""served":false"#, r#""served":true"#);
+        let made = made(&text).unwrap();
+        let text = br#"{"kind":"Thing","apiVersion":"g.example/v3","metadata":{},"z":[{"a":1}]}"#;
+        let kept = decode(&made[2].table.message, text).unwrap();
+        assert_eq!((object_text(&kept.object).into_bytes(), kept.strict.len()), (text.to_vec(), 0));
+    }
+}

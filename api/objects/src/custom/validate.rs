@@ -1,0 +1,605 @@
+//! Validation of custom objects against their schema.
+//!
+//! ```text
+//! value ─ check ─► type ─► allOf, anyOf, oneOf, not ─► text, format, number ─► elements ─► closed set ─► members
+//!                                                                               └──────── check ◄────────┘
+//! object ─► schema ─► scale ─► embedded objects ─► sets and keyed lists ─► rules
+//! ```
+//!
+//! The order of the checks is the order of the errors. Each check that is passed counts: where one of several schemas
+//! would do and none does, the errors of the one with the most passed checks are reported.
+//!
+//! On an update, errors at a value that is as it was are dropped (`same`), so that an object that was valid under an
+//! older schema can be changed elsewhere.
+//!
+//! A schema and an object that are both large can ask for more checks than a request may take: a schema in `allOf` is
+//! checked for each element of a list. `Checks` counts the work, and validation ends with an error of its own when the
+//! count reaches `FUEL`. Errors are cut where they are made, at [`ERRORS_MAX`] and [`ERROR_BYTES_MAX`].
+
+use std::cell::{Cell, OnceCell};
+
+use super::format;
+use super::keywords::{invalid, outside_of_set, text_error, too_many, type_error, unplaced, wrong_type};
+use super::lists;
+use super::lookup::Members as Lookup;
+use super::number::{self, Fault};
+use super::path::Path;
+use super::rules::Rules;
+use super::same::{Unchanged, limits_of};
+use super::scale;
+use types::schema::limits::{Limits, Schemas};
+use types::schema::table::{Empty, Kind, Message, ResourceTable, Slot};
+use values::cancellation;
+use values::field::{ERROR_BYTES_MAX, ERRORS_MAX, FieldError, FieldErrorKind, go_quote};
+use values::json::{Object, Value};
+
+/// Most units of work for one object. One unit is about the check of a scalar; a release build does ten million in a
+/// second. The largest request has one and a half million values.
+const FUEL: u64 = 10_000_000;
+
+/// Bytes of an error's texts that cost one unit.
+const BYTES_PER_UNIT: usize = 64;
+
+/// Members of a closed set, or names, that are compared with a value for one unit.
+const COMPARISONS_PER_UNIT: usize = 8;
+
+/// What is to be said of a write.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Judgement {
+    /// Why it is refused.
+    pub errors: Vec<FieldError>,
+    /// What its writer is warned of: rules that are broken by values that are as they were.
+    pub warnings: Vec<String>,
+}
+
+/// Appends what is wrong with the kind, the version and the metadata of an object that is inside of another one, at a path.
+pub type InnerCheck = fn(&str, &Object, &mut Vec<FieldError>);
+
+/// What is wrong with an object of a resource; `old` is the stored one on an update, through the `subresource` or, if that
+/// is empty, the resource itself. Metadata is not looked at, but for what the schema says of it, and what `inner` says of that
+/// of the objects in it. Through `status`, the schema of the status alone counts, and `inner` is not asked.
+pub fn object(
+    table: &ResourceTable,
+    subresource: &str,
+    new: &Object,
+    old: Option<&Object>,
+    inner: InnerCheck,
+) -> Judgement {
+    let message: &Message = &table.message;
+    let mut errors = match subresource {
+        "status" => status(message, new, old),
+        _ => whole(message, new, old),
+    };
+    if let Some(paths) = table.subresources.iter().find_map(|subresource| subresource.scale.as_ref()) {
+        errors.extend(scale::errors(paths, new, subresource == "status"));
+    }
+    // A write of the status does not look at the objects inside of the object.
+    if subresource != "status" {
+        lists::inner(message, new, inner, &mut errors);
+    }
+    if old.is_none_or(|old| !lists::has_repeated(message, old)) {
+        lists::repeated(message, new, &mut errors);
+    }
+    let mut warnings = Vec::new();
+    if let Some(rules) = table.rules.as_deref().and_then(Slot::get::<Rules>) {
+        if blocks_rules(&errors) {
+            errors.push(FieldError::invalid("", &Value::Null, NOT_CHECKED));
+        } else {
+            let verdict = rules.judge(message, new, old);
+            errors.extend(verdict.errors);
+            warnings = verdict.warnings;
+        }
+    }
+    Judgement { errors, warnings }
+}
+
+/// What the schema says of an object.
+fn whole(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldError> {
+    let limits = message.limits.as_deref();
+    let schemas = limits.and_then(|limits| limits.schemas.as_deref());
+    // Schemas beside the one of the object are asked about a value.
+    let value = schemas.map(|_| Value::Object(new.clone()));
+    let new = value.as_ref().and_then(Value::as_object).unwrap_or(new);
+    let checks = Checks::new(message, new, old);
+    let mut checked = Outcome::default();
+    if let (Some(schemas), Some(value)) = (schemas, &value) {
+        checked.merge(checks.combined(schemas, value, &Path::Root));
+    }
+    let shape = Shape { kind: None, members: Members::Struct(message), empty: Empty::Kept };
+    checks.members(shape, limits, new, &Path::Root, &mut checked);
+    checks.errors(checked)
+}
+
+/// What the schema of the status says of the status of an object. The sentences name values from the status on.
+fn status(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldError> {
+    let (Some(field), Some(value)) = (message.field("status"), new.get("status")) else { return Vec::new() };
+    let limits = limits_of(&field.kind, field.limits.as_deref());
+    let checks = Checks::new(message, new, old);
+    let checked = checks.check(Shape::of(&field.kind, field.empty), limits, value, &Path::Root);
+    checks.errors(checked).into_iter().map(|error| placed("status", ".", error)).collect()
+}
+
+/// An error of a value that stands at `place` and was checked as if it stood at the top.
+pub(super) fn placed(place: &str, separator: &str, error: FieldError) -> FieldError {
+    let separator = if error.path.is_empty() { "" } else { separator };
+    // A map at the top of a schema begins its keys with a dot.
+    let below = error.path.strip_prefix('.').unwrap_or(&error.path);
+    FieldError { path: format!("{place}{separator}{below}"), ..error }
+}
+
+/// Text of the error for an object whose validation was stopped because it needed too many checks.
+const EXHAUSTED: &str = "the object was not checked completely: the schemas that its type combines and the elements of the \
+    object are together too many; use fewer of one or the other";
+
+/// What is said where rules could not be asked.
+const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing \
+    errors to complete validation";
+
+/// Whether errors leave the rules of a schema without an object that they can be asked of.
+fn blocks_rules(errors: &[FieldError]) -> bool {
+    errors.iter().any(|error| {
+        matches!(
+            error.kind,
+            FieldErrorKind::NotSupported
+                | FieldErrorKind::Required
+                | FieldErrorKind::TooLong
+                | FieldErrorKind::TooMany
+                | FieldErrorKind::TypeInvalid
+        )
+    })
+}
+
+/// What is wrong with one value of a kind, such as a default, as if it stood at the top of an object. Where `inner` finds
+/// something, nothing else is looked for.
+pub fn value(
+    kind: &Kind,
+    empty: Empty,
+    limits: Option<&Limits>,
+    value: &Value,
+    inner: InnerCheck,
+) -> Vec<FieldError> {
+    if let (Kind::Message(message), Value::Object(object)) = (kind, value)
+        && message.custom
+    {
+        let mut errors = Vec::new();
+        if message.embedded {
+            inner("", object, &mut errors);
+        }
+        lists::inner(message, object, inner, &mut errors);
+        if !errors.is_empty() {
+            return errors;
+        }
+    }
+    let checks = Checks::of_value();
+    let checked = checks.check(Shape::of(kind, empty), limits_of(kind, limits), value, &Path::Root);
+    checks.errors(checked)
+}
+
+/// What came of checking a value.
+#[derive(Default)]
+struct Outcome {
+    errors: Vec<FieldError>,
+    /// Bytes of the errors.
+    bytes: usize,
+    /// Checks that were passed.
+    passed: usize,
+}
+
+impl Outcome {
+    /// Adds an error, which is not made if there are enough.
+    fn add(&mut self, error: impl FnOnce() -> FieldError) {
+        if !self.is_full() {
+            self.push(error());
+        }
+    }
+
+    fn push(&mut self, error: FieldError) {
+        if !self.is_full() && !self.errors.contains(&error) {
+            self.bytes += error.bytes();
+            self.errors.push(error);
+        }
+    }
+
+    /// Whether there are enough errors.
+    fn is_full(&self) -> bool {
+        self.errors.len() >= ERRORS_MAX || self.bytes >= ERROR_BYTES_MAX
+    }
+
+    fn merge(&mut self, other: Outcome) {
+        self.passed += other.passed;
+        if self.errors.is_empty() {
+            (self.errors, self.bytes) = (other.errors, other.bytes);
+        } else {
+            other.errors.into_iter().for_each(|error| self.push(error));
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    /// Counts a validator that ran, beside what it counted itself.
+    fn ran(&mut self, error: Option<FieldError>) {
+        self.passed += 1;
+        if let Some(error) = error {
+            self.push(error);
+        }
+    }
+}
+
+/// What a value is to be, apart from its limits.
+#[derive(Clone, Copy)]
+struct Shape<'t> {
+    /// The kind; `None` for the object itself, and for schemas that only restrict.
+    kind: Option<&'t Kind>,
+    members: Members<'t>,
+    empty: Empty,
+}
+
+/// What describes the members and elements of a value.
+#[derive(Clone, Copy)]
+enum Members<'t> {
+    /// The kind.
+    Kind,
+    /// This struct.
+    Struct(&'t Message),
+    /// The schema that restricts.
+    Schemas(Option<&'t Schemas>),
+}
+
+impl<'t> Shape<'t> {
+    fn of(kind: &'t Kind, empty: Empty) -> Self {
+        Shape { kind: Some(kind), members: Members::Kind, empty }
+    }
+
+    /// Of a schema that restricts a value which gets its type elsewhere.
+    fn of_restriction(limits: &'t Limits) -> Self {
+        Shape { kind: None, members: Members::Schemas(limits.schemas.as_deref()), empty: Empty::Kept }
+    }
+
+    /// The JSON types that are allowed, separated by commas; empty for any.
+    fn types(&self, limits: Option<&'t Limits>) -> &'t str {
+        if limits.is_some_and(|limits| limits.any_type) {
+            return "";
+        }
+        match (self.kind, self.members) {
+            (Some(Kind::Bool), _) => "boolean",
+            (Some(Kind::Int32 | Kind::Int64), _) => "integer",
+            (Some(Kind::Double), _) => "number",
+            (Some(Kind::IntOrString), _) => "integer,string",
+            (Some(Kind::List(_)), _) => "array",
+            (Some(Kind::Map(_) | Kind::Message(_)), _) => "object",
+            (Some(Kind::Json | Kind::RawExtension), _) => "",
+            (Some(_), _) => "string",
+            (None, Members::Schemas(Some(schemas))) => &schemas.kind,
+            (None, _) => "",
+        }
+    }
+
+    /// The struct that describes the members, if there is one.
+    fn message(&self) -> Option<&'t Message> {
+        match (self.kind, self.members) {
+            (Some(Kind::Message(message)), _) => Some(message),
+            (_, Members::Struct(message)) => Some(message),
+            _ => None,
+        }
+    }
+}
+
+/// The stored object, the new one, and the type of both.
+type Update<'c> = (&'c Message, &'c Object, &'c Object);
+
+/// The checks of one object.
+struct Checks<'c> {
+    update: Option<Update<'c>>,
+    /// Made when the first error is found.
+    unchanged: OnceCell<Unchanged>,
+    /// Units of work that are left.
+    fuel: Cell<u64>,
+}
+
+impl<'c> Checks<'c> {
+    fn new(message: &'c Message, new: &'c Object, old: Option<&'c Object>) -> Checks<'c> {
+        Checks { update: old.map(|old| (message, old, new)), ..Checks::of_value() }
+    }
+
+    fn of_value() -> Checks<'c> {
+        Checks { update: None, unchanged: OnceCell::new(), fuel: Cell::new(FUEL) }
+    }
+
+    fn spend(&self, units: usize) {
+        self.fuel.set(self.fuel.get().saturating_sub(units as u64));
+    }
+
+    /// Whether the checks have to end.
+    fn is_exhausted(&self) -> bool {
+        self.fuel.get() == 0
+    }
+
+    /// The errors that are reported. What was found before the fuel ran out is left out: a check that ends early says
+    /// nothing about its value.
+    fn errors(&self, outcome: Outcome) -> Vec<FieldError> {
+        if self.is_exhausted() {
+            return vec![FieldError::invalid("", &Value::Null, EXHAUSTED)];
+        }
+        outcome.errors
+    }
+
+    /// Whether a value is as it was in the stored object.
+    fn is_unchanged(&self, value: &Value) -> bool {
+        let Some((message, old, new)) = self.update else { return false };
+        self.unchanged.get_or_init(|| Unchanged::of_object(message, old, new)).has(value)
+    }
+
+    /// Checks a value; errors are dropped if it is the old one.
+    fn check(&self, shape: Shape, limits: Option<&Limits>, value: &Value, path: &Path) -> Outcome {
+        let mut checked = self.check_anew(shape, limits, value, path);
+        if !checked.is_valid() && self.is_unchanged(value) {
+            checked.errors.clear();
+            checked.bytes = 0;
+        }
+        checked
+    }
+
+    fn check_anew(&self, shape: Shape, limits: Option<&Limits>, value: &Value, path: &Path) -> Outcome {
+        cancellation::step();
+        let mut checked = Outcome::default();
+        self.spend(1);
+        if self.is_exhausted() {
+            return checked;
+        }
+        let types = shape.types(limits);
+        if value.is_null() {
+            if !types.is_empty() && shape.empty != Empty::Nullable {
+                checked.add(|| wrong_type(path, types, "null"));
+            } else {
+                checked.passed += 1;
+            }
+            if let Some(error) = limits.and_then(|limits| self.outside_of_set(limits, value, path)) {
+                checked.push(error);
+            }
+            return checked;
+        }
+        let format = limits.map_or("", |limits| &*limits.format);
+        if !types.is_empty() || !format.is_empty() {
+            match type_error(types, format, value, path) {
+                Some(error) => checked.ran(Some(error)),
+                None => checked.passed += 2,
+            }
+        }
+        if let Some(schemas) = limits.and_then(|limits| limits.schemas.as_deref()) {
+            checked.merge(self.combined(schemas, value, path));
+        }
+        checked.passed += 2;
+        match value {
+            Value::String(text) => {
+                self.spend(text.len() / BYTES_PER_UNIT);
+                checked.ran(limits.and_then(|limits| text_error(limits, text, path)));
+                if let Some(has_format) = format::has(format, text) {
+                    checked.ran((!has_format).then(|| wrong_type(path, format, text)));
+                }
+            }
+            Value::Int(_) | Value::Float(_) => {
+                let is_integer = matches!(shape.kind, Some(Kind::Int32 | Kind::Int64));
+                let default = || number::fault_of_format(number::DEFAULT, value);
+                let own = if is_integer && limits.is_none() { default() } else { None };
+                let faults = limits.into_iter().flat_map(|limits| number::faults(limits, is_integer, value));
+                for fault in own.into_iter().chain(faults) {
+                    checked.push(match fault {
+                        Fault::Value(sentence) => invalid(path, value, &sentence),
+                        Fault::Format(sentence) => unplaced(format!("{sentence} in {path}")),
+                    });
+                }
+                checked.passed += 2;
+            }
+            _ => {}
+        }
+        self.parts(shape, limits, value, path, &mut checked);
+        checked.passed += 1;
+        self.spend(checked.bytes / BYTES_PER_UNIT);
+        checked
+    }
+
+    fn outside_of_set(&self, limits: &Limits, value: &Value, path: &Path) -> Option<FieldError> {
+        self.spend(limits.enumeration.len() / COMPARISONS_PER_UNIT);
+        outside_of_set(limits, value, path)
+    }
+
+    /// Checks elements, the closed set, and members.
+    fn parts(
+        &self,
+        shape: Shape,
+        limits: Option<&Limits>,
+        value: &Value,
+        path: &Path,
+        checked: &mut Outcome,
+    ) {
+        if let Value::Array(items) = value {
+            self.elements(shape, limits, items, path, checked);
+            checked.passed += 2;
+        }
+        if checked.is_full() {
+            return;
+        }
+        checked.ran(limits.and_then(|limits| self.outside_of_set(limits, value, path)));
+        if let Value::Object(object) = value {
+            self.members(shape, limits, object, path, checked);
+            checked.passed += 1;
+        }
+    }
+
+    fn elements(
+        &self,
+        shape: Shape,
+        limits: Option<&Limits>,
+        items: &[Value],
+        path: &Path,
+        checked: &mut Outcome,
+    ) {
+        let item = match (shape.kind, shape.members) {
+            (Some(Kind::List(list)), _) => {
+                let item = Shape::of(&list.item.kind, list.item.empty);
+                Some((item, limits_of(&list.item.kind, list.item.limits.as_deref())))
+            }
+            (_, Members::Schemas(Some(Schemas { items: Some(item), .. }))) => {
+                Some((Shape::of_restriction(item), Some(item)))
+            }
+            _ => None,
+        };
+        if let Some((shape, limits)) = item {
+            for (at, value) in items.iter().enumerate() {
+                if checked.is_full() || self.is_exhausted() {
+                    return;
+                }
+                checked.merge(self.check(shape, limits, value, &path.index(at)));
+            }
+        }
+        let (min, max) = limits.map_or((None, None), |limits| limits.items);
+        let count = Value::Int(i64::try_from(items.len()).unwrap_or(i64::MAX));
+        if let Some(min) = min.filter(|min| (items.len() as u64) < *min) {
+            checked.add(|| invalid(path, &count, &format!("should have at least {min} items")));
+        }
+        if let Some(max) = max.filter(|max| items.len() as u64 > *max) {
+            checked.add(|| too_many(path, items.len(), max));
+        }
+    }
+
+    fn members(
+        &self,
+        shape: Shape,
+        limits: Option<&Limits>,
+        object: &Object,
+        path: &Path,
+        checked: &mut Outcome,
+    ) {
+        let (min, max) = limits.map_or((None, None), |limits| limits.members);
+        let len = object.len() as u64;
+        if let Some(min) = min.filter(|min| len < *min) {
+            let count = Value::Int(i64::try_from(len).unwrap_or(i64::MAX));
+            return checked.add(|| invalid(path, &count, &format!("should have at least {min} properties")));
+        }
+        if let Some(max) = max.filter(|max| len > *max) {
+            return checked.add(|| too_many(path, object.len(), max));
+        }
+        if let Some(message) = shape.message() {
+            // Members are in the order of fields, preserved ones come last.
+            for (name, value) in object.iter() {
+                if checked.is_full() || self.is_exhausted() {
+                    return;
+                }
+                let Some(field) = message.field(name) else { continue };
+                let limits = limits_of(&field.kind, field.limits.as_deref());
+                let path = path.child(name);
+                let shape = match (&field.kind, limits) {
+                    // Other code validates the metadata that every object has; only restrictions of the schema are left.
+                    (Kind::Message(inner), None) if !inner.custom => continue,
+                    (Kind::Message(inner), Some(limits)) if !inner.custom => Shape::of_restriction(limits),
+                    (kind, _) => Shape::of(kind, field.empty),
+                };
+                checked.merge(self.check(shape, limits, value, &path));
+            }
+        } else if let Some(Kind::Map(map)) = shape.kind {
+            let limits = limits_of(&map.value.kind, map.value.limits.as_deref());
+            let shape = Shape::of(&map.value.kind, map.value.empty);
+            for (key, value) in object.iter() {
+                if checked.is_full() || self.is_exhausted() {
+                    return;
+                }
+                checked.merge(self.check(shape, limits, value, &path.key(key)));
+            }
+        }
+        let Some(limits) = limits else { return };
+        let described = limits.schemas.as_deref().map_or(&[][..], |schemas| &schemas.properties);
+        let lookups = described.len() + limits.required.len();
+        self.spend(lookups / COMPARISONS_PER_UNIT);
+        let lookup = Lookup::of(object, lookups);
+        for (name, part) in described {
+            if checked.is_full() || self.is_exhausted() {
+                return;
+            }
+            if let Some(value) = lookup.get(name) {
+                let shape = Shape::of_restriction(part);
+                checked.merge(self.check(shape, Some(part), value, &path.child(name)));
+            }
+        }
+        for name in &limits.required {
+            if checked.is_full() {
+                return;
+            }
+            if lookup.get(name).is_none() {
+                checked.push(FieldError::required(path.child(name).to_string(), ""));
+            }
+        }
+    }
+
+    /// Checks a value against the schemas beside the one that describes it.
+    fn combined(&self, schemas: &Schemas, value: &Value, path: &Path) -> Outcome {
+        let mut checked = Outcome::default();
+        let check = |part: &Limits| self.check_anew(Shape::of_restriction(part), Some(part), value, path);
+        let failed = |sentence: &str| unplaced(format!("{} {sentence}", go_quote(&path.to_string())));
+        if !schemas.any_of.is_empty() {
+            let mut best: Option<Outcome> = None;
+            for part in &schemas.any_of {
+                let outcome = check(part);
+                let is_valid = outcome.is_valid();
+                if is_valid || best.as_ref().is_none_or(|best| outcome.passed > best.passed) {
+                    best = Some(outcome);
+                }
+                if is_valid {
+                    break;
+                }
+            }
+            if best.as_ref().is_some_and(|best| !best.is_valid()) {
+                checked.push(failed("must validate at least one schema (anyOf)"));
+            }
+            best.into_iter().for_each(|best| checked.merge(best));
+        }
+        if !schemas.one_of.is_empty() {
+            let (mut best, mut first): (Option<Outcome>, Option<Outcome>) = (None, None);
+            let mut valid = 0;
+            for part in &schemas.one_of {
+                let outcome = check(part);
+                if outcome.is_valid() {
+                    valid += 1;
+                    first.get_or_insert(outcome);
+                } else if best.as_ref().is_none_or(|best| outcome.passed > best.passed) {
+                    best = Some(outcome);
+                }
+            }
+            match (valid, first, best) {
+                (1, Some(first), _) => checked.merge(first),
+                (0, _, best) => {
+                    let found = "must validate one and only one schema (oneOf). Found none valid";
+                    checked.push(failed(found));
+                    best.into_iter().for_each(|best| checked.merge(best));
+                }
+                (count, ..) => {
+                    let found = format!(
+                        "must validate one and only one schema (oneOf). Found {count} valid alternatives"
+                    );
+                    checked.push(failed(&found));
+                }
+            }
+        }
+        if !schemas.all_of.is_empty() {
+            let mut valid = 0;
+            for part in &schemas.all_of {
+                let outcome = check(part);
+                valid += usize::from(outcome.is_valid());
+                checked.merge(outcome);
+            }
+            if valid < schemas.all_of.len() {
+                let none = if valid == 0 { ". None validated" } else { "" };
+                checked.push(failed(&format!("must validate all the schemas (allOf){none}")));
+            }
+        }
+        if schemas.not.as_ref().is_some_and(|part| check(part).is_valid()) {
+            checked.push(failed("must not validate the schema (not)"));
+        }
+        checked
+    }
+}
+
+#[cfg(test)]
+#[path = "validate_test.rs"]
+mod tests;

@@ -1,0 +1,145 @@
+//! Selectors of devices: expressions about one device, checked when they are written (docs/api/validation.md#devices).
+//!
+//! ```text
+//! device.driver                          who manages it
+//! device.attributes[domain].name         what it is: any value
+//! device.capacity[domain].name           how much it has: quantities
+//! device.allowMultipleAllocations        whether several claims may hold it
+//! ```
+//!
+//! Sizes are bounded by the limits of slices, so that the cost of an expression is known before it meets a device. The
+//! server never runs these expressions: whoever places pods does.
+
+use std::sync::LazyLock;
+
+use cel::cost::{SizeEstimate, SizeHints, estimate};
+use cel::environment::{Environment, Origin};
+use cel::evaluation::Program;
+use cel::library::quantity::quantity_type;
+use cel::types::Type;
+
+use super::base;
+use super::types::Types;
+use crate::device_limits::{ATTRIBUTES_MAX, DOMAIN_MAX, IDENTIFIER_MAX, TEXT_MAX};
+
+/// Most that an expression may cost for one device.
+const COST_MAX: u64 = 1_000_000;
+
+/// What is wrong with an expression.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Fault {
+    /// It does not compile, or to no truth value.
+    Invalid(String),
+    /// A constant part of it fails.
+    Internal(String),
+    /// It may cost too much.
+    Complex,
+}
+
+static NEW: LazyLock<Environment> = LazyLock::new(|| declare(Origin::New));
+static STORED: LazyLock<Environment> = LazyLock::new(|| declare(Origin::Stored));
+
+fn declare(origin: Origin) -> Environment {
+    let named = |of: Type| Type::map(Type::String, Type::map(Type::String, of));
+    let mut types = Types::default();
+    let device = types.declare(
+        "kubernetes.DRADevice",
+        [
+            ("driver", Type::String),
+            ("attributes", named(Type::Any)),
+            ("capacity", named(quantity_type())),
+            ("allowMultipleAllocations", Type::Bool),
+        ],
+    );
+    base(origin).clone().with_types(types.shared()).with_variable("device", device).with_bindings()
+}
+
+/// What is wrong with the selector `text`, if anything is.
+///
+/// # Errors
+/// The first of: it does not compile, it selects by something else than a truth value, its constants fail, its cost.
+pub fn check(text: &str, origin: Origin) -> Result<(), Fault> {
+    let environment: &Environment = match origin {
+        Origin::New => &NEW,
+        Origin::Stored => &STORED,
+    };
+    let compiled = environment.compile(text);
+    let checked = compiled.map_err(|issues| Fault::Invalid(format!("compilation failed: {issues}")))?;
+    let of = checked.result_type();
+    if !matches!(of, Type::Bool | Type::Any) {
+        let of = of.declared();
+        return Err(Fault::Invalid(format!("must evaluate to bool or the unknown type, not {of}")));
+    }
+    Program::new(&checked, environment)
+        .map_err(|error| Fault::Internal(format!("program instantiation failed: {error}")))?;
+    if estimate(&checked, &Sizes).max > COST_MAX {
+        return Err(Fault::Complex);
+    }
+    Ok(())
+}
+
+/// How large the parts of a device can be.
+struct Sizes;
+
+impl SizeHints for Sizes {
+    fn size(&self, path: &[&str]) -> Option<SizeEstimate> {
+        let max = match *path {
+            ["device"] => 0,
+            ["device", "driver"] => DOMAIN_MAX,
+            ["device", "allowMultipleAllocations"] => 1,
+            ["device", "attributes" | "capacity"] => ATTRIBUTES_MAX,
+            ["device", "attributes" | "capacity", "@keys"] => DOMAIN_MAX,
+            ["device", "attributes" | "capacity", "@items" | "@values"] => ATTRIBUTES_MAX,
+            ["device", "attributes" | "capacity", "@items" | "@values", "@keys"] => IDENTIFIER_MAX,
+            ["device", "attributes", "@items" | "@values", _] => TEXT_MAX,
+            ["device", "capacity", "@items" | "@values", "@items" | "@values"] => 0,
+            _ => return None,
+        };
+        Some(SizeEstimate { min: 0, max: max as u64 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_are_about_devices_and_yield_truth() {
+        let invalid = |text: &str| Err(Fault::Invalid(text.to_owned()));
+        for (text, want) in [
+            ("true", Ok(())),
+            ("device.driver == 'dra.example.com'", Ok(())),
+            ("device.attributes['dra.example.com'].model == 'a100'", Ok(())),
+            ("device.attributes['dra.example.com'].healthy", Ok(())),
+            ("device.capacity['dra.example.com'].memory.compareTo(quantity('10Gi')) >= 0", Ok(())),
+            ("'memory' in device.capacity['dra.example.com'] && device.allowMultipleAllocations", Ok(())),
+            ("device.attributes['a.b'].version.isGreaterThan(semver('1.0.0'))", Ok(())),
+            ("cel.bind(a, device.attributes['a.b'], a.x && a.y)", Ok(())),
+            ("device.attributes.exists(d, d == 'a.b')", Ok(())),
+            ("device.driver", invalid("must evaluate to bool or the unknown type, not string")),
+            ("1 + 1", invalid("must evaluate to bool or the unknown type, not int")),
+            (
+                "noSuchVar",
+                invalid(
+                    "compilation failed: ERROR: <input>:1:1: undeclared reference to 'noSuchVar' (in container '')\n \
+                     | noSuchVar\n | ^",
+                ),
+            ),
+            (
+                "device.name == 'x'",
+                invalid(
+                    "compilation failed: ERROR: <input>:1:7: undefined field 'name'\n | device.name == 'x'\n | ......^",
+                ),
+            ),
+        ] {
+            assert_eq!(check(text, Origin::New), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn selectors_that_may_cost_too_much_are_refused() {
+        let all = "device.attributes.all(a, device.attributes[a].all(b, device.attributes.all(c, \
+                   device.attributes[c].all(d, device.attributes[a][b] == device.attributes[c][d]))))";
+        assert_eq!(check(all, Origin::New), Err(Fault::Complex));
+    }
+}

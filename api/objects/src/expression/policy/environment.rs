@@ -1,0 +1,210 @@
+//! What the expressions of policies, and of match conditions of webhooks, can speak of.
+//!
+//! `object`, `oldObject` and `params` have no declared type: their fields are looked up when an expression runs. The
+//! request and the namespace have one, as `variables` does, whose fields are the variables that stand before an
+//! expression.
+
+use cel::environment::{Environment, Origin};
+use cel::library::authorizer::{authorizer_type, resource_check_type};
+use cel::types::Type;
+
+use crate::expression::types::Types;
+use crate::expression::{Expression, base};
+
+/// The type of `variables`.
+const VARIABLES: &str = "kubernetes.variables";
+
+/// Most that all expressions of one policy may cost for one object and one set of parameters.
+pub const POLICY_COST_MAX: u64 = 10_000_000;
+
+/// Variables that not all expressions have.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Extent {
+    /// `params`: the policy has a kind of parameters.
+    pub params: bool,
+    /// `authorizer` and `authorizer.requestResource`.
+    pub authorizer: bool,
+}
+
+/// The types of what is known of an object before it is there.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Type of `object` and `oldObject`.
+    pub object: Type,
+    /// Type of `params`.
+    pub params: Type,
+    /// The object types that these need.
+    pub types: Types,
+}
+
+/// Nothing is known.
+impl Default for Known {
+    fn default() -> Self {
+        Known { object: Type::Dyn, params: Type::Dyn, types: Types::default() }
+    }
+}
+
+/// A named expression of a policy.
+#[derive(Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// The expression.
+    pub expression: Expression,
+    /// Its place among the variables of the policy.
+    pub place: usize,
+}
+
+/// Environments of the expressions of one policy. Variables are added in their order.
+#[derive(Clone)]
+pub struct Declarations {
+    base: Environment,
+    params: Type,
+    types: Types,
+    has_variables: bool,
+}
+
+impl Declarations {
+    /// Declarations without variables. `origin` tells expressions of a write from those that are stored.
+    pub fn new(origin: Origin, known: Known) -> Declarations {
+        let mut types = known.types;
+        let request = declare_request(&mut types);
+        let namespace = declare_namespace(&mut types);
+        let base = base(origin)
+            .clone()
+            .with_variable("object", known.object.clone())
+            .with_variable("oldObject", known.object)
+            .with_variable("request", request)
+            .with_variable("namespaceObject", namespace);
+        Declarations { base, params: known.params, types, has_variables: false }
+    }
+
+    /// The object types that are declared.
+    pub fn types(&self) -> &Types {
+        &self.types
+    }
+
+    /// Declares `variables`, with no field yet.
+    pub fn with_variables(mut self) -> Declarations {
+        self.types.declare(VARIABLES, []);
+        self.has_variables = true;
+        self
+    }
+
+    /// The environment of an expression.
+    pub fn environment(&self, extent: Extent) -> Environment {
+        let mut environment = self.base.clone().with_types(Types::clone(&self.types).shared());
+        if extent.params {
+            environment = environment.with_variable("params", self.params.clone());
+        }
+        if extent.authorizer {
+            environment = environment
+                .with_variable("authorizer", authorizer_type())
+                .with_variable("authorizer.requestResource", resource_check_type());
+        }
+        if self.has_variables {
+            environment = environment.with_variable("variables", Type::object(VARIABLES));
+        }
+        environment
+    }
+
+    /// Compiles variables in their order; each may read those before it. A variable that is refused is of any type to
+    /// those behind it.
+    pub fn compile_variables<'t>(
+        &mut self,
+        variables: impl IntoIterator<Item = (&'t str, &'t str)>,
+        extent: Extent,
+    ) -> Vec<Variable> {
+        let mut compiled: Vec<Variable> = Vec::new();
+        for (name, text) in variables {
+            let expression = Expression::new(text, &self.environment(extent), &[]);
+            let of = expression.result_type().map_or(Type::Dyn, as_field);
+            self.types.set_field(VARIABLES, name, of);
+            compiled.push(Variable { name: name.to_owned(), expression, place: compiled.len() });
+        }
+        compiled
+    }
+}
+
+/// The type of a field that holds values of a type. Types other than the plain ones, lists and maps are not declared.
+fn as_field(of: &Type) -> Type {
+    match of {
+        Type::Any
+        | Type::Bool
+        | Type::Bytes
+        | Type::Double
+        | Type::Duration
+        | Type::Int
+        | Type::Null
+        | Type::String
+        | Type::Timestamp
+        | Type::Uint => of.clone(),
+        Type::List(item) => Type::list(as_field(item)),
+        Type::Map(entry) => Type::map(as_field(&entry.0), as_field(&entry.1)),
+        _ => Type::Dyn,
+    }
+}
+
+fn declare_request(types: &mut Types) -> Type {
+    use Type::{Bool, Dyn, String as Text};
+    let kind =
+        types.declare("kubernetes.GroupVersionKind", [("group", Text), ("version", Text), ("kind", Text)]);
+    let resource = types
+        .declare("kubernetes.GroupVersionResource", [("group", Text), ("version", Text), ("resource", Text)]);
+    let user = types.declare(
+        "kubernetes.UserInfo",
+        [
+            ("username", Text),
+            ("uid", Text),
+            ("groups", Type::list(Text)),
+            ("extra", Type::map(Text, Type::list(Text))),
+        ],
+    );
+    types.declare(
+        "kubernetes.AdmissionRequest",
+        [
+            ("kind", kind.clone()),
+            ("resource", resource.clone()),
+            ("subResource", Text),
+            ("requestKind", kind),
+            ("requestResource", resource),
+            ("requestSubResource", Text),
+            ("name", Text),
+            ("namespace", Text),
+            ("operation", Text),
+            ("userInfo", user),
+            ("dryRun", Bool),
+            ("options", Dyn),
+        ],
+    )
+}
+
+fn declare_namespace(types: &mut Types) -> Type {
+    use Type::{Int, String as Text, Timestamp as Time};
+    let texts = || Type::map(Text, Text);
+    let metadata = types.declare(
+        "kubernetes.NamespaceMetadata",
+        [
+            ("name", Text),
+            ("generateName", Text),
+            ("namespace", Text),
+            ("labels", texts()),
+            ("annotations", texts()),
+            ("UID", Text),
+            ("creationTimestamp", Time),
+            ("deletionGracePeriodSeconds", Int),
+            ("deletionTimestamp", Time),
+            ("generation", Int),
+            ("resourceVersion", Text),
+            ("finalizers", Type::list(Text)),
+        ],
+    );
+    let spec = types.declare("kubernetes.NamespaceSpec", [("finalizers", Type::list(Text))]);
+    let condition = types.declare(
+        "kubernetes.NamespaceCondition",
+        [("status", Text), ("type", Text), ("lastTransitionTime", Time), ("message", Text), ("reason", Text)],
+    );
+    let status =
+        types.declare("kubernetes.NamespaceStatus", [("conditions", Type::list(condition)), ("phase", Text)]);
+    types.declare("kubernetes.Namespace", [("metadata", metadata), ("spec", spec), ("status", status)])
+}

@@ -1,0 +1,227 @@
+//! The types that an endpoint reads before it refuses them (docs/api/writes.md#request-body).
+//!
+//! The reference server has three registries of types: one for definitions of custom types, one for registrations of
+//! other servers, and one for all other groups. A body of a type in the endpoint's registry is read, and then found to be
+//! unconvertible; any other type is not registered. It knows types in versions that are not served, too.
+
+use std::sync::Arc;
+
+use types::schema::registry::{Registry, Resource};
+use values::naming::Naming;
+
+/// Kind and version of an object.
+pub type Named<'n> = (&'n str, &'n str);
+
+/// A registry of types.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Scheme {
+    Definitions,
+    Registrations,
+    Others,
+}
+
+impl Scheme {
+    fn of(api_version: &str) -> Self {
+        match group_stem(api_version) {
+            "apiextensions" => Scheme::Definitions,
+            "apiregistration" => Scheme::Registrations,
+            _ => Scheme::Others,
+        }
+    }
+
+    /// The place in the reference server that makes it, by which errors name it.
+    fn name(self) -> &'static str {
+        match self {
+            Scheme::Definitions => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:56",
+            Scheme::Registrations => "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:32",
+            Scheme::Others => "pkg/api/legacyscheme/scheme.go:30",
+        }
+    }
+}
+
+/// The first label of a group; empty for the core group.
+fn group_stem(api_version: &str) -> &str {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    group.split('.').next().unwrap_or_default()
+}
+
+/// The package of the reference server's own type behind all versions of a kind.
+fn package(api_version: &str) -> &str {
+    match group_stem(api_version) {
+        "" | "events" => "core",
+        stem => stem,
+    }
+}
+
+/// Whether an endpoint for objects of version `own_version` reads objects of a type.
+pub fn is_known(registry: &Registry, (kind, api_version): Named<'_>, own_version: &str) -> bool {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let is_resource = |kind| {
+        registry.by_kind(group, version, kind).is_some_and(|resource| !resource.table.message.custom)
+            || is_listed(registry.naming(), UNSERVED, (kind, api_version))
+    };
+    let is_in_scheme = Scheme::of(api_version) == Scheme::of(own_version)
+        && (is_resource(kind)
+            || kind.strip_suffix("List").is_some_and(is_resource)
+            || is_listed(registry.naming(), WITHOUT_RESOURCE, (kind, api_version)));
+    let has_options =
+        api_version == own_version || api_version == "v1" && Scheme::of(own_version) != Scheme::Registrations;
+    let is_common = has_options && is_meta(IN_ALL_VERSIONS, kind);
+    is_in_scheme || is_common || is_meta(UNVERSIONED, kind)
+}
+
+/// The served version of a kind whose form objects of another version have, and that of `own_version`; `None` if both are
+/// the same. A version of another group that is not served has the form of the one that its group serves.
+pub fn other_form<'r>(
+    registry: &'r Registry,
+    (kind, api_version): Named<'_>,
+    own_version: &str,
+) -> Option<(&'r Arc<Resource>, &'r Arc<Resource>)> {
+    let split = |api_version: &'_ str| match api_version.split_once('/') {
+        Some((group, version)) => (group.to_owned(), version.to_owned()),
+        None => (String::new(), api_version.to_owned()),
+    };
+    let ((group, version), (own_group, own)) = (split(api_version), split(own_version));
+    let own = registry.by_kind(&own_group, &own, kind)?;
+    let served = registry.by_kind(&group, &version, kind).or_else(|| {
+        let versions = &registry.group(&group).filter(|_| group != own_group)?.versions;
+        versions.iter().find_map(|version| registry.by_kind(&group, &version.version, kind))
+    })?;
+    (!std::ptr::eq(&*served.table.message, &*own.table.message)).then_some((served, own))
+}
+
+/// Types in versions that are not served.
+const UNSERVED: &str = include_str!("../../bootstrap/unserved_types.txt");
+
+/// Types of objects that no resource has.
+const WITHOUT_RESOURCE: &str = include_str!("../../bootstrap/types_without_resource.txt");
+
+/// Kinds that every version of every group has.
+const IN_ALL_VERSIONS: &[&str] = &[
+    "CreateOptions",
+    "DeleteOptions",
+    "GetOptions",
+    "ListOptions",
+    "PatchOptions",
+    "UpdateOptions",
+    "WatchEvent",
+];
+
+/// Kinds that all registries have, under any version.
+const UNVERSIONED: &[&str] = &["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
+
+/// Whether one of these kinds of the meta group is meant.
+fn is_meta(kinds: &[&str], kind: &str) -> bool {
+    kinds.contains(&kind)
+}
+
+/// Whether a line of `types`, a version followed by kinds, has a type.
+fn is_listed(naming: &Naming, types: &str, (kind, api_version): Named<'_>) -> bool {
+    naming.fill(types).lines().any(|line| {
+        let mut words = line.split(' ');
+        words.next() == Some(api_version) && words.any(|known| known == kind)
+    })
+}
+
+/// Why an object of a known type cannot be one of another.
+pub fn unconvertible((kind, api_version): Named<'_>, (own_kind, own_version): Named<'_>) -> String {
+    // The types of the meta group are the same in all versions.
+    let version = match is_meta(IN_ALL_VERSIONS, kind) || is_meta(UNVERSIONED, kind) {
+        true => "v1",
+        false => api_version.rsplit('/').next().unwrap_or_default(),
+    };
+    format!("converting ({version}.{kind}) to ({}.{own_kind}): unknown conversion", package(own_version))
+}
+
+/// Why an object of an unknown type cannot be read where `own_version` is expected.
+pub fn not_registered((kind, api_version): Named<'_>, own_version: &str) -> String {
+    let scheme = Scheme::of(own_version).name();
+    format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{scheme}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use values::naming::KUBERNETES;
+
+    #[test]
+    fn an_endpoint_knows_the_types_of_its_registry() {
+        let registry = Registry::new(&KUBERNETES);
+        for (kind, api_version, own_version, want) in [
+            ("Pod", "v1", "apps/v1", true),
+            ("PodList", "v1", "v1", true),
+            ("PodListList", "v1", "v1", false),
+            ("List", "v1", "v1", true),
+            ("List", "apps/v1", "apps/v1", false),
+            ("Scale", "autoscaling/v1", "apps/v1", true),
+            ("Scale", "apps/v1", "apps/v1", false),
+            ("Foo", "v1", "v1", false),
+            // What the groups of definitions and registrations know is known nowhere else, nor the other way round.
+            ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1", true),
+            ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "v1", false),
+            ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "apiregistration.k8s.io/v1", false),
+            ("Pod", "v1", "apiextensions.k8s.io/v1", false),
+            ("List", "v1", "apiregistration.k8s.io/v1", false),
+            ("Status", "v1", "apiregistration.k8s.io/v1", true),
+            ("Status", "apps/v1", "apps/v1", true),
+            ("Status", "apps/v9", "v1", true),
+            ("DeleteOptions", "v1", "apps/v1", true),
+            ("DeleteOptions", "apps/v1", "apps/v1", true),
+            ("DeleteOptions", "apps/v9", "apps/v1", false),
+            // Versions that are not served.
+            ("Deployment", "apps/v1beta1", "apps/v1", true),
+            ("DeploymentList", "apps/v1beta1", "v1", true),
+            ("Deployment", "extensions/v1beta1", "v1", true),
+            ("CertificateSigningRequest", "certificates.k8s.io/v1beta1", "v1", true),
+            ("APIService", "apiregistration.k8s.io/v1beta1", "v1", false),
+            ("Deployment", "apps/v1beta3", "apps/v1", false),
+            ("ConfigMap", "apps/v1beta1", "v1", false),
+            ("apps/v1beta1", "apps/v1beta1", "v1", false),
+            ("CertificateSigningRequest", "certificates.example.com/v1beta1", "v1", false),
+        ] {
+            let got = is_known(&registry, (kind, api_version), own_version);
+            assert_eq!(got, want, "{kind} {api_version} for {own_version}");
+        }
+    }
+
+    #[test]
+    fn versions_of_a_kind_may_have_other_forms() {
+        let registry = Registry::new(&KUBERNETES);
+        for (kind, api_version, own_version, want) in [
+            ("HorizontalPodAutoscaler", "autoscaling/v1", "autoscaling/v2", Some("autoscaling/v1")),
+            ("Event", "events.k8s.io/v1", "v1", Some("events.k8s.io/v1")),
+            ("Event", "events.k8s.io/v1beta1", "v1", Some("events.k8s.io/v1")),
+            ("Event", "v1", "events.k8s.io/v1", Some("v1")),
+            ("Deployment", "apps/v1beta1", "apps/v1", None),
+            ("Deployment", "extensions/v1beta1", "apps/v1", None),
+            ("Pod", "v1", "v1", None),
+        ] {
+            let got = other_form(&registry, (kind, api_version), own_version);
+            assert_eq!(
+                got.map(|(other, _)| &*other.api_version),
+                want,
+                "{kind} {api_version} for {own_version}"
+            );
+        }
+    }
+
+    #[test]
+    fn errors_name_types_by_package_and_registries_by_place() {
+        let own = ("ConfigMap", "v1");
+        assert_eq!(
+            unconvertible(("Scale", "autoscaling/v1"), own),
+            "converting (v1.Scale) to (core.ConfigMap): unknown conversion"
+        );
+        for kind in ["DeleteOptions", "Status"] {
+            assert_eq!(
+                unconvertible((kind, "autoscaling/v2"), own),
+                format!("converting (v1.{kind}) to (core.ConfigMap): unknown conversion")
+            );
+        }
+        assert_eq!(
+            not_registered(("Foo", "a/v1"), own.1),
+            "no kind \"Foo\" is registered for version \"a/v1\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+        );
+        assert!(not_registered(own, "apiextensions.k8s.io/v1").contains("apiextensions-apiserver"));
+    }
+}

@@ -1,0 +1,20 @@
+//! What is done with one object: patches, validation, ownership, conversion, its record and its representations.
+
+pub mod apply;
+pub mod body;
+pub mod codec;
+pub mod conversion;
+pub mod custom;
+pub mod device_limits;
+pub mod expression;
+pub mod known_types;
+pub mod lengths;
+pub mod negotiate;
+mod parameters;
+pub mod patch;
+pub mod representation;
+pub mod request;
+pub mod services;
+pub mod store;
+pub mod strategy;
+pub mod validation;

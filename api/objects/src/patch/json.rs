@@ -1,0 +1,563 @@
+//! JSON patch (RFC 6902, docs/api/patches.md#json-patch): operations applied in sequence to a tree.
+//!
+//! Where the reference server deviates from the RFC, so does this: an index is any decimal integer, negative ones count
+//! from the end, `replace` of a missing member adds it, `add` without a value adds `null`, a path's text before its first
+//! `/` is ignored, the empty path is known to `replace` and `test` only, a missing member tests equal to `null`, and
+//! `test` compares the texts of scalars (`words`). Objects that an operation enters are sorted by name. Every failing
+//! operation of a PATCH has the same answer (422); the texts are for those who apply patches of others.
+//!
+//! Four things are bounded, because ten thousand operations can cost more than their bytes suggest: their number, the
+//! bytes that `copy` makes, the depth of the result (copying a value into itself doubles it), and the members and
+//! elements that have to be visited or moved.
+
+use std::borrow::Cow;
+
+use hashbrown::HashSet;
+
+use super::{Status, Value, words};
+use values::cancellation;
+use values::field::go_quote;
+use values::json::{DEPTH_MAX, Object, write};
+use values::status::Reason;
+
+/// Most operations in a patch (docs/api/patches.md#json-patch).
+const OPERATIONS_MAX: usize = 10_000;
+
+/// Most bytes, as JSON, that all `copy` operations of a patch may add (docs/api/patches.md#json-patch).
+const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Most nested containers in a result, so that the parser accepts the stored text.
+const NESTING_MAX: usize = DEPTH_MAX - 1;
+
+/// Most members visited and elements moved by one patch: about a third of a second. Ten thousand operations in an
+/// object of ten thousand members stay below it.
+const EFFORT_MAX: usize = 100_000_000;
+
+/// One operation as the client sent it; missing members are detected when it is applied.
+#[derive(Clone, Debug)]
+pub(super) struct Operation {
+    verb: Verb,
+    /// The verb as it was written.
+    kind: Cow<'static, str>,
+    path: Option<String>,
+    from: Option<String>,
+    /// Of a `test`, as [`words`].
+    value: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Add,
+    Remove,
+    Replace,
+    Move,
+    Copy,
+    Test,
+    Unknown,
+}
+
+/// Why a patch failed.
+#[derive(Debug)]
+pub enum Refused {
+    /// An operation does not apply; the reference server's text.
+    Operation(String),
+    /// A `test` found another value at this path.
+    Test(String),
+    /// `EFFORT_MAX` is used up.
+    EffortExceeded,
+}
+
+/// Why an operation cannot be carried out at one of its paths.
+enum Failure {
+    /// The container of the last step is missing.
+    Parent,
+    /// The container has no such member or element; what the reference server says of it.
+    Step(String),
+    EffortExceeded,
+}
+
+type Outcome<T> = Result<T, Failure>;
+
+/// A limit of this server.
+fn too_deep() -> Failure {
+    Failure::Step("the result is nested too deeply".to_owned())
+}
+
+/// Whether an operation affects the member at `path`, a descendant or an ancestor of it.
+pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
+    let concerns = |pointer: &Option<String>| {
+        let steps = pointer.iter().flat_map(|pointer| pointer.split('/').skip(1));
+        pointer.is_some()
+            && steps.zip(path).all(|(step, name)| step.replace("~1", "/").replace("~0", "~") == *name)
+    };
+    operations.iter().any(|operation| concerns(&operation.path) || concerns(&operation.from))
+}
+
+/// The paths of operations.
+fn pointers(operations: &[Operation]) -> Vec<String> {
+    operations.iter().flat_map(|operation| [&operation.path, &operation.from]).flatten().cloned().collect()
+}
+
+/// Sorts the objects that `pointers` lead through, each once: the reference server reads them to maps, which have no order
+/// but that of their keys.
+fn sort_entered(pointers: &[String], result: &mut Value) {
+    if let Value::Object(members) = &mut *result {
+        super::sort_members(members);
+    }
+    let mut entered: HashSet<&str> = HashSet::new();
+    for pointer in pointers {
+        let mut here = &mut *result;
+        // Where the steps to `here` end.
+        let Some(mut end) = pointer.find('/') else { continue };
+        while let Some(len) = pointer[end + 1..].find('/') {
+            let step = unescape(&pointer[end + 1..][..len]);
+            let inner = match here {
+                Value::Object(members) => members.get_mut(&step),
+                Value::Array(items) => index(&step, items.len()).and_then(|at| items.get_mut(at)),
+                _ => None,
+            };
+            let Some(inner) = inner else { break };
+            end += 1 + len;
+            if let Value::Object(members) = &mut *inner
+                && entered.insert(&pointer[..end])
+            {
+                super::sort_members(members);
+            }
+            here = inner;
+        }
+    }
+}
+
+/// Parses operations. With `strict_reporting` members of the wrong type are errors here (otherwise when the operation
+/// is applied), and unknown ones are added to `reports`.
+pub(super) fn parse(
+    patch: Value,
+    strict_reporting: bool,
+    reports: &mut Vec<String>,
+) -> Result<Vec<Operation>, Status> {
+    let items = match patch {
+        Value::Array(items) => items,
+        Value::Null => Vec::new(),
+        other => {
+            let target = if strict_reporting { "[]handlers.jsonPatchOp" } else { "jsonpatch.Patch" };
+            return Err(wrong_type(&go::json::unfit(other.go_kind(), target), strict_reporting));
+        }
+    };
+    if items.len() > OPERATIONS_MAX {
+        return Err(Status::new(
+            Reason::RequestEntityTooLarge,
+            format!(
+                "Request entity too large: The allowed maximum operations in a JSON patch is \
+                 {OPERATIONS_MAX}, got {}",
+                items.len()
+            ),
+        ));
+    }
+    let read = |(at, item)| read_operation(at, item, strict_reporting, reports);
+    items.into_iter().enumerate().map(read).collect()
+}
+
+fn read_operation(
+    at: usize,
+    item: Value,
+    strict_reporting: bool,
+    reports: &mut Vec<String>,
+) -> Result<Operation, Status> {
+    let members = match item {
+        Value::Object(members) => members,
+        Value::Null => Object::new(),
+        other => {
+            let target = if strict_reporting { "handlers.jsonPatchOp" } else { "jsonpatch.Operation" };
+            return Err(wrong_type(&go::json::unfit(other.go_kind(), target), strict_reporting));
+        }
+    };
+    let mut operation =
+        Operation { verb: Verb::Unknown, kind: "unknown".into(), path: None, from: None, value: None };
+    for (name, value) in members.into_members() {
+        let text = match (&*name, value) {
+            ("value", value) => {
+                operation.value = Some(value);
+                continue;
+            }
+            ("op" | "path" | "from", Value::String(text)) => text,
+            ("op" | "path" | "from", Value::Null) => continue,
+            ("op" | "path" | "from", other) if strict_reporting => {
+                let place = format!("jsonPatchOp.{name}");
+                return Err(wrong_type(&go::json::unfit_member(other.go_kind(), &place, "string"), true));
+            }
+            ("op" | "path" | "from", _) => continue,
+            _ => {
+                if strict_reporting && reports.len() < super::REPORTED_MAX {
+                    reports.push(format!("json patch unknown field \"[{at}].{name}\""));
+                }
+                continue;
+            }
+        };
+        match &*name {
+            "op" => {
+                operation.verb = Verb::of(&text);
+                operation.kind = text.into();
+            }
+            "path" => operation.path = Some(text),
+            _ => operation.from = Some(text),
+        }
+    }
+    if matches!(operation.verb, Verb::Test) {
+        operation.value = operation.value.as_ref().map(words::of);
+    }
+    Ok(operation)
+}
+
+/// Gives each `test` the words of `text`, which the operations were read from.
+pub(super) fn keep_words(operations: &mut [Operation], text: &[u8]) {
+    let is_test = |operation: &Operation| matches!(operation.verb, Verb::Test);
+    if !operations.iter().any(is_test) {
+        return;
+    }
+    for (operation, value) in operations.iter_mut().zip(words::values(text)) {
+        if is_test(operation) {
+            operation.value = value.map(words::read);
+        }
+    }
+}
+
+impl Verb {
+    fn of(text: &str) -> Self {
+        match text {
+            "add" => Self::Add,
+            "remove" => Self::Remove,
+            "replace" => Self::Replace,
+            "move" => Self::Move,
+            "copy" => Self::Copy,
+            "test" => Self::Test,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// 400 for a part of the patch that is of the wrong type.
+fn wrong_type(why: &str, strict_reporting: bool) -> Status {
+    let prefix = if strict_reporting { "error decoding patch: " } else { "" };
+    Status::bad_request(format!("{prefix}{why}"))
+}
+
+/// The document after all operations, for a PATCH.
+pub(super) fn apply(operations: Vec<Operation>, original: Value) -> Result<Value, Status> {
+    let pointers = pointers(&operations);
+    let mut result = carry_out(operations, original).map_err(|refused| match refused {
+        Refused::Operation(_) | Refused::Test(_) => Status::unprocessable(),
+        Refused::EffortExceeded => Status::new(Reason::RequestEntityTooLarge, EFFORT_EXCEEDED),
+    })?;
+    sort_entered(&pointers, &mut result);
+    Ok(result)
+}
+
+/// What is said of a patch that uses `EFFORT_MAX` up.
+pub(super) const EFFORT_EXCEEDED: &str =
+    "Request entity too large: the JSON patch passes over and moves too many members and elements";
+
+/// The document after all operations.
+///
+/// # Errors
+/// The first operation that does not apply.
+pub(super) fn carry_out(operations: Vec<Operation>, original: Value) -> Result<Value, Refused> {
+    let grows = operations.iter().any(|operation| matches!(operation.verb, Verb::Move | Verb::Copy));
+    let nesting = if grows { nesting(&original) } else { 0 };
+    let mut run = Run { document: original, nesting, effort: 0, copied: Vec::new() };
+    operations.into_iter().try_for_each(|operation| run.carry_out(operation))?;
+    Ok(run.document)
+}
+
+/// The text of a failure: at a missing container `missing`, otherwise after `at`.
+fn told(failure: Failure, missing: impl FnOnce() -> String, at: impl FnOnce() -> String) -> Refused {
+    match failure {
+        Failure::Parent => Refused::Operation(format!("{}: {MISSING}", missing())),
+        Failure::Step(why) => Refused::Operation(format!("{}: {why}", at())),
+        Failure::EffortExceeded => Refused::EffortExceeded,
+    }
+}
+
+/// What the reference server says of everything that is not there.
+const MISSING: &str = "missing value";
+
+/// The state between two operations.
+struct Run {
+    document: Value,
+    /// Upper bound of the document's nesting; kept only when there is a `move` or `copy`.
+    nesting: usize,
+    /// Members visited and elements moved so far.
+    effort: usize,
+    /// The copied values as JSON; only the length matters.
+    copied: Vec<u8>,
+}
+
+impl Run {
+    fn carry_out(&mut self, operation: Operation) -> Result<(), Refused> {
+        cancellation::step();
+        let Operation { verb, kind, path, from, value } = operation;
+        let verb_text = &*kind;
+        let undecoded = |what: &str| {
+            Refused::Operation(format!("{verb_text} operation failed to decode {what}: {MISSING}"))
+        };
+        if matches!(verb, Verb::Unknown) {
+            return Err(Refused::Operation(format!("Unexpected kind: {kind}")));
+        }
+        // These two are asked for `from` first.
+        if matches!(verb, Verb::Move | Verb::Copy) && from.is_none() {
+            return Err(undecoded("from"));
+        }
+        let from = from.as_deref().unwrap_or_default();
+        let path = path.ok_or_else(|| undecoded("path"))?;
+        let nowhere = |place: &str, path: &str| {
+            format!("{verb_text} operation does not apply: doc is missing {place}: {path}")
+        };
+        let in_path = |verb: &str| format!("error in {verb} for path: '{path}'");
+        match verb {
+            Verb::Add => {
+                let value = value.unwrap_or_default();
+                let nesting = nesting(&value);
+                let put = self.put(&path, value, nesting, false);
+                put.map_err(|why| told(why, || nowhere("path", &format!("\"{path}\"")), || in_path("add")))
+            }
+            Verb::Replace => {
+                let value = value.unwrap_or_default();
+                let nesting = nesting(&value);
+                let put = self.put(&path, value, nesting, true);
+                put.map_err(|why| match why {
+                    Failure::Step(_) => Refused::Operation(format!("{}: {MISSING}", nowhere("key", &path))),
+                    why => told(why, || nowhere("path", &path), || in_path("replace")),
+                })
+            }
+            Verb::Remove => {
+                let taken = self.take(&path).map(drop);
+                taken.map_err(|why| {
+                    told(why, || nowhere("path", &format!("\"{path}\"")), || in_path("remove"))
+                })
+            }
+            Verb::Move => {
+                let of_key = || format!("error in move for path: '{}'", last_step(from));
+                let value =
+                    self.take(from).map_err(|why| told(why, || nowhere("from path", from), of_key))?;
+                let nesting = self.nesting_below(from, &path, &value);
+                let put = nesting.and_then(|nesting| self.put(&path, value, nesting, false));
+                put.map_err(|why| told(why, || nowhere("destination path", &path), || in_path("move")))
+            }
+            Verb::Copy => {
+                let found = self.copied(from).map_err(|why| {
+                    told(why, || nowhere("from path", from), || format!("error in copy for from: '{from}'"))
+                })?;
+                let nesting = self.nesting_below(from, &path, &found);
+                let put = nesting.and_then(|nesting| self.put(&path, found, nesting, false));
+                put.map_err(|why| {
+                    told(
+                        why,
+                        || nowhere("destination path", &path),
+                        || "error while adding value during copy".to_owned(),
+                    )
+                })
+            }
+            Verb::Test => {
+                let want = value.unwrap_or_default();
+                let same = if path.is_empty() {
+                    words::equal(&self.document, &want)
+                } else {
+                    self.finds(&path, &want).map_err(|why| {
+                        let missing = || format!("test operation does not apply: is missing path: {path}");
+                        told(why, missing, || in_path("test"))
+                    })?
+                };
+                if same { Ok(()) } else { Err(Refused::Test(path)) }
+            }
+            Verb::Unknown => Ok(()),
+        }
+    }
+
+    /// The value at `from`, for a copy of it. A missing member of an object copies as null, as it does upstream.
+    fn copied(&mut self, from: &str) -> Outcome<Value> {
+        let Target { parent, key, .. } = locate(&mut self.document, from, &mut self.effort)?;
+        let value = find(parent, &key, &mut self.effort)?.cloned().unwrap_or_default();
+        write(&value, &mut self.copied);
+        if self.copied.len() > COPIED_BYTES_MAX {
+            return Err(Failure::Step("the patch copies too much".to_owned()));
+        }
+        Ok(value)
+    }
+
+    /// Whether the value at `path` is written as `want`.
+    fn finds(&mut self, path: &str, want: &Value) -> Outcome<bool> {
+        let Target { parent, key, .. } = locate(&mut self.document, path, &mut self.effort)?;
+        Ok(words::equal(find(parent, &key, &mut self.effort)?.unwrap_or(&Value::Null), want))
+    }
+
+    /// Adds `value`, whose nesting is given, at `path`, or replaces the value there.
+    fn put(&mut self, path: &str, value: Value, nesting: usize, replace: bool) -> Outcome<()> {
+        if path.is_empty() {
+            // Only a container can be a document, and only by a replacement.
+            if !replace || !matches!(value, Value::Object(_) | Value::Array(_)) {
+                return Err(Failure::Parent);
+            }
+            self.document = value;
+            self.nesting = self.nesting.max(nesting);
+            return Ok(());
+        }
+        let Target { parent, key, containers } = locate(&mut self.document, path, &mut self.effort)?;
+        if containers + nesting > NESTING_MAX {
+            return Err(too_deep());
+        }
+        match parent {
+            Value::Object(members) => {
+                charge(&mut self.effort, members.len())?;
+                members.insert(key.into_owned(), value);
+            }
+            Value::Array(items) if replace => {
+                let at = index(&key, items.len()).ok_or_else(|| no_element(&key))?;
+                *items.get_mut(at).ok_or_else(|| no_element(&key))? = value;
+            }
+            Value::Array(items) => {
+                let at = if key == "-" { Some(items.len()) } else { index(&key, items.len() + 1) };
+                let at = at.ok_or_else(|| match no_element(&key) {
+                    Failure::Step(why) if why.starts_with("strconv") => {
+                        Failure::Step(format!("value was not a proper array index: '{key}': {why}"))
+                    }
+                    other => other,
+                })?;
+                charge(&mut self.effort, items.len() - at)?;
+                items.insert(at, value);
+            }
+            _ => return Err(Failure::Parent),
+        }
+        self.nesting = self.nesting.max(containers + nesting);
+        Ok(())
+    }
+
+    /// Removes and returns the value at `path`, which must exist.
+    fn take(&mut self, path: &str) -> Outcome<Value> {
+        let Target { parent, key, .. } = locate(&mut self.document, path, &mut self.effort)?;
+        match parent {
+            Value::Object(members) => {
+                charge(&mut self.effort, members.len())?;
+                members.remove(&key).ok_or_else(|| {
+                    Failure::Step(format!("Unable to remove nonexistent key: {key}: {MISSING}"))
+                })
+            }
+            Value::Array(items) => {
+                let at = index(&key, items.len()).ok_or_else(|| no_element(&key))?;
+                charge(&mut self.effort, items.len() - at)?;
+                Ok(items.remove(at))
+            }
+            _ => Err(Failure::Parent),
+        }
+    }
+
+    /// An upper bound of the nesting of `value`, which was at `from`: cheap as long as the limit cannot be exceeded at
+    /// `path`, exact otherwise.
+    fn nesting_below(&mut self, from: &str, path: &str, value: &Value) -> Outcome<usize> {
+        let steps = |path: &str| path.bytes().filter(|byte| *byte == b'/').count();
+        let bound = self.nesting.saturating_sub(steps(from));
+        if steps(path) + bound <= NESTING_MAX {
+            return Ok(bound);
+        }
+        charge(&mut self.effort, size(value))?;
+        Ok(nesting(value))
+    }
+}
+
+/// The target of a path: the container, and the key of one of its members or elements.
+struct Target<'v, 'p> {
+    parent: &'v mut Value,
+    key: Cow<'p, str>,
+    /// Number of containers from the document to the parent, both included.
+    containers: usize,
+}
+
+/// Follows `path` up to its last step. Every value on the way must be a container.
+fn locate<'v, 'p>(document: &'v mut Value, path: &'p str, effort: &mut usize) -> Outcome<Target<'v, 'p>> {
+    let (_, mut rest) = path.split_once('/').ok_or(Failure::Parent)?;
+    let mut parent = document;
+    let mut containers = 1;
+    while let Some((step, tail)) = rest.split_once('/') {
+        parent = match parent {
+            Value::Object(members) => {
+                charge(effort, members.len())?;
+                members.get_mut(&unescape(step)).ok_or(Failure::Parent)?
+            }
+            Value::Array(items) => {
+                let at = index(step, items.len()).ok_or(Failure::Parent)?;
+                items.get_mut(at).ok_or(Failure::Parent)?
+            }
+            _ => return Err(Failure::Parent),
+        };
+        containers += 1;
+        rest = tail;
+    }
+    Ok(Target { parent, key: unescape(rest), containers })
+}
+
+/// The value of a container at `key`; `None` for an absent member, a failure for an absent element.
+fn find<'v>(parent: &'v Value, key: &str, effort: &mut usize) -> Outcome<Option<&'v Value>> {
+    match parent {
+        Value::Object(members) => {
+            charge(effort, members.len())?;
+            Ok(members.get(key))
+        }
+        Value::Array(items) => {
+            let at = index(key, items.len()).ok_or_else(|| no_element(key))?;
+            items.get(at).map(Some).ok_or_else(|| no_element(key))
+        }
+        _ => Err(Failure::Parent),
+    }
+}
+
+/// A list has no element at `key`.
+fn no_element(key: &str) -> Failure {
+    Failure::Step(match key.parse::<i64>() {
+        Ok(index) => format!("Unable to access invalid index: {index}: invalid index referenced"),
+        Err(_) => format!("strconv.Atoi: parsing {}: invalid syntax", go_quote(key)),
+    })
+}
+
+/// The last step of a path.
+fn last_step(path: &str) -> Cow<'_, str> {
+    unescape(path.rsplit_once('/').map_or(path, |(_, step)| step))
+}
+
+fn charge(effort: &mut usize, steps: usize) -> Outcome<()> {
+    *effort += steps;
+    if *effort > EFFORT_MAX { Err(Failure::EffortExceeded) } else { Ok(()) }
+}
+
+/// One step of a JSON pointer with `~1` as `/` and `~0` as `~`.
+fn unescape(step: &str) -> Cow<'_, str> {
+    if step.contains('~') { step.replace("~1", "/").replace("~0", "~").into() } else { step.into() }
+}
+
+/// The position that `text`, a decimal integer, denotes among `count`; negative counts from the end.
+fn index(text: &str, count: usize) -> Option<usize> {
+    let n: i64 = text.parse().ok()?;
+    let distance = usize::try_from(n.unsigned_abs()).ok()?;
+    if n < 0 { count.checked_sub(distance) } else { (distance < count).then_some(distance) }
+}
+
+/// Levels of nested containers in `value`, including itself; 0 for a scalar.
+fn nesting(value: &Value) -> usize {
+    cancellation::step();
+    match value {
+        Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.iter().map(|(_, value)| nesting(value)).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Number of values in `value`, including itself.
+fn size(value: &Value) -> usize {
+    cancellation::step();
+    match value {
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Object(members) => 1 + members.iter().map(|(_, value)| size(value)).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+#[path = "json_test.rs"]
+mod tests;

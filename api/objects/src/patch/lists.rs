@@ -1,0 +1,224 @@
+//! Merging of lists: identification of elements, and the order of the result
+//! (docs/api/patches.md#strategic-merge-patch).
+//!
+//! Knows values only, no schema and no directives. All costs are linear in the lengths of the lists: positions are
+//! looked up by hash.
+
+use std::hash::{Hash, Hasher};
+
+use hashbrown::HashMap;
+
+use super::Value;
+use super::strategic::{Failure, Outcome};
+use values::cancellation;
+use values::json::go_print;
+
+/// How elements of a list are identified.
+#[derive(Clone, Copy)]
+pub(super) enum Key {
+    /// By their value: scalars.
+    Element,
+    /// By a member's value: objects.
+    Member(&'static str),
+}
+
+impl Key {
+    /// How a list with elements of `class` is merged; objects need a merge key.
+    pub fn of(class: Option<Class>, merge_key: Option<&'static str>) -> Outcome<Self> {
+        match (merge_key, class) {
+            (Some(name), _) => Ok(Key::Member(name)),
+            (None, Some(Class::Object)) => {
+                Err(Failure::Other("cannot merge lists without merge key for struct".to_owned()))
+            }
+            (None, _) => Ok(Key::Element),
+        }
+    }
+
+    /// The identity of `item`.
+    pub fn scalar(self, item: &Value) -> Outcome<Scalar> {
+        match self {
+            Key::Element => Scalar::of(item).ok_or(Failure::Unprocessable),
+            Key::Member(name) => {
+                let members = item.as_object().ok_or_else(|| bad_type(go::json::MAP, item))?;
+                members.get(name).and_then(Scalar::of).ok_or_else(|| {
+                    let shown = go_print(item);
+                    Failure::Other(format!("map: {shown} does not contain declared merge key: {name}"))
+                })
+            }
+        }
+    }
+
+    /// The first position of each key.
+    pub fn positions(self, items: &[Value]) -> Outcome<HashMap<Scalar, usize>> {
+        let mut positions = HashMap::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            positions.entry(self.scalar(item)?).or_insert(at);
+        }
+        Ok(positions)
+    }
+
+    /// Orders a merged list: the elements that the patch names in the patch's order, the others in their old order.
+    /// When the two are interleaved, one of the others comes first only if it preceded the named element before. A new
+    /// element therefore precedes those the patch does not name.
+    pub fn order(
+        self,
+        merged: Vec<Value>,
+        asked: &HashMap<Scalar, usize>,
+        before: &HashMap<Scalar, usize>,
+    ) -> Outcome<Vec<Value>> {
+        let mut named = Vec::with_capacity(merged.len());
+        let mut others = Vec::new();
+        for item in merged {
+            let scalar = self.scalar(&item)?;
+            let had = before.get(&scalar).copied();
+            match asked.get(&scalar) {
+                Some(at) => named.push(Ranked { rank: Some(*at), had, item }),
+                None => others.push(Ranked { rank: had, had, item }),
+            }
+        }
+        sort_by_rank(&mut named);
+        sort_by_rank(&mut others);
+        let mut ordered = Vec::with_capacity(named.len() + others.len());
+        let mut named = named.into_iter().peekable();
+        for other in others {
+            let comes_first = |named: &Ranked| matches!((other.had, named.had), (Some(a), Some(b)) if a < b);
+            while let Some(next) = named.next_if(|next| !comes_first(next)) {
+                ordered.push(next.item);
+            }
+            ordered.push(other.item);
+        }
+        ordered.extend(named.map(|next| next.item));
+        Ok(ordered)
+    }
+}
+
+/// An element to be sorted.
+struct Ranked {
+    /// The sort key.
+    rank: Option<usize>,
+    /// Its position in the list before the merge.
+    had: Option<usize>,
+    item: Value,
+}
+
+/// Sorts by rank, stable. Elements without one occur only when a patch adds to a list for which it requests an empty
+/// order. Upstream then compares them as smaller than everything, which is not an order; where its result is
+/// predictable (an insertion sort of few elements), this function gives the same.
+fn sort_by_rank(items: &mut [Ranked]) {
+    const FORESEEABLE_MAX: usize = 20;
+    if items.iter().all(|item| item.rank.is_some()) || items.len() > FORESEEABLE_MAX {
+        items.sort_by_key(|item| item.rank);
+        return;
+    }
+    for end in 1..items.len() {
+        let mut at = end;
+        while at > 0 {
+            let smaller = match (items[at].rank, items[at - 1].rank) {
+                (Some(this), Some(previous)) => this < previous,
+                _ => true,
+            };
+            if !smaller {
+                break;
+            }
+            items.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+}
+
+/// A scalar with Go's equality: same type and same value.
+#[derive(Clone, Debug)]
+pub(super) enum Scalar {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+}
+
+impl Scalar {
+    /// The scalar of `value`, if it is one.
+    pub fn of(value: &Value) -> Option<Scalar> {
+        cancellation::step();
+        match value {
+            Value::Null => Some(Scalar::Null),
+            Value::Bool(value) => Some(Scalar::Bool(*value)),
+            Value::Int(n) => Some(Scalar::Int(*n)),
+            Value::Float(n) => Some(Scalar::Float(*n)),
+            Value::Number(words) => words.parse().ok().map(Scalar::Float),
+            Value::String(text) => Some(Scalar::Text(text.clone())),
+            Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+}
+
+impl PartialEq for Scalar {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Scalar::Null, Scalar::Null) => true,
+            (Scalar::Bool(a), Scalar::Bool(b)) => a == b,
+            (Scalar::Int(a), Scalar::Int(b)) => a == b,
+            // No JSON number is a NaN, so equality of bits with both zeros alike is an equivalence.
+            (Scalar::Float(a), Scalar::Float(b)) => a == b || a.to_bits() == b.to_bits(),
+            (Scalar::Text(a), Scalar::Text(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Scalar {}
+
+impl Hash for Scalar {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Scalar::Null => state.write_u8(0),
+            Scalar::Bool(value) => value.hash(state),
+            Scalar::Int(n) => n.hash(state),
+            Scalar::Float(n) => (if *n == 0.0 { 0 } else { n.to_bits() }).hash(state),
+            Scalar::Text(text) => text.hash(state),
+        }
+    }
+}
+
+/// The type shared by all elements of a list.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Class {
+    Bool,
+    Int,
+    Float,
+    Text,
+    Object,
+}
+
+/// The common type of all elements; `None` for empty lists.
+pub(super) fn element_class(a: &[Value], b: &[Value]) -> Outcome<Option<Class>> {
+    let mut common = None;
+    for item in a.iter().chain(b) {
+        let class = match item {
+            Value::Bool(_) => Class::Bool,
+            Value::Int(_) => Class::Int,
+            Value::Float(_) | Value::Number(_) => Class::Float,
+            Value::String(_) => Class::Text,
+            Value::Object(_) => Class::Object,
+            // Lists of lists cannot be merged.
+            Value::Array(_) if common.is_none() => return Err(Failure::Unprocessable),
+            Value::Array(_) | Value::Null => return Err(mixed(a, b)),
+        };
+        if common.is_some_and(|common| common != class) {
+            return Err(mixed(a, b));
+        }
+        common = Some(class);
+    }
+    Ok(common)
+}
+
+fn mixed(a: &[Value], b: &[Value]) -> Failure {
+    let (a, b) = (go_print(&Value::Array(a.to_vec())), go_print(&Value::Array(b.to_vec())));
+    Failure::Other(format!("list element types are not identical: [{a} {b}]"))
+}
+
+/// 500 in the words of the reference server, which names Go types.
+pub(super) fn bad_type(expected: &str, value: &Value) -> Failure {
+    let received = if value.is_null() { "%!s(<nil>)" } else { value.go_type() };
+    Failure::Other(format!("expected a {expected}, but received a {received}"))
+}

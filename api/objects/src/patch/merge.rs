@@ -1,0 +1,238 @@
+//! Merge patch (RFC 7386, docs/api/patches.md#merge-patch): objects merge, `null` deletes, everything else replaces.
+//!
+//! Objects that the patch enters are sorted by name. As in the reference server, and beyond the RFC, `null` members go from
+//! the objects in a new list as well, unless the list replaces an object.
+//!
+//! Costs the sum of both sizes. The result is never deeper than the deeper of the two, so the parser's bound on
+//! depth bounds the recursion here as well.
+
+use super::members::Members;
+use super::{Status, Value};
+use values::cancellation;
+use values::json::Object;
+
+/// The error text for anything that is not a patch.
+pub(super) const INVALID: &str = "Invalid JSON Patch";
+
+/// Accepts a possible merge patch: an object, and without strict reporting an array, which replaces the whole document
+/// (and is then refused by the decoder).
+pub(super) fn check(patch: Value, strict_reporting: bool) -> Result<Value, Status> {
+    match patch {
+        Value::Object(_) => Ok(patch),
+        Value::Null => Err(Status::bad_request(INVALID)),
+        other if strict_reporting => Err(Status::bad_request(format!(
+            "error decoding patch: {}",
+            go::json::unfit(other.go_kind(), go::json::MAP)
+        ))),
+        Value::Array(_) => Ok(patch),
+        _ => Err(Status::bad_request(INVALID)),
+    }
+}
+
+/// The document after the patch.
+pub(super) fn apply(original: Value, patch: Value) -> Value {
+    match patch {
+        Value::Object(_) => merged(original, patch),
+        mut list => {
+            prune(&mut list);
+            list
+        }
+    }
+}
+
+/// `current` after a change of it.
+fn merged(current: Value, change: Value) -> Value {
+    cancellation::step();
+    match (current, change) {
+        (Value::Object(current), Value::Object(change)) => merge_members(current, change).into(),
+        (Value::Object(_), change) => change,
+        (_, mut change) => {
+            prune(&mut change);
+            change
+        }
+    }
+}
+
+fn merge_members(original: Object, patch: Object) -> Object {
+    let mut members = Members::open(original, patch.len());
+    for (name, mut change) in patch.into_members() {
+        if change.is_null() {
+            members.take(&name);
+            continue;
+        }
+        match members.get_mut(&name) {
+            Some(slot) if !slot.is_null() => *slot = merged(std::mem::take(slot), change),
+            _ => {
+                prune(&mut change);
+                members.set(name, change);
+            }
+        }
+    }
+    let mut merged = members.close();
+    super::sort_members(&mut merged);
+    merged
+}
+
+/// Removes the `null` members of all objects in `value`, and sorts the others. Elements of lists stay.
+fn prune(value: &mut Value) {
+    cancellation::step();
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| {
+                prune(member);
+                !member.is_null()
+            });
+            super::sort_members(members);
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::Random;
+    use values::json::parse;
+    use values::testing::text;
+
+    /// RFC 7386 appendix A, except for documents that are not objects.
+    #[test]
+    fn the_examples_of_rfc_7386_hold() {
+        for (original, patch, want) in [
+            (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"a":null}"#, r#"{}"#),
+            (r#"{"a":"b","b":"c"}"#, r#"{"a":null}"#, r#"{"b":"c"}"#),
+            (r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"c"}"#, r#"{"a":["b"]}"#, r#"{"a":["b"]}"#),
+            (r#"{"a":{"b":"c"}}"#, r#"{"a":{"b":"d","c":null}}"#, r#"{"a":{"b":"d"}}"#),
+            (r#"{"a":[{"b":"c"}]}"#, r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+            (r#"["a","b"]"#, r#"["c","d"]"#, r#"["c","d"]"#),
+            (r#"{"a":"b"}"#, r#"["c"]"#, r#"["c"]"#),
+            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"a":1,"e":null}"#),
+            (r#"[1,2]"#, r#"{"a":"b","c":null}"#, r#"{"a":"b"}"#),
+            (r#"{}"#, r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
+        ] {
+            let patch = check(parse(patch.as_bytes()).unwrap(), false).unwrap();
+            assert_eq!(text(&apply(parse(original.as_bytes()).unwrap(), patch)), want, "{original}");
+        }
+    }
+
+    #[test]
+    fn entered_objects_are_sorted_and_lists_pruned() {
+        for (original, patch, want) in [
+            (
+                r#"{"b":1,"a":{"d":1,"c":2},"e":{"d":1,"c":2}}"#,
+                r#"{"e":{}}"#,
+                r#"{"a":{"d":1,"c":2},"b":1,"e":{"c":2,"d":1}}"#,
+            ),
+            (r#"{}"#, r#"{"b":{"d":1,"c":{"f":1,"e":null}}}"#, r#"{"b":{"c":{"f":1},"d":1}}"#),
+            (
+                r#"{"l":[1]}"#,
+                r#"{"l":[{"b":1,"a":null,"c":{"d":null}},null]}"#,
+                r#"{"l":[{"b":1,"c":{}},null]}"#,
+            ),
+            (r#"{}"#, r#"{"l":[[{"x":null,"b":1,"a":2}]]}"#, r#"{"l":[[{"a":2,"b":1}]]}"#),
+            (r#"{"l":null}"#, r#"{"l":[{"x":null}]}"#, r#"{"l":[{}]}"#),
+            (r#"{"l":{"a":1}}"#, r#"{"l":[{"b":1,"a":null}]}"#, r#"{"l":[{"b":1,"a":null}]}"#),
+            (r#"{}"#, r#"[{"b":1,"a":null}]"#, r#"[{"b":1}]"#),
+        ] {
+            let merged = apply(parse(original.as_bytes()).unwrap(), parse(patch.as_bytes()).unwrap());
+            assert_eq!(text(&merged), want, "{original} {patch}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_not_a_patch_is_400() {
+        let decoding = "error decoding patch: json: cannot unmarshal";
+        let target = "into Go value of type map[string]interface {}";
+        for (patch, strict, want) in [
+            ("null", false, INVALID.to_owned()),
+            ("null", true, INVALID.to_owned()),
+            ("5", false, INVALID.to_owned()),
+            ("\"x\"", true, format!("{decoding} string {target}")),
+            ("[]", true, format!("{decoding} array {target}")),
+        ] {
+            let status = check(parse(patch.as_bytes()).unwrap(), strict).unwrap_err();
+            assert_eq!((status.code.as_u16(), status.message), (400, want), "{patch}");
+        }
+    }
+
+    #[test]
+    fn two_large_objects_merge_in_linear_time() {
+        let big = |offset: i64| -> Value {
+            let members = (0..60_000).map(|n| (format!("key-{:08}", n + offset).into(), Value::Int(offset)));
+            members.collect::<Object>().into()
+        };
+        let begin = std::time::Instant::now();
+        let merged = apply(big(0), big(30_000));
+        assert_eq!(merged.as_object().unwrap().len(), 90_000);
+        assert!(begin.elapsed().as_secs() < 5, "quadratic: {:?}", begin.elapsed());
+    }
+
+    /// The RFC's pseudo code, word for word, on sorted maps.
+    mod model {
+        use super::*;
+        use std::collections::BTreeMap;
+
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Tree {
+            Leaf(Value),
+            Map(BTreeMap<String, Tree>),
+        }
+
+        pub fn of(value: &Value) -> Tree {
+            match value {
+                Value::Object(members) => {
+                    Tree::Map(members.iter().map(|(name, value)| (name.to_owned(), of(value))).collect())
+                }
+                leaf => Tree::Leaf(leaf.clone()),
+            }
+        }
+
+        pub fn merge_patch(target: Option<Tree>, patch: Tree) -> Tree {
+            let Tree::Map(patch) = patch else { return patch };
+            let mut target = match target {
+                Some(Tree::Map(map)) => map,
+                _ => BTreeMap::new(),
+            };
+            for (name, value) in patch {
+                if value == Tree::Leaf(Value::Null) {
+                    target.remove(&name);
+                } else {
+                    let before = target.remove(&name);
+                    target.insert(name, merge_patch(before, value));
+                }
+            }
+            Tree::Map(target)
+        }
+    }
+
+    #[test]
+    fn random_patches_do_what_the_rfc_pseudo_code_does() {
+        let mut random = Random(7386);
+        fn tree(random: &mut Random, depth: usize) -> Value {
+            match random.below(if depth == 0 { 4 } else { 8 }) {
+                0 => Value::Null,
+                1 => Value::Int(random.below(3) as i64),
+                2 => Value::Array(vec![Value::Int(random.below(2) as i64), Value::Null]),
+                3 => "x".into(),
+                _ => {
+                    let count = random.below(5);
+                    let mut members = Object::new();
+                    for _ in 0..count {
+                        members.insert(format!("k{}", random.below(6)), tree(random, depth - 1));
+                    }
+                    members.into()
+                }
+            }
+        }
+        for round in 0..5_000 {
+            let (original, patch) = (tree(&mut random, 4), tree(&mut random, 4));
+            let want = model::merge_patch(Some(model::of(&original)), model::of(&patch));
+            let shown = format!("round {round}: {} + {}", text(&original), text(&patch));
+            assert_eq!(model::of(&apply(original, patch)), want, "{shown}");
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! Patches: from an object and a patch document to the patched object.
+//!
+//! ```text
+//! media type → PatchKind ─┐
+//! body ───────────────────┴► Patch::parse ─► Patch ─► apply(schema, object tree) ─► patched tree
+//!                              (400, 413)               (400, 422, 500)
+//! ```
+//!
+//! Pure functions on JSON trees (docs/api/patches.md). The caller converts the stored object to the requested version
+//! first, and decodes, defaults and validates the result; server-side apply is recognised here and implemented in
+//! `apply`. A [`Patch`] can be cloned and applied again if the object has changed in between.
+
+mod json;
+mod leftover;
+mod lists;
+mod members;
+mod merge;
+pub mod restore;
+mod strategic;
+mod words;
+
+use types::schema::table::Message;
+use values::field::FieldError;
+use values::json::{
+    Object, ParseError, Value, go_print, parse, parse_exact, parse_exact_reporting_duplicates,
+    parse_reporting_duplicates, write,
+};
+use values::memory::Memory;
+use values::status::{Reason, Status, Subject};
+
+/// The kind of a patch, by its media type.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PatchKind {
+    /// Operations (RFC 6902).
+    Json,
+    /// A partial document (RFC 7386).
+    Merge,
+    /// A partial document with directives, merged by the schema.
+    Strategic,
+    /// Server-side apply of a configuration in YAML; recognized here, carried out by `apply`.
+    Apply,
+    /// The same in CBOR, which is behind a feature gate.
+    ApplyCbor,
+}
+
+impl PatchKind {
+    const ALL: [PatchKind; 5] = [Self::Json, Self::Merge, Self::Strategic, Self::Apply, Self::ApplyCbor];
+
+    /// The kind of patch of a request for a built-in type.
+    ///
+    /// # Errors
+    /// 415 for any other media type. Source: docs/api/patches.md#patch-requests.
+    pub fn of_request(content_type: &str, cbor: bool) -> Result<PatchKind, Status> {
+        let is_on = |kind: &PatchKind| cbor || *kind != Self::ApplyCbor;
+        if let Some(kind) = Self::from_media_type(content_type).filter(is_on) {
+            return Ok(kind);
+        }
+        // The reference server finds the route by any one of several types, and then reads the header as one type.
+        let kind_of_one = |one: &str| {
+            let media_type = one.split(';').next().unwrap_or_default().trim_matches(' ');
+            Self::ALL.into_iter().find(|kind| kind.media_type() == media_type).filter(is_on)
+        };
+        if content_type.split(',').any(|one| kind_of_one(one).is_some()) {
+            let all: Vec<&str> = Self::ALL.into_iter().filter(is_on).map(PatchKind::media_type).collect();
+            return Err(Status::unsupported_media_type(&all));
+        }
+        Err(Status::no_such_patch())
+    }
+
+    /// Media types that custom resources accept, in the order in which a 415 lists them.
+    pub const CUSTOM: [&str; 3] =
+        [PatchKind::Json.media_type(), PatchKind::Merge.media_type(), PatchKind::Apply.media_type()];
+
+    /// The kind of a `Content-Type`: the text before the first `;`, compared exactly
+    /// (docs/api/patches.md#patch-requests).
+    pub fn from_media_type(content_type: &str) -> Option<PatchKind> {
+        let media_type = content_type.split(';').next().unwrap_or("");
+        Self::ALL.into_iter().find(|kind| kind.media_type() == media_type)
+    }
+
+    /// Whether it is a configuration to be applied.
+    pub fn is_apply(self) -> bool {
+        matches!(self, Self::Apply | Self::ApplyCbor)
+    }
+
+    /// The media type of the kind.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json-patch+json",
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+            Self::Apply => "application/apply-patch+yaml",
+            Self::ApplyCbor => "application/apply-patch+cbor",
+        }
+    }
+}
+
+pub use json::Refused;
+
+/// Applies the operations of a JSON patch, given as a tree, to a document.
+///
+/// # Errors
+/// The first operation that does not apply, in the reference server's words, or that there are too many.
+pub fn apply_operations(operations: Value, document: Value) -> Result<Value, Refused> {
+    let operations = json::parse(operations, false, &mut Vec::new());
+    json::carry_out(operations.map_err(|status| Refused::Operation(status.message))?, document)
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refused::Operation(why) => f.write_str(why),
+            Refused::Test(path) => write!(f, "testing value {path} failed: test failed"),
+            Refused::EffortExceeded => f.write_str(json::EFFORT_EXCEEDED),
+        }
+    }
+}
+
+/// A patched object.
+#[derive(Debug)]
+pub struct Patched {
+    /// The result, not yet decoded by the schema.
+    pub value: Value,
+    /// Texts about unknown and duplicate members of the patch itself (docs/api/patches.md#json-patch,
+    /// docs/api/encodings.md#strict-decoding); at most 100.
+    pub strict: Vec<String>,
+}
+
+/// A parsed patch.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    body: Body,
+    strict: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Json(Vec<json::Operation>),
+    Merge(Value),
+    Strategic(Value),
+}
+
+impl Patch {
+    /// Parses a patch. With `strict_reporting` (field validation `Warn` or `Strict`) unknown and duplicate
+    /// members are collected and the texts of errors follow the stricter decoder.
+    ///
+    /// # Errors
+    /// 400 for a malformed body, 413 for more than 10 000 operations, 415 for configurations to be applied. Source:
+    /// docs/api/patches.md#json-patch, #merge-patch, #strategic-merge-patch.
+    pub fn parse(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<Patch, Status> {
+        Memory::check_text(text).map_err(Status::no_memory)?;
+        let (value, duplicates) = match read(kind, text, strict_reporting) {
+            Ok(read) => read,
+            Err(error) => return Err(unreadable(kind, &error, strict_reporting)),
+        };
+        let mut strict: Vec<String> = Vec::new();
+        let body = match kind {
+            PatchKind::Json => {
+                let mut operations = json::parse(value, strict_reporting, &mut strict)?;
+                json::keep_words(&mut operations, text);
+                Body::Json(operations)
+            }
+            PatchKind::Merge => Body::Merge(merge::check(value, strict_reporting)?),
+            PatchKind::Strategic => Body::Strategic(strategic::check(value)?),
+            PatchKind::Apply | PatchKind::ApplyCbor => {
+                let others = [PatchKind::Json, PatchKind::Merge, PatchKind::Strategic];
+                return Err(Status::unsupported_media_type(&others.map(PatchKind::media_type)));
+            }
+        };
+        let prefix = if kind == PatchKind::Json { "json patch " } else { "" };
+        strict.extend(duplicates.iter().map(|path| format!("{prefix}duplicate field \"{path}\"")));
+        strict.truncate(REPORTED_MAX);
+        Ok(Patch { body, strict })
+    }
+
+    /// Whether the patch affects `metadata.managedFields`. If not, it may be applied to an object without them.
+    pub fn touches_managed_fields(&self) -> bool {
+        match &self.body {
+            Body::Json(operations) => json::touch(operations, &["metadata", "managedFields"]),
+            Body::Merge(patch) | Body::Strategic(patch) => {
+                patch.get("metadata").is_some_and(|metadata| metadata.get("managedFields").is_some())
+            }
+        }
+    }
+
+    /// Applies the patch to `original`. `message` is the type of the object; `None` for custom resources, for which a
+    /// strategic merge patch is refused. The objects that a JSON or merge patch enters are sorted by name: the reference
+    /// server reads them to maps, and decodes and shows the result in that order.
+    ///
+    /// # Errors
+    /// 422 where an operation fails, 400, 422 or 500 where a strategic merge fails, 413 where a JSON patch exceeds its
+    /// effort limit.
+    pub fn apply(self, message: Option<&Message>, original: Value) -> Result<Patched, Status> {
+        let value = match self.body {
+            Body::Json(operations) => json::apply(operations, original)?,
+            Body::Merge(patch) => merge::apply(original, patch),
+            Body::Strategic(patch) => strategic::apply(message, original, patch)?,
+        };
+        Ok(Patched { value, strict: self.strict })
+    }
+
+    /// What a refusal of the result shows: the patched document, or of a strategic merge the patch as merging left it, in
+    /// Go's format of maps (docs/api/patches.md#patch-requests).
+    ///
+    /// # Errors
+    /// As [`Patch::apply`].
+    pub fn shown(&self, message: &Message, original: Value) -> Result<String, Status> {
+        if let Body::Strategic(patch) = &self.body {
+            return Ok(go_print(&leftover::of(message, &original, patch.clone())));
+        }
+        let patched = self.clone().apply(Some(message), original)?;
+        let mut text = Vec::new();
+        write(&patched.value, &mut text);
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// Most unknown and duplicate members reported for one patch (docs/api/encodings.md#strict-decoding).
+const REPORTED_MAX: usize = 100;
+
+/// Parses and applies a patch; see [`Patch::parse`] and [`Patch::apply`].
+pub fn apply(
+    kind: PatchKind,
+    message: Option<&Message>,
+    original: Value,
+    patch: &[u8],
+    strict_reporting: bool,
+) -> Result<Patched, Status> {
+    Patch::parse(kind, patch, strict_reporting)?.apply(message, original)
+}
+
+/// The 422 for a result that does not decode: it shows what [`Patch::shown`] gives, and the decoder's text.
+pub fn undecodable(shown: String, error: &str) -> Status {
+    let unnamed = Subject { group: "", kind: "", name: "" };
+    Status::invalid(unnamed, &[FieldError::invalid("patch", &shown.into(), error)])
+}
+
+/// Reads a patch. The reference server carries JSON and merge patches out on text, so that numbers keep their words.
+fn read(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<(Value, Vec<String>), ParseError> {
+    match (kind, strict_reporting) {
+        (PatchKind::Json | PatchKind::Merge, true) => parse_exact_reporting_duplicates(text),
+        (PatchKind::Json | PatchKind::Merge, false) => Ok((parse_exact(text)?, Vec::new())),
+        (_, true) => parse_reporting_duplicates(text),
+        (_, false) => Ok((parse(text)?, Vec::new())),
+    }
+}
+
+/// 400 for a body that is not JSON.
+fn unreadable(kind: PatchKind, error: &ParseError, strict_reporting: bool) -> Status {
+    match kind {
+        PatchKind::Strategic | PatchKind::Apply | PatchKind::ApplyCbor => {
+            Status::bad_request(error.to_string())
+        }
+        _ if strict_reporting => Status::bad_request(format!("error decoding patch: {error}")),
+        PatchKind::Merge => Status::bad_request(merge::INVALID),
+        PatchKind::Json => Status::bad_request(error.to_string()),
+    }
+}
+
+/// Sorts the members of an object by name.
+fn sort_members(object: &mut Object) {
+    object.members_mut().sort_by(|(a, _), (b, _)| a.cmp(b));
+}
+
+/// A failure that upstream does not convert to a Status: 500 without a reason (docs/api/errors.md#messages).
+fn plain_error(text: impl Into<String>) -> Status {
+    Status::new(Reason::Unknown, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::Random;
+    use types::schema::builtin::{ELEMENT, FIELD};
+    use types::schema::make::plain;
+    use types::schema::table::{Element, Field, Kind, List, ListType, PatchStrategy, Ref};
+
+    #[test]
+    fn kinds_follow_from_the_media_type() {
+        for (content_type, kind) in [
+            ("application/json-patch+json", Some(PatchKind::Json)),
+            ("application/merge-patch+json; charset=utf-8", Some(PatchKind::Merge)),
+            ("application/strategic-merge-patch+json", Some(PatchKind::Strategic)),
+            ("application/apply-patch+yaml;x", Some(PatchKind::Apply)),
+            ("application/apply-patch+cbor", Some(PatchKind::ApplyCbor)),
+            ("application/json-patch+json ", None),
+            ("Application/json-patch+json", None),
+            ("application/json", None),
+            ("", None),
+        ] {
+            assert_eq!(PatchKind::from_media_type(content_type), kind, "{content_type}");
+        }
+        assert_eq!(Patch::parse(PatchKind::Apply, b"{}", true).unwrap_err().code, 415);
+        // A media type behind a disabled feature gate is not accepted.
+        for cbor in [false, true] {
+            let gated = PatchKind::of_request("application/apply-patch+cbor", cbor);
+            assert_eq!(gated.ok(), cbor.then_some(PatchKind::ApplyCbor));
+            let refused = PatchKind::of_request("application/json", cbor).unwrap_err();
+            assert_eq!(refused.message, "415: Unsupported Media Type");
+            assert!(refused.details.is_some(), "routing errors have empty details");
+            let two = "application/merge-patch+json, application/json-patch+json";
+            let refused = PatchKind::of_request(two, cbor).unwrap_err();
+            let why = "the body of the request was in an unknown format - accepted media types include: ";
+            assert!(refused.message.starts_with(why), "{}", refused.message);
+            assert_eq!(refused.message.contains("cbor"), cbor);
+        }
+    }
+
+    #[test]
+    fn an_undecodable_result_is_422_with_the_patch() {
+        let document =
+            r#"{"kind":"K","data":{"b":"1","a":"<"},"apiVersion":"v1","metadata":{"name":"n","labels":{}}}"#;
+        let sorted = r#""{\"apiVersion\":\"v1\",\"data\":{\"a\":\"\\u003c\",\"b\":2},\"kind\":\"K\",\"metadata\":{\"name\":\"n\",\"labels\":{}}}""#;
+        let printed = r#""map[data:map[a:1.5 b:[1 x <nil> true map[y:1e-05 z:3e+09]]]]""#;
+        for (kind, patch, shown) in [
+            (PatchKind::Merge, r#"{"data":{"b":2}}"#, sorted),
+            (PatchKind::Json, r#"[{"op":"replace","path":"/data/b","value":2}]"#, sorted),
+            (
+                PatchKind::Strategic,
+                r#"{"data":{"b":[1,"x",null,true,{"z":3e9,"y":0.00001}],"a":1.5}}"#,
+                printed,
+            ),
+        ] {
+            let patch = Patch::parse(kind, patch.as_bytes(), true).unwrap();
+            let shown_by_patch = patch.shown(&lists(), parse(document.as_bytes()).unwrap()).unwrap();
+            let status = undecodable(shown_by_patch, "no such luck");
+            assert_eq!(status.code, 422);
+            let want = format!(" \"\" is invalid: patch: Invalid value: {shown}: no such luck");
+            assert_eq!(status.message, want, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_strategic_merge_shows_what_it_leaves_of_the_patch() {
+        let document = r#"{"a":[{"name":"x","b":["1"]},{"name":"y"}],"b":["1"],"m":{"k":1,"l":2},"n":1}"#;
+        for (patch, want) in [
+            (r#"{"$setElementOrder/a":[{"name":"x"}],"a":[{"name":"x","z":1}],"n":2}"#, "map[n:2]"),
+            (r#"{"a":[{"name":"x","$setElementOrder/b":["1"],"z":1}]}"#, "map[a:[map[name:x z:1]]]"),
+            (
+                r#"{"a":[{"name":"x","$patch":"delete"},{"name":"y","$retainKeys":["name"]}]}"#,
+                "map[a:[map[$patch:delete name:x] map[name:y]]]",
+            ),
+            (r#"{"m":{"$retainKeys":["k"],"k":2}}"#, "map[m:map[k:2]]"),
+            (r#"{"m":{"$patch":"replace","k":2}}"#, "map[m:map[k:2]]"),
+            (r#"{"m":{"$patch":"delete"}}"#, "map[m:map[$patch:delete]]"),
+            (r#"{"m":{"k":null,"z":null}}"#, "map[m:map[k:<nil> z:<nil>]]"),
+            (r#"{"foo":{"a":null,"b":1}}"#, "map[foo:map[b:1]]"),
+            (r#"{"foo":{"$patch":"replace","b":1}}"#, "map[foo:map[$patch:replace b:1]]"),
+            (
+                r#"{"foo":{"c":{"$patch":"delete"},"d":[{"$patch":"delete"},{"e":null}]}}"#,
+                "map[foo:map[d:[map[]]]]",
+            ),
+            (r#"{"m":[{"$patch":"delete"},{"e":null}]}"#, "map[m:[map[$patch:delete] map[]]]"),
+            (r#"{"$deleteFromPrimitiveList/b":["1"]}"#, "map[$deleteFromPrimitiveList/b:[1]]"),
+        ] {
+            let patch = Patch::parse(PatchKind::Strategic, patch.as_bytes(), true).unwrap();
+            assert_eq!(patch.shown(&lists(), parse(document.as_bytes()).unwrap()).unwrap(), want);
+        }
+    }
+
+    #[test]
+    fn duplicate_members_are_reported_per_kind() {
+        for (kind, patch, want) in [
+            (PatchKind::Merge, r#"{"a":{"b":1,"b":2}}"#, "duplicate field \"a.b\""),
+            (PatchKind::Strategic, r#"{"a":1,"a":2}"#, "duplicate field \"a\""),
+            (
+                PatchKind::Json,
+                r#"[{"op":"add","path":"/a","path":"/b","value":1}]"#,
+                "json patch duplicate field \"[0].path\"",
+            ),
+        ] {
+            let original = parse(br#"{"x":1}"#).unwrap();
+            assert_eq!(apply(kind, Some(&lists()), original, patch.as_bytes(), true).unwrap().strict, [want]);
+            assert!(Patch::parse(kind, patch.as_bytes(), false).unwrap().strict.is_empty());
+        }
+    }
+
+    #[test]
+    fn random_documents_and_bytes_never_panic() {
+        let mut random = Random(0x5eed);
+        const NAMES: [&str; 12] = [
+            "a",
+            "b",
+            "name",
+            "op",
+            "path",
+            "from",
+            "value",
+            "$patch",
+            "$retainKeys",
+            "$setElementOrder/a",
+            "$deleteFromPrimitiveList/b",
+            "$setElementOrder/name",
+        ];
+        const TEXTS: [&str; 12] = [
+            "\"a\"",
+            "\"/a/0\"",
+            "\"/a/-\"",
+            "\"add\"",
+            "\"move\"",
+            "\"copy\"",
+            "\"replace\"",
+            "\"delete\"",
+            "1",
+            "0.5",
+            "null",
+            "true",
+        ];
+        fn document(random: &mut Random, depth: usize) -> String {
+            match random.below(if depth == 0 { 1 } else { 3 }) {
+                0 => random.pick(&TEXTS).to_owned(),
+                1 => {
+                    let items: Vec<String> =
+                        (0..random.below(4)).map(|_| document(random, depth - 1)).collect();
+                    format!("[{}]", items.join(","))
+                }
+                _ => {
+                    let mut member =
+                        || format!("\"{}\":{}", random.pick(&NAMES), document(random, depth - 1));
+                    let members: Vec<String> = (0..5).map(|_| member()).collect();
+                    format!("{{{}}}", members.join(","))
+                }
+            }
+        }
+        let mut applied = [0; 3];
+        for _ in 0..30_000 {
+            let mut text = document(&mut random, 4).into_bytes();
+            if random.below(4) == 0 {
+                let at = random.below(text.len());
+                text[at] = random.below(256) as u8;
+            }
+            for (at, kind) in
+                [PatchKind::Json, PatchKind::Merge, PatchKind::Strategic].into_iter().enumerate()
+            {
+                let original =
+                    parse(br#"{"a":[{"name":1},{"name":"a"}],"b":["a",1],"name":{"a":null}}"#).unwrap();
+                applied[at] +=
+                    usize::from(apply(kind, Some(&lists()), original, &text, random.below(2) == 0).is_ok());
+            }
+        }
+        assert!(
+            applied.iter().all(|count| *count > 500),
+            "too few of the documents are patches: {applied:?}"
+        );
+    }
+
+    /// A type with two lists that merge, one of them by a key.
+    fn lists() -> Message {
+        let list = |name: &'static str, merge_key: Option<&'static str>| {
+            let item = Element { kind: Kind::Message(Ref::new(plain("Item", Vec::new()))), ..ELEMENT };
+            let list = List { item, merge: ListType::Atomic, wrapped: false };
+            let patch = PatchStrategy { merge: true, merge_key, ..PatchStrategy::default() };
+            Field { name: name.into(), number: 1, kind: Kind::List(Ref::new(list)), patch, ..FIELD }
+        };
+        plain("Lists", vec![list("a", Some("name")), list("b", None)])
+    }
+}

@@ -1,0 +1,462 @@
+//! Strategic merge patch (docs/api/patches.md#strategic-merge-patch): a merge patch that merges lists by key, as the
+//! schema declares.
+//!
+//! ```text
+//! merge an object:  $patch ─► $retainKeys ─► $setElementOrder/… (merge those lists, order them) ─► the other members
+//! merge a list:     $patch elements ─► merge by key, or join as a set ─► order: see `lists`
+//! ```
+//!
+//! Whether a list merges comes from `Field::patch`; below fields that the schema does not declare, objects merge and
+//! lists are replaced. Directives inside values that are new to the object are not carried out: objects with `$patch`
+//! are dropped, other directives stay for the decoder to report, as upstream does. Merging costs the sum of both sizes;
+//! equal merge keys and set members are found by hash. A merge key is a scalar; any other value counts as missing. The
+//! result is never deeper than the deeper of the two documents.
+
+use hashbrown::HashSet;
+
+use super::lists::{Class, Key, Scalar, bad_type, element_class};
+use super::members::Members;
+use super::{Status, Value, plain_error};
+use types::schema::table::{Field, Kind, Message, PatchStrategy, Shape};
+use values::cancellation;
+use values::json::{Object, go_print};
+
+pub(super) const DIRECTIVE: &str = "$patch";
+pub(super) const RETAIN_KEYS: &str = "$retainKeys";
+pub(super) const DELETE_PREFIX: &str = "$deleteFromPrimitiveList";
+pub(super) const ORDER_PREFIX: &str = "$setElementOrder";
+
+/// Why a patch cannot be merged, by status code.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// 400 with this text.
+    Malformed(&'static str),
+    /// 422, text dropped.
+    Unprocessable,
+    /// 500 with this text and no reason.
+    Other(String),
+}
+
+pub(super) type Outcome<T> = Result<T, Failure>;
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Malformed(text) => Status::bad_request(text),
+            Failure::Unprocessable => Status::unprocessable(),
+            Failure::Other(text) => plain_error(text),
+        }
+    }
+}
+
+/// Accepts a possible strategic merge patch: an object, or `null`, which changes nothing.
+pub(super) fn check(patch: Value) -> Result<Value, Status> {
+    match patch {
+        Value::Object(_) | Value::Null => Ok(patch),
+        other => Err(Status::bad_request(go::json::unfit(other.go_kind(), go::json::MAP))),
+    }
+}
+
+/// The object after the patch.
+pub(super) fn apply(message: Option<&Message>, original: Value, patch: Value) -> Result<Value, Status> {
+    let Some(message) = message else {
+        return Err(Status::bad_request("strategic merge patch format is not supported"));
+    };
+    match (original, patch) {
+        (original, Value::Null) => Ok(original),
+        (Value::Object(original), Value::Object(patch)) => {
+            Ok(merge_object(original, patch, Type::Struct(message))?.into())
+        }
+        _ => Err(Status::bad_request("invalid JSON document")),
+    }
+}
+
+/// The schema of a value.
+#[derive(Clone, Copy)]
+pub(super) enum Type<'s> {
+    /// A struct.
+    Struct(&'s Message),
+    /// A map from string to these.
+    MapOf(&'s Kind),
+    /// Nothing.
+    Unknown,
+}
+
+impl<'s> Type<'s> {
+    fn of(kind: &'s Kind) -> Self {
+        match kind {
+            Kind::Message(message)
+            | Kind::SchemaOrArray(message)
+            | Kind::SchemaOrBool(message)
+            | Kind::SchemaOrStrings(message) => Type::Struct(message),
+            _ => Type::Unknown,
+        }
+    }
+
+    /// The type of member `name` (of a list, that of its elements), and its merge strategy.
+    pub(super) fn member(self, name: &str) -> (Self, PatchStrategy) {
+        match self {
+            Type::Struct(message) => match message.field(name) {
+                Some(field) => (Type::of_field(field), field.patch),
+                None => (Type::Unknown, PatchStrategy::default()),
+            },
+            Type::MapOf(kind) => (Type::of(kind), PatchStrategy::default()),
+            Type::Unknown => (Type::Unknown, PatchStrategy::default()),
+        }
+    }
+
+    fn of_field(field: &'s Field) -> Self {
+        match field.shape() {
+            Shape::Single | Shape::List => Type::of(field.element()),
+            Shape::Map => Type::MapOf(field.element()),
+            Shape::WrappedList | Shape::MapOfLists => Type::Unknown,
+        }
+    }
+
+    /// Like [`Type::member`] for a list that the patch orders: the schema must declare it.
+    fn ordered_member(self, name: &str) -> Outcome<(Self, PatchStrategy)> {
+        if let Type::Struct(message) = self {
+            match message.field(name) {
+                None => {
+                    return Err(Failure::Other(format!(
+                        "unable to find api field in struct {} for the json field \"{name}\"",
+                        message.name
+                    )));
+                }
+                Some(field) if field.shape() != Shape::List => {
+                    return Err(Failure::Other("expected slice or array type, but got: struct".to_owned()));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(self.member(name))
+    }
+}
+
+fn merge_object(original: Object, mut patch: Object, kind: Type<'_>) -> Outcome<Object> {
+    cancellation::step();
+    if let Some(directive) = patch.get(DIRECTIVE) {
+        return match directive.as_str() {
+            Some("replace") => {
+                patch.remove(DIRECTIVE);
+                Ok(patch)
+            }
+            Some("delete") => Ok(Object::new()),
+            _ => Err(unknown_directive(&patch)),
+        };
+    }
+    let (original_len, patch_len) = (original.len(), patch.len());
+    let mut members = Members::open(original, patch_len);
+    let mut patch = Members::open(patch, original_len.max(patch_len));
+    retain_keys(&mut members, &mut patch)?;
+    order_lists(&mut members, &mut patch, kind)?;
+    for (name, change) in patch.into_members() {
+        if name.starts_with(DELETE_PREFIX) {
+            delete_from_set(&mut members, &name, change, kind)?;
+            continue;
+        }
+        let Some(slot) = members.get_mut(&name) else {
+            if let Some(value) = new_value(change) {
+                members.set(name, value);
+            }
+            continue;
+        };
+        match (slot, change) {
+            (_, Value::Null) => {
+                members.take(&name);
+            }
+            (slot @ Value::Object(_), Value::Object(change)) => {
+                let (kind, strategy) = kind.member(&name);
+                *slot = match std::mem::take(slot) {
+                    Value::Object(current) if !strategy.replace => {
+                        merge_object(current, change, kind)?.into()
+                    }
+                    _ => change.into(),
+                };
+            }
+            (slot @ Value::Array(_), Value::Array(change)) => {
+                let (kind, strategy) = kind.member(&name);
+                *slot = Value::Array(match std::mem::take(slot) {
+                    Value::Array(current) if strategy.merge => merge_list(current, change, kind, strategy)?,
+                    _ => change,
+                });
+            }
+            (slot, change) => match new_value(change) {
+                Some(value) => *slot = value,
+                None => {
+                    members.take(&name);
+                }
+            },
+        }
+    }
+    Ok(members.close())
+}
+
+/// A value without counterpart in the object: without `null` members, and without anything that has a `$patch`; `None`
+/// if it has a `$patch` itself.
+fn new_value(mut value: Value) -> Option<Value> {
+    cancellation::step();
+    match &mut value {
+        Value::Null => return None,
+        Value::Object(_) | Value::Array(_) => discard_nulls(&mut value),
+        _ => {}
+    }
+    without_directives(value)
+}
+
+pub(super) fn discard_nulls(value: &mut Value) {
+    cancellation::step();
+    match value {
+        Value::Object(members) => members.retain(|_, member| {
+            discard_nulls(member);
+            !member.is_null()
+        }),
+        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
+        _ => {}
+    }
+}
+
+fn without_directives(value: Value) -> Option<Value> {
+    cancellation::step();
+    match value {
+        Value::Object(members) if members.contains(DIRECTIVE) => None,
+        Value::Object(members) => {
+            let kept = members.into_members().into_iter();
+            Some(
+                kept.filter_map(|(name, value)| Some((name, without_directives(value)?)))
+                    .collect::<Object>()
+                    .into(),
+            )
+        }
+        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
+        scalar => Some(scalar),
+    }
+}
+
+/// `$retainKeys`: removes members that it does not list; the members set by the patch must be listed.
+fn retain_keys(members: &mut Members, patch: &mut Members) -> Outcome<()> {
+    const MALFORMED: Failure = Failure::Malformed("invalid patch format of retainKeys");
+    let Some(listed) = patch.take(RETAIN_KEYS) else { return Ok(()) };
+    let listed: HashSet<&str> =
+        listed.as_array().ok_or(MALFORMED)?.iter().filter_map(Value::as_str).collect();
+    let sets = |(name, value): &(&str, &Value)| {
+        !value.is_null() && !name.starts_with(DELETE_PREFIX) && !name.starts_with(ORDER_PREFIX)
+    };
+    if patch.iter().filter(sets).any(|(name, _)| !listed.contains(name)) {
+        return Err(MALFORMED);
+    }
+    members.retain(|name| listed.contains(name));
+    Ok(())
+}
+
+/// `$deleteFromPrimitiveList/<name>`: removes these scalars from the list; `null` removes the list. A value of another type
+/// has no effect.
+fn delete_from_set(members: &mut Members, directive: &str, gone: Value, kind: Type<'_>) -> Outcome<()> {
+    const MALFORMED: Failure = Failure::Malformed("invalid patch format of primitive list");
+    let name = target(directive, DELETE_PREFIX).ok_or(MALFORMED)?;
+    if gone.is_null() {
+        members.take(name);
+        return Ok(());
+    }
+    let (Some(Value::Array(items)), Value::Array(gone)) = (members.get_mut(name), gone) else {
+        return Ok(());
+    };
+    if !kind.member(name).1.merge {
+        *items = gone;
+        return Ok(());
+    }
+    if element_class(items, &gone)? == Some(Class::Object) {
+        return Err(MALFORMED);
+    }
+    let gone: HashSet<Scalar> = gone.iter().filter_map(Scalar::of).collect();
+    items.retain(|item| Scalar::of(item).is_none_or(|scalar| !gone.contains(&scalar)));
+    Ok(())
+}
+
+/// The text after the directive's slash: `ports` for `$setElementOrder/ports`.
+pub(super) fn target<'d>(directive: &'d str, prefix: &str) -> Option<&'d str> {
+    directive.strip_prefix(prefix)?.strip_prefix('/')
+}
+
+/// Every `$setElementOrder/<name>`: merges and orders the list, and removes both from the patch.
+fn order_lists(members: &mut Members, patch: &mut Members, kind: Type<'_>) -> Outcome<()> {
+    let directives = patch.iter().map(|(name, _)| name).filter(|name| name.starts_with(ORDER_PREFIX));
+    let directives: Vec<String> = directives.map(str::to_owned).collect();
+    for directive in &directives {
+        let order = list(patch.take(directive))?.unwrap_or_default();
+        let name = target(directive, ORDER_PREFIX)
+            .ok_or(Failure::Malformed("invalid patch format of setElementOrder list"))?;
+        let current = list(members.get_mut(name).map(std::mem::take))?;
+        let change = list(patch.take(name))?;
+        let (kind, strategy) = kind.ordered_member(name)?;
+        check_order(change.as_deref().unwrap_or_default(), &order, strategy.merge_key)?;
+        let class =
+            element_class(current.as_deref().unwrap_or_default(), change.as_deref().unwrap_or_default())?;
+        let key = Key::of(class, strategy.merge_key)?;
+        let before = key.positions(current.as_deref().unwrap_or_default())?;
+        let merged = match (current, change) {
+            (None, None) => continue,
+            (Some(current), None) => current,
+            (None, Some(change)) => change.into_iter().filter_map(without_directives).collect(),
+            (Some(current), Some(change)) if strategy.merge => merge_list(current, change, kind, strategy)?,
+            (Some(_), Some(change)) => change,
+        };
+        if class.is_none() {
+            return Err(Failure::Other("no elements in any of the given slices".to_owned()));
+        }
+        let ordered = key.order(merged, &key.positions(&order)?, &before)?;
+        members.set(name.to_owned().into(), Value::Array(ordered));
+    }
+    Ok(())
+}
+
+/// The elements of an optional list.
+fn list(value: Option<Value>) -> Outcome<Option<Vec<Value>>> {
+    match value {
+        None => Ok(None),
+        Some(Value::Array(items)) => Ok(Some(items)),
+        Some(other) => Err(bad_type("[]interface {}", &other)),
+    }
+}
+
+/// Checks that the elements of a patch are a subsequence of the order it requests.
+fn check_order(change: &[Value], order: &[Value], merge_key: Option<&'static str>) -> Outcome<()> {
+    if change.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let key = merge_key.map_or(Key::Element, Key::Member);
+    let mut asked = order.iter();
+    for item in change {
+        let directive = item.get(DIRECTIVE);
+        if directive.and_then(Value::as_str) == Some("delete") && merge_key.is_some() {
+            continue;
+        }
+        if asked.len() == 0 {
+            return Err(out_of_order(change, order));
+        }
+        if directive.is_some() {
+            continue;
+        }
+        let wanted = key.scalar(item)?;
+        loop {
+            match asked.next() {
+                None => return Err(out_of_order(change, order)),
+                Some(next) if key.scalar(next)? == wanted => break,
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Merges two lists of a field with a merge strategy.
+fn merge_list(
+    mut current: Vec<Value>,
+    change: Vec<Value>,
+    kind: Type<'_>,
+    strategy: PatchStrategy,
+) -> Outcome<Vec<Value>> {
+    let class = element_class(&current, &change)?;
+    let key = Key::of(class, strategy.merge_key)?;
+    match class {
+        None => Ok(current),
+        Some(Class::Object) => {
+            let (current, change) = carry_out_directives(current, change, key)?;
+            let (before, asked) = (key.positions(&current)?, key.positions(&change)?);
+            let merged = merge_elements(current, change, kind, key)?;
+            key.order(merged, &asked, &before)
+        }
+        Some(_) => {
+            let (before, asked) = (key.positions(&current)?, key.positions(&change)?);
+            current.extend(change);
+            let mut seen = HashSet::new();
+            current.retain(|item| Scalar::of(item).is_none_or(|scalar| seen.insert(scalar)));
+            key.order(current, &asked, &before)
+        }
+    }
+}
+
+/// Elements with a `$patch`: `delete` removes the element with the same key, `replace` makes the other elements of the
+/// patch the whole list. Returns the current elements and the remaining ones of the patch.
+fn carry_out_directives(
+    mut current: Vec<Value>,
+    change: Vec<Value>,
+    key: Key,
+) -> Outcome<(Vec<Value>, Vec<Value>)> {
+    if !change.iter().any(|item| item.get(DIRECTIVE).is_some()) {
+        return Ok((current, change));
+    }
+    let mut rest = Vec::with_capacity(change.len());
+    let mut gone = HashSet::new();
+    let mut replace = false;
+    for item in change {
+        match item.get(DIRECTIVE).map(Value::as_str) {
+            None => rest.push(item),
+            Some(Some("delete")) => {
+                gone.insert(key.scalar(&item)?);
+            }
+            Some(Some("replace")) => replace = true,
+            Some(Some("merge")) => {
+                return Err(Failure::Other("merging lists cannot yet be specified in the patch".to_owned()));
+            }
+            Some(_) => return Err(item.as_object().map_or(Failure::Unprocessable, unknown_directive)),
+        }
+    }
+    if replace {
+        return Ok((rest, Vec::new()));
+    }
+    if !gone.is_empty() {
+        current.retain(|item| key.scalar(item).map_or(true, |scalar| !gone.contains(&scalar)));
+    }
+    Ok((current, rest))
+}
+
+/// Merges each element into the one with the same key, or appends it.
+fn merge_elements(
+    mut merged: Vec<Value>,
+    change: Vec<Value>,
+    kind: Type<'_>,
+    key: Key,
+) -> Outcome<Vec<Value>> {
+    let mut at_key = key.positions(&merged)?;
+    for item in change {
+        let scalar = key.scalar(&item)?;
+        match at_key.get(&scalar) {
+            Some(at) => {
+                let slot = &mut merged[*at];
+                if let (Value::Object(current), Value::Object(change)) = (std::mem::take(slot), item) {
+                    *slot = merge_object(current, change, kind)?.into();
+                }
+            }
+            None => {
+                at_key.insert(scalar, merged.len());
+                merged.push(item);
+            }
+        }
+    }
+    Ok(merged)
+}
+
+fn out_of_order(change: &[Value], order: &[Value]) -> Failure {
+    let (change, order) = (go_print(&Value::Array(change.to_vec())), go_print(&Value::Array(order.to_vec())));
+    Failure::Other(format!(
+        "The order in patch list:\n{change}\n doesn't match {ORDER_PREFIX} list:\n{order}\n"
+    ))
+}
+
+fn unknown_directive(patch: &Object) -> Failure {
+    let directive = match patch.get(DIRECTIVE) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Int(n)) => format!("%!s(int64={n})"),
+        Some(Value::Float(n)) => format!("%!s(float64={})", go_print(&Value::Float(*n))),
+        Some(Value::Bool(value)) => format!("%!s(bool={value})"),
+        Some(Value::Null) | None => "%!s(<nil>)".to_owned(),
+        Some(other) => go_print(other),
+    };
+    let shown = go_print(&Value::Object(patch.clone()));
+    Failure::Other(format!("unknown patch type: {directive} in map: {shown}"))
+}
+
+#[cfg(test)]
+#[path = "strategic_test.rs"]
+mod tests;

@@ -1,0 +1,89 @@
+//! Values as they are written: what a `test` of a JSON patch compares (docs/api/patches.md#json-patch).
+//!
+//! A tree of words has the JSON text of a scalar in place of the scalar; only `null` stands for itself. Two texts of one
+//! number or string are therefore different words, while objects are compared regardless of order.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+use serde_json::value::RawValue;
+
+use super::Value;
+use values::cancellation;
+use values::json::{Object, write};
+
+/// The words of `value` as this server writes it.
+pub(super) fn of(value: &Value) -> Value {
+    cancellation::step();
+    match value {
+        Value::Null => Value::Null,
+        Value::Array(items) => Value::Array(items.iter().map(of).collect()),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| (name.to_owned().into(), of(value))).collect::<Object>().into()
+        }
+        scalar => Value::String(text_of(scalar)),
+    }
+}
+
+/// The texts of the values of all operations in the text of a JSON patch; `None` for `null` and for none.
+pub(super) fn values(text: &[u8]) -> Vec<Option<&RawValue>> {
+    type Members<'t> = BTreeMap<String, Option<&'t RawValue>>;
+    let operations: Vec<Option<Members<'_>>> = serde_json::from_slice(text).unwrap_or_default();
+    operations.into_iter().map(|members| members?.remove("value").flatten()).collect()
+}
+
+/// The words of a text.
+pub(super) fn read(raw: &RawValue) -> Value {
+    let text = raw.get();
+    let word = || Value::String(text.to_owned());
+    match text.as_bytes().first() {
+        Some(b'n') => Value::Null,
+        Some(b'[') => match serde_json::from_str::<Vec<&RawValue>>(text) {
+            Ok(items) => Value::Array(items.into_iter().map(read).collect()),
+            Err(_) => word(),
+        },
+        Some(b'{') => match serde_json::from_str::<BTreeMap<String, &RawValue>>(text) {
+            Ok(members) => {
+                let members = members.into_iter().map(|(name, value)| (name.into(), read(value)));
+                members.collect::<Object>().into()
+            }
+            Err(_) => word(),
+        },
+        _ => word(),
+    }
+}
+
+/// Whether `value` is written as `words`.
+pub(super) fn equal(value: &Value, words: &Value) -> bool {
+    cancellation::step();
+    match (value, words) {
+        (Value::Null, Value::Null) => true,
+        (Value::Array(items), Value::Array(words)) => {
+            items.len() == words.len() && items.iter().zip(words).all(|(item, words)| equal(item, words))
+        }
+        (Value::Object(members), Value::Object(words)) => {
+            members.len() == words.len() && equal_members(members, words)
+        }
+        (Value::Null | Value::Array(_) | Value::Object(_), _) => false,
+        (scalar, Value::String(word)) => text_of(scalar) == *word,
+        _ => false,
+    }
+}
+
+/// Members mostly have the same order; from the first difference on, the others are found by hash.
+fn equal_members(members: &Object, words: &Object) -> bool {
+    let same_names = members.iter().zip(words.iter()).take_while(|((a, _), (b, _))| a == b).count();
+    let by_name: HashMap<&str, &Value> = words.iter().skip(same_names).collect();
+    members.iter().zip(words.iter()).take(same_names).all(|((_, value), (_, words))| equal(value, words))
+        && members
+            .iter()
+            .skip(same_names)
+            .all(|(name, value)| by_name.get(name).is_some_and(|words| equal(value, words)))
+}
+
+/// The JSON text of a scalar.
+fn text_of(scalar: &Value) -> String {
+    let mut text = Vec::new();
+    write(scalar, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}

@@ -1,0 +1,561 @@
+//! Representations: the forms in which stored objects are served, as documents, list items and watch events.
+//!
+//! ```text
+//! stored bytes ─served version─► Renderer ─┬─ json: whole · table · metadata only ─┬─ yaml: the same
+//!                                          │                                       └─ cbor: the same, no tables
+//!                                          └─ protobuf: whole · metadata only
+//! ```
+//!
+//! A [`Renderer`] is the representation of one resource's objects that a request negotiated; `Encoding` holds the state
+//! of its encoding, one type per encoding. All functions append to a buffer. Plain JSON is copied; protobuf, table rows
+//! and metadata are built from the stored text; YAML and CBOR go through a tree of one object.
+
+#[cfg(test)]
+mod alike_test;
+pub mod answer;
+mod cbor;
+mod json;
+mod protobuf;
+pub mod shared;
+mod yaml;
+
+pub use protobuf::FRAME_BYTES;
+
+use engine::Revision;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+
+use crate::store::decode_stored;
+use types::convert;
+use types::discovery;
+use types::schema::decode::decode;
+use types::schema::{builtin, complete_empty};
+
+use crate::negotiate::{self, Output, Transform};
+use types::schema::encode::{encode, prefix_len};
+use types::schema::registry::Resource;
+use types::schema::table::Message;
+use types::table::{IncludeObject, TableFormat};
+use values::json::{Object, parse};
+use values::memory::Account;
+use values::naming::Naming;
+use values::query::Query;
+use values::status::{Reason, Status};
+use wire::metrics::Metrics;
+use wire::response::{Response, respond};
+
+use crate::lengths::{self, Lengths};
+
+/// The metadata of a list.
+#[derive(Clone, Debug, Default)]
+pub struct ListMeta {
+    /// Version of the collection.
+    pub revision: Revision,
+    /// Token of the next chunk; empty on the last.
+    pub continue_token: String,
+    /// Items after this chunk, if known and reported.
+    pub remaining: Option<u64>,
+}
+
+/// Size of a list, as far as the encoding needs it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListSize {
+    /// Number of items.
+    pub items: u64,
+    /// Their total length in bytes.
+    pub bytes: u64,
+}
+
+/// What an encoding must know of a list's items before it writes the first byte.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SizeNeeded {
+    /// Nothing.
+    Nothing,
+    /// Their number.
+    Items,
+    /// Their number and total length.
+    Bytes,
+}
+
+/// Types of watch events.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum EventType {
+    /// Created, or begins to match the selector.
+    Added,
+    /// Changed.
+    Modified,
+    /// Deleted, or no longer matches the selector.
+    Deleted,
+    /// All events up to a revision have been sent.
+    Bookmark,
+    /// The watch ends, with a Status.
+    Error,
+}
+
+impl EventType {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+            Self::Bookmark => "BOOKMARK",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// An object to be shown.
+#[derive(Clone, Copy)]
+struct Shown<'b> {
+    /// The stored bytes.
+    stored: &'b [u8],
+    /// In the served version; the same bytes if no conversion is needed.
+    served: &'b [u8],
+}
+
+/// Writes objects in one encoding. A function that fails appends nothing.
+trait Encoding: Send + Sync {
+    /// A whole document.
+    fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status>;
+
+    /// The part of a list document that does not depend on its items, which [`Encoding::list_head`] writes again at its
+    /// beginning; nothing if no size is needed.
+    fn list_opening(&self, _: &mut Vec<u8>) {}
+
+    /// The same encoding for items of the same list, or events of the same watch, that are not the first: the bytes of
+    /// several go together in order.
+    fn fork(&self) -> Box<dyn Encoding>;
+
+    /// The start of a list document, up to its first item. Of `size` only the parts that [`Renderer::size_needed`]
+    /// requires are valid.
+    fn list_head(&mut self, meta: &ListMeta, size: ListSize, out: &mut Vec<u8>) -> Result<(), Status>;
+
+    /// One item, with the separator before it.
+    fn list_item(&mut self, object: Shown<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status>;
+
+    /// The end of a list document.
+    fn list_tail(&self, out: &mut Vec<u8>);
+
+    /// One watch event, framed. An encoding without watches is never chosen for one.
+    fn event(&mut self, _: EventType, _: Shown<'_>, _: &mut Vec<u8>) -> Result<(), Status> {
+        Err(Status::internal("there are no watches in this encoding"))
+    }
+
+    /// The watch event of an error; its Status is never transformed.
+    fn error_event(&self, _: &Status, _: &mut Vec<u8>) {}
+}
+
+/// The representation of one resource's objects in one response.
+pub struct Renderer {
+    resource: Arc<Resource>,
+    naming: &'static Naming,
+    output: Output,
+    encoding: Box<dyn Encoding>,
+    metrics: Arc<Metrics>,
+    /// Where memory for the answer is charged.
+    account: Account,
+    /// Cache of item lengths, for the forms that need them and that all clients share.
+    lengths: Option<(Arc<Lengths>, lengths::Form)>,
+}
+
+/// What a renderer is made of: the resource, the form that was asked for, and where numbers are kept.
+#[derive(Clone, Copy)]
+pub struct Wanted<'c> {
+    /// The resource whose objects are rendered.
+    pub resource: &'c Arc<Resource>,
+    /// The names of this server.
+    pub naming: &'static Naming,
+    /// Encoding and transform.
+    pub output: Output,
+    /// Query parameters; tables have one of their own.
+    pub query: &'c Query,
+    /// Counts what is rendered.
+    pub metrics: &'c Arc<Metrics>,
+    /// Lengths of items that were rendered before.
+    pub lengths: &'c Arc<Lengths>,
+    /// Where memory for the answer is charged.
+    pub account: &'c Account,
+}
+
+impl Renderer {
+    /// The renderer of a request's answer.
+    ///
+    /// # Errors
+    /// 400 for a parameter of tables that means nothing.
+    pub fn new(wanted: Wanted<'_>) -> Result<Self, Status> {
+        let Wanted { resource, naming, output, .. } = wanted;
+        let encoding: Box<dyn Encoding> = match output.encoding {
+            negotiate::Encoding::Json => Box::new(json::Json::new(&wanted)?),
+            negotiate::Encoding::Yaml => Box::new(yaml::Yaml::new(&wanted)?),
+            negotiate::Encoding::Cbor => Box::new(cbor::Cbor::new(&wanted)?),
+            negotiate::Encoding::Protobuf => Box::new(protobuf::Protobuf::new(&wanted)),
+        };
+        let metrics = wanted.metrics.clone();
+        let is_remembered = output.encoding == negotiate::Encoding::Protobuf && resource.is_stored_form();
+        let form = match output.transform {
+            Transform::PartialObject | Transform::PartialObjectList => lengths::Form::Metadata,
+            Transform::None | Transform::Table => lengths::Form::Whole,
+        };
+        let lengths = is_remembered.then(|| (wanted.lengths.clone(), form));
+        let account = wanted.account.clone();
+        Ok(Renderer { resource: resource.clone(), naming, output, encoding, metrics, account, lengths })
+    }
+
+    /// The resource whose objects are rendered.
+    pub fn resource(&self) -> &Arc<Resource> {
+        &self.resource
+    }
+
+    /// Where memory for the answer is charged.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Whether objects are shown as they are stored: compact JSON of the stored version.
+    pub fn is_as_stored(&self) -> bool {
+        self.output.encoding == negotiate::Encoding::Json
+            && self.output.transform == Transform::None
+            && !self.output.pretty
+            && self.resource.is_stored_form()
+    }
+
+    /// Media type of documents and lists.
+    pub fn media_type(&self) -> &'static str {
+        self.output.media_type
+    }
+
+    /// Media type of watches.
+    pub fn watch_media_type(&self) -> Cow<'static, str> {
+        match self.output.encoding {
+            negotiate::Encoding::Json | negotiate::Encoding::Yaml => self.output.media_type.into(),
+            negotiate::Encoding::Cbor => negotiate::CBOR_SEQUENCE.into(),
+            negotiate::Encoding::Protobuf => format!("{};stream=watch", self.output.media_type).into(),
+        }
+    }
+
+    /// The stored bytes in the served version.
+    fn served<'b>(&self, stored: &'b [u8]) -> Result<Cow<'b, [u8]>, Status> {
+        if self.resource.is_stored_form() {
+            return Ok(Cow::Borrowed(stored));
+        }
+        let object = decode_stored(&self.resource, stored)?;
+        let object = convert::to_served(&self.resource, object, self.naming)?;
+        let mut out = Vec::with_capacity(stored.len());
+        encode(&self.resource.table.message, &object, &mut out);
+        Ok(Cow::Owned(out))
+    }
+
+    /// The object in JSON, where it is shown whole and in another encoding.
+    pub fn text_beside(&self, stored: &Bytes) -> Result<Option<Bytes>, Status> {
+        let is_whole = self.output.transform == Transform::None;
+        if !is_whole || self.output.encoding == negotiate::Encoding::Json {
+            return Ok(None);
+        }
+        Ok(Some(match self.served(stored)? {
+            Cow::Borrowed(_) => stored.clone(),
+            Cow::Owned(text) => text.into(),
+        }))
+    }
+
+    /// One object as a whole document.
+    pub fn document(&mut self, stored: &Bytes) -> Result<Bytes, Status> {
+        let served = self.served(stored)?;
+        let mut out = Vec::with_capacity(served.len() + 64);
+        self.encoding.document(Shown { stored, served: &served }, &mut out)?;
+        Ok(out.into())
+    }
+
+    /// Responds with an object that is not of the request's resource: a scale, a review. The resource's table columns
+    /// do not apply to it, so only its plain form is served. `object` names its kind and version.
+    pub fn respond_foreign(
+        output: &Output,
+        code: StatusCode,
+        message: &Message,
+        object: &Object,
+    ) -> Result<Response, Status> {
+        // A Status has no metadata of an object, and is answered whole.
+        if output.transform == Transform::PartialObject && !std::ptr::eq(message, builtin::STATUS) {
+            let api_version = format!("{}/{}", output.words.meta_group(), output.meta_version.as_str());
+            let mut partial = Object::new();
+            partial.push("kind", "PartialObjectMetadata".into());
+            partial.push("apiVersion", api_version.into());
+            partial.push("metadata", object.get("metadata").cloned().unwrap_or_else(|| Object::new().into()));
+            let whole = Output { transform: Transform::None, ..*output };
+            return Self::respond_foreign(&whole, code, builtin::PARTIAL_OBJECT_METADATA, &partial);
+        }
+        let body = match output.encoding {
+            negotiate::Encoding::Json => json::foreign(message, object, output.pretty),
+            negotiate::Encoding::Yaml => yaml::foreign(message, object)?,
+            negotiate::Encoding::Cbor => cbor::foreign(message, object),
+            negotiate::Encoding::Protobuf => protobuf::foreign(message, object)?,
+        };
+        let mut response = respond(code, output.media_type, body);
+        if output.encoding != negotiate::Encoding::Json {
+            response.extensions_mut().insert(answer::Shown::Tree(Arc::new(object.clone())));
+        }
+        Ok(response)
+    }
+
+    /// Responds with the table of one object of type `message` that is not of the request's resource. A custom resource
+    /// shows it in its own columns, as the reference server does. Only JSON and YAML have tables.
+    pub fn respond_foreign_table(
+        (resource, output, query): (&Resource, &Output, &Query),
+        message: &Message,
+        object: &Object,
+    ) -> Result<Response, Status> {
+        let include = IncludeObject::parse(query.first("includeObject").unwrap_or_default())?;
+        let format = if resource.table.message.custom {
+            TableFormat::for_resource(&resource.table, output.words)
+        } else {
+            TableFormat::for_columns(builtin::columns(message), output.words).map(Arc::new)
+        };
+        let format = format.map_err(Status::internal)?;
+        let table = json::foreign_table(output, (&format, include), message, object)?;
+        let body = match output.encoding {
+            negotiate::Encoding::Yaml => yaml::of_json(&table)?,
+            _ => table,
+        };
+        Ok(respond(StatusCode::OK, output.media_type, body))
+    }
+
+    /// Responds with a list of objects that are not stored, as of `revision`.
+    pub fn respond_foreign_list(mut self, revision: Revision, objects: &[Bytes]) -> Result<Response, Status> {
+        let renderer = &mut self;
+        let mut items = Vec::new();
+        for (at, object) in objects.iter().enumerate() {
+            renderer.list_item(object, at == 0, &mut items)?;
+        }
+        let mut out = Vec::new();
+        let meta = ListMeta { revision, ..ListMeta::default() };
+        let size = ListSize { items: objects.len() as u64, bytes: items.len() as u64 };
+        renderer.list_head(&meta, size, &mut out)?;
+        out.extend_from_slice(&items);
+        renderer.list_tail(&mut out);
+        Ok(respond(StatusCode::OK, renderer.media_type(), out))
+    }
+
+    /// What [`list_head`](Self::list_head) must know of the items.
+    pub fn size_needed(&self) -> SizeNeeded {
+        match self.output.encoding {
+            negotiate::Encoding::Json | negotiate::Encoding::Yaml => SizeNeeded::Nothing,
+            negotiate::Encoding::Cbor => SizeNeeded::Items,
+            negotiate::Encoding::Protobuf => SizeNeeded::Bytes,
+        }
+    }
+
+    /// Length of the list item of an object's version at `revision`, if cached.
+    pub fn known_item_len(&self, revision: Revision) -> Option<u64> {
+        let (lengths, form) = self.lengths.as_ref()?;
+        lengths.get(*form, revision)
+    }
+
+    /// Caches the length of the item, if this form needs lengths.
+    pub fn remember_item_len(&self, revision: Revision, bytes: usize) {
+        if let Some((lengths, form)) = &self.lengths {
+            lengths.put(*form, revision, bytes);
+        }
+    }
+
+    /// A renderer for items of the same list, or events of the same watch, that are not the first. What several make
+    /// goes together in order. It remembers parts of objects, up to `MEMO_BYTES` of the protobuf codec.
+    pub fn fork(&self) -> Renderer {
+        Renderer {
+            resource: self.resource.clone(),
+            naming: self.naming,
+            output: self.output,
+            encoding: self.encoding.fork(),
+            metrics: self.metrics.clone(),
+            account: self.account.clone(),
+            lengths: self.lengths.clone(),
+        }
+    }
+
+    /// The beginning of [`Renderer::list_head`], as far as it does not depend on the size.
+    pub fn list_opening(&self, out: &mut Vec<u8>) {
+        self.encoding.list_opening(out);
+    }
+
+    /// The start of a list document, up to its first item. `size` counts only as far as it is needed.
+    pub fn list_head(&mut self, meta: &ListMeta, size: ListSize, out: &mut Vec<u8>) -> Result<(), Status> {
+        self.encoding.list_head(meta, size, out)
+    }
+
+    /// One item of a list, with the separator before it.
+    pub fn list_item(&mut self, stored: &[u8], first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
+        let served = self.served(stored)?;
+        self.encoding.list_item(Shown { stored, served: &served }, first, out)
+    }
+
+    /// The item of an object that is shown as it is stored: appends the separator, and returns the part of the stored
+    /// bytes that follows it. `None` for other forms.
+    pub fn list_item_stored(&self, stored: &Bytes, first: bool, out: &mut Vec<u8>) -> Option<Bytes> {
+        if !self.is_as_stored() {
+            return None;
+        }
+        if !first {
+            out.push(b',');
+        }
+        out.push(b'{');
+        let begin = if self.resource.table.message.custom { 1 } else { prefix_len(stored) };
+        Some(stored.slice(begin.min(stored.len())..))
+    }
+
+    /// The end of a list document.
+    pub fn list_tail(&self, out: &mut Vec<u8>) {
+        self.encoding.list_tail(out);
+    }
+
+    /// Whether documents are indented. Lists are made compactly and indented as they leave.
+    pub fn is_pretty(&self) -> bool {
+        self.output.pretty && self.output.encoding == negotiate::Encoding::Json
+    }
+
+    /// One watch event.
+    pub fn event(&mut self, kind: EventType, stored: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
+        let served = self.served(stored)?;
+        self.encoding.event(kind, Shown { stored, served: &served }, out)
+    }
+
+    /// A bookmark at `revision`; `initial_end` marks the end of the synthetic events
+    /// (docs/api/watches.md#watch-start).
+    pub fn bookmark(&mut self, revision: Revision, initial_end: bool, out: &mut Vec<u8>) {
+        let mut metadata = Object::new();
+        metadata.push("resourceVersion", revision.to_string().into());
+        if initial_end {
+            // A client waits for the name of its own profile, and a request for plain JSON does not say which that is.
+            let mut annotations = Object::new();
+            for words in self.naming.understood() {
+                let domain = words.group_suffix.trim_start_matches('.');
+                annotations.push(format!("{domain}/initial-events-end"), "true".into());
+            }
+            metadata.push("annotations", annotations.into());
+        }
+        let mut object = Object::new();
+        object.push("kind", self.resource.table.kind.clone().into());
+        object.push("apiVersion", self.resource.api_version.as_str().into());
+        object.push("metadata", metadata.into());
+        complete_empty(&self.resource.table.message, &mut object);
+        let mut encoded = Vec::new();
+        encode(&self.resource.table.message, &object, &mut encoded);
+        let shown = Shown { stored: &encoded, served: &encoded };
+        if let Err(error) = self.encoding.event(EventType::Bookmark, shown, out) {
+            tracing::error!(%error, "a bookmark could not be encoded");
+        }
+    }
+
+    /// An ERROR event; its Status is never transformed.
+    pub fn error_event(&self, status: &Status, out: &mut Vec<u8>) {
+        self.encoding.error_event(status, out);
+    }
+}
+
+/// The response for a Status, given as a tree.
+pub fn status_body(status: &Object, output: &Output) -> Bytes {
+    match output.encoding {
+        negotiate::Encoding::Json => json::status(status, output.pretty),
+        negotiate::Encoding::Yaml => yaml::status(status),
+        negotiate::Encoding::Cbor => cbor::status(status),
+        negotiate::Encoding::Protobuf => protobuf::status(status),
+    }
+}
+
+/// The response with a discovery document, in the encoding that the client wants.
+///
+/// # Errors
+/// The document is not of its own type.
+pub fn discovery(naming: &Naming, answer: discovery::Answer) -> Result<http::Response<Bytes>, Status> {
+    let discovery::Answer { response, encoding, .. } = answer;
+    let write: fn(&Message, &Object) -> Result<Bytes, Status> = match encoding {
+        discovery::Encoding::Json => return Ok(response),
+        discovery::Encoding::Yaml => yaml::foreign,
+        discovery::Encoding::Protobuf(_) => protobuf::foreign,
+    };
+    let (head, body) = response.into_parts();
+    if body.is_empty() {
+        return Ok(http::Response::from_parts(head, body));
+    }
+    let tree = parse(&body).map_err(Status::internal)?;
+    let kind = tree.str_at(&["kind"]);
+    let no_type = || Status::internal(format!("no type for a document of kind {kind}"));
+    let message = builtin::message(naming, &discovery::message_of(kind)).ok_or_else(no_type)?;
+    let object = decode(message, &body).map_err(Status::internal)?.object;
+    Ok(http::Response::from_parts(head, write(message, &object)?))
+}
+
+/// Position of the resourceVersion's digits. In the stored form only strings come before it, and a quote inside a
+/// string is escaped, so its first appearance is the member itself.
+fn revision_range(stored: &[u8]) -> Option<std::ops::Range<usize>> {
+    const MEMBER: &[u8] = b"\"resourceVersion\":\"";
+    let start = stored.windows(MEMBER.len()).position(|window| window == MEMBER)? + MEMBER.len();
+    let len = stored[start..].iter().position(|&byte| byte == b'"')?;
+    Some(start..start + len)
+}
+
+/// The same object at another revision: the event for an object that no longer matches the selector
+/// (docs/api/watches.md#watch-events).
+pub fn with_revision(stored: &Bytes, revision: Revision) -> Bytes {
+    let Some(range) = revision_range(stored) else { return stored.clone() };
+    let mut moved = BytesMut::with_capacity(stored.len() + 20);
+    moved.extend_from_slice(&stored[..range.start]);
+    moved.extend_from_slice(revision.to_string().as_bytes());
+    moved.extend_from_slice(&stored[range.end..]);
+    moved.freeze()
+}
+
+/// 406 for a list form requested of a single object.
+pub fn refuse_list_transform(output: &Output, resource: &Resource) -> Result<(), Status> {
+    let kind = &resource.table.kind;
+    match output.transform {
+        Transform::PartialObjectList => Err(Status::new(
+            Reason::NotAcceptable,
+            format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
+                internal_type(resource, kind, "Unstructured")
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The name of the type that the reference server holds objects of `kind` in: packages have the first word of their
+/// group's name, and custom resources share one type.
+fn internal_type(resource: &Resource, kind: &str, custom: &str) -> String {
+    if resource.table.message.custom {
+        return format!("unstructured.{custom}");
+    }
+    let package = match resource.group.split('.').next().unwrap_or_default() {
+        // Events of both groups are one type.
+        "" | "events" => "core",
+        package => package,
+    };
+    format!("{package}.{kind}")
+}
+
+/// 406 for an object form requested of a list.
+pub fn refuse_object_transform(output: &Output, resource: &Resource) -> Result<(), Status> {
+    let kind = &resource.table.list_kind;
+    match output.transform {
+        Transform::PartialObject => Err(Status::new(
+            Reason::NotAcceptable,
+            format!(
+                "you requested PartialObjectMetadata, but the requested object is a list (*{})",
+                internal_type(resource, kind, "UnstructuredList")
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The bytes that a payload would be stored as at `revision`; the response of a dry run.
+pub fn stamped(payload: &engine::Payload, revision: Revision) -> Bytes {
+    let Some(at) = payload.stamp_at else { return payload.value.clone() };
+    let (head, tail) = payload.value.split_at(at as usize);
+    let mut stamped = BytesMut::with_capacity(payload.value.len() + 20);
+    stamped.extend_from_slice(head);
+    stamped.extend_from_slice(revision.to_string().as_bytes());
+    stamped.extend_from_slice(tail);
+    stamped.freeze()
+}

@@ -1,0 +1,137 @@
+//! What a renderer that remembers makes is what one makes that does not, for every built-in type and every form: of
+//! generated objects, of objects that differ from the one before in a part, and of damaged text.
+
+use std::sync::Arc;
+
+use super::{EventType, Renderer, Wanted};
+use crate::lengths::Lengths;
+use crate::negotiate::{Encoding, Output, Transform};
+use testkit::Random;
+use types::schema::encode::encode;
+use types::schema::generate;
+use types::schema::registry::{Registry, Resource};
+use types::table::MetaVersion;
+use values::json::{self, Value};
+use values::memory::Account;
+use values::naming::KUBERNETES;
+use values::query::Query;
+
+const FORMS: [(Encoding, Transform); 7] = [
+    (Encoding::Json, Transform::None),
+    (Encoding::Json, Transform::Table),
+    (Encoding::Json, Transform::PartialObjectList),
+    (Encoding::Protobuf, Transform::None),
+    (Encoding::Protobuf, Transform::PartialObjectList),
+    (Encoding::Yaml, Transform::None),
+    (Encoding::Cbor, Transform::Table),
+];
+
+fn renderer(resource: &Arc<Resource>, (encoding, transform): (Encoding, Transform)) -> Renderer {
+    let output = Output { encoding, transform, meta_version: MetaVersion::V1, ..Output::JSON };
+    let wanted = Wanted {
+        resource,
+        naming: &KUBERNETES,
+        output,
+        query: &Query::default(),
+        metrics: &Arc::default(),
+        lengths: &Arc::new(Lengths::default()),
+        account: &Account::detached(),
+    };
+    Renderer::new(wanted).unwrap()
+}
+
+/// Texts of objects as they might follow each other in a list.
+fn texts(resource: &Resource, random: &mut Random) -> Vec<Vec<u8>> {
+    let message = &resource.table.message;
+    let mut texts: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..6 {
+        let mut object: Value = generate::object(random, message, 0).into();
+        for change in 0..4 {
+            let mut text = Vec::new();
+            match &object {
+                Value::Object(object) => encode(message, object, &mut text),
+                other => json::write(other, &mut text),
+            }
+            if random.one_in(3) {
+                let with_kind = [b"{\"kind\":\"K\",\"apiVersion\":\"v1\",", &text[1..]].concat();
+                text = if text == b"{}" { text } else { with_kind };
+            }
+            texts.push(text.clone());
+            match change {
+                // The same again.
+                0 => texts.push(text),
+                // Damaged.
+                1 | 2 if !text.is_empty() => {
+                    let at = random.below(text.len());
+                    if random.one_in(2) {
+                        text.truncate(at);
+                    } else {
+                        text[at] = random.pick(b"\"{}[],:x0\\ \xff");
+                    }
+                    texts.push(text);
+                }
+                _ => {}
+            }
+            generate::disturb(random, &mut object);
+        }
+    }
+    texts
+}
+
+/// What an object is shown as.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Item,
+    Event,
+}
+
+impl Part {
+    fn write(self, renderer: &mut Renderer, text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+        let written = match self {
+            Part::Item => renderer.list_item(text, false, out),
+            Part::Event => renderer.event(EventType::Modified, text, out),
+        };
+        written.map_err(|status| status.to_string())
+    }
+}
+
+#[test]
+fn renderers_that_remember_make_the_same_bytes() {
+    let registry = Registry::new(&KUBERNETES);
+    let mut compared = 0;
+    for resource in registry.resources().filter(|resource| resource.is_stored_form()) {
+        let mut random = Random(compared as u64 + 1);
+        let texts = texts(resource, &mut random);
+        for form in FORMS {
+            let has_no_form = form == (Encoding::Protobuf, Transform::None)
+                && resource.table.message.wire.is_empty()
+                && !resource.table.message.fields.is_empty();
+            if has_no_form {
+                continue;
+            }
+            let mut plain = renderer(resource, form);
+            let mut alike = plain.fork();
+            // Only the first item of a list has no separator, and only the first event of a table has columns.
+            drop(plain.list_item(br#"{"metadata":{}}"#, true, &mut Vec::new()));
+            drop(plain.event(EventType::Added, br#"{"metadata":{}}"#, &mut Vec::new()));
+            let parts = texts.iter().flat_map(|text| [Part::Item, Part::Event].map(|part| (text, part)));
+            for (text, part) in parts {
+                let (mut want, mut got) = (b"before".to_vec(), b"before".to_vec());
+                let is_made = part.write(&mut plain, text, &mut want);
+                let is_made_alike = part.write(&mut alike, text, &mut got);
+                let shown =
+                    || format!("{} {form:?} {part:?} {}", resource.table.kind, String::from_utf8_lossy(text));
+                if json::parse(text).is_err() {
+                    // What comes out of text that is no JSON is not promised; a failure appends nothing.
+                    assert!(is_made_alike.is_ok() || got == b"before", "{}", shown());
+                    continue;
+                }
+                assert_eq!(is_made_alike, is_made, "{}", shown());
+                assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(&want), "{}", shown());
+                assert_eq!(got, want, "{}", shown());
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 10_000, "{compared}");
+}

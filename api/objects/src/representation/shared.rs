@@ -1,0 +1,133 @@
+//! Encodes a watch event once for all watchers that want the same representation.
+//!
+//! ```text
+//! event.memo:  slot 0 new object · slot 1 previous object · slot 2… one per form, with one cell per view of the event
+//! ```
+//!
+//! The bytes sent to a watcher depend on the event, the form it asked for, and the meaning of the event to its
+//! selector. Forms that many watchers share have a slot in the event: the first watcher encodes, the others copy. Not
+//! shared are tables (ages advance), versions other than the stored one, and foreign naming profiles; their watchers
+//! encode for themselves. A slot lives no longer than the engine keeps the event.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use engine::{Event, MEMO_SLOTS, ReadError, Record};
+
+use super::{EventType, Renderer, with_revision};
+use crate::negotiate::{self, Transform};
+use types::table::MetaVersion;
+use values::status::{Reason, Status};
+
+const CURRENT_SLOT: u8 = 0;
+const PREVIOUS_SLOT: u8 = 1;
+const FORMS_SLOT: u8 = 2;
+
+const ENCODINGS: u8 = 4;
+const SHAPES: u8 = 2;
+const _: () = assert!((FORMS_SLOT + ENCODINGS * SHAPES) as usize <= MEMO_SLOTS);
+
+/// Longest stored change whose encoded events are kept. Longer ones are rare, and copying them costs about as much as
+/// encoding them again; if they were kept, a watcher that stopped reading would hold much memory.
+pub const KEPT_BYTES_MAX: usize = 64 * 1024;
+
+/// The meaning of a change to a watcher (docs/api/watches.md#watch-events).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Seen {
+    /// The object was created, or begins to match the selector.
+    Entered,
+    /// The object matched before and still matches.
+    Changed,
+    /// The object matched and was deleted.
+    Deleted,
+    /// The object matched and no longer does: sent as a deletion, with the last version that matched.
+    Left,
+}
+
+impl Seen {
+    const COUNT: usize = 4;
+
+    /// The type of the event that tells it.
+    pub fn event_type(self) -> EventType {
+        match self {
+            Seen::Entered => EventType::Added,
+            Seen::Changed => EventType::Modified,
+            Seen::Deleted | Seen::Left => EventType::Deleted,
+        }
+    }
+}
+
+/// One form of an event, by view; `None` where encoding failed.
+#[derive(Default)]
+struct Form([OnceLock<Option<Bytes>>; Seen::COUNT]);
+
+/// The object after the change, read and checked once for all watchers.
+pub fn current(event: &Event) -> Result<Record, Status> {
+    read(event.memo.get_or_make(CURRENT_SLOT, || event.entry.read()).as_ref())
+}
+
+/// The object before the change, likewise; `None` if there was none.
+pub fn previous(event: &Event) -> Result<Option<Record>, Status> {
+    let Some(entry) = &event.previous else { return Ok(None) };
+    read(event.memo.get_or_make(PREVIOUS_SLOT, || entry.read()).as_ref()).map(Some)
+}
+
+fn read(found: &Result<Record, ReadError>) -> Result<Record, Status> {
+    found.clone().map_err(|error| Status::new(Reason::StorageReadError, error.to_string()))
+}
+
+impl Renderer {
+    /// Appends the watch event of a change in the given view.
+    pub fn change(&mut self, event: &Event, seen: Seen, out: &mut Vec<u8>) -> Result<(), Status> {
+        let kept = event.entry.stored_len() <= KEPT_BYTES_MAX;
+        let Some(slot) = self.shared_slot().filter(|_| kept) else { return self.render(event, seen, out) };
+        let form = event.memo.get_or_make(slot, Form::default);
+        let rendered = form.0[seen as usize].get_or_init(|| {
+            let mut made = Vec::new();
+            self.render(event, seen, &mut made).ok().map(|()| made.into())
+        });
+        match rendered {
+            Some(bytes) => {
+                out.extend_from_slice(bytes);
+                Ok(())
+            }
+            // Encodes again to return the error.
+            None => self.render(event, seen, out),
+        }
+    }
+
+    fn render(&mut self, event: &Event, seen: Seen, out: &mut Vec<u8>) -> Result<(), Status> {
+        let value = match seen {
+            Seen::Entered | Seen::Changed => current(event)?.value,
+            // The last version is stored with the deletion's revision already.
+            Seen::Deleted => current(event)?.value,
+            Seen::Left => {
+                let last = previous(event)?.map(|record| record.value).unwrap_or_default();
+                with_revision(&last, event.revision)
+            }
+        };
+        self.metrics.watch_events_rendered.add(1);
+        self.event(seen.event_type(), &value, out)
+    }
+
+    /// The slot of this renderer's form; `None` if its events are not shared.
+    fn shared_slot(&self) -> Option<u8> {
+        let encoding = match self.output.encoding {
+            negotiate::Encoding::Json => 0,
+            negotiate::Encoding::Yaml => 1,
+            negotiate::Encoding::Protobuf => 2,
+            negotiate::Encoding::Cbor => 3,
+        };
+        let own_words = self.output.words.profile == self.naming.profile;
+        let shape = match self.output.transform {
+            Transform::None => 0,
+            Transform::PartialObject | Transform::PartialObjectList
+                if own_words && self.output.meta_version == MetaVersion::V1 =>
+            {
+                1
+            }
+            _ => return None,
+        };
+        self.resource.is_stored_form().then_some(FORMS_SLOT + encoding * SHAPES + shape)
+    }
+}

@@ -1,0 +1,330 @@
+//! What a URL and a method ask for: the attributes that authorization, routing and handlers share.
+//!
+//! The rules are those of docs/api/paths-and-verbs.md#request-info, including the odd ones (a named namespace is in
+//! itself; a field selector on `metadata.name` gives a list a name). Nothing here knows which resources exist.
+
+use std::borrow::Cow;
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+use types::schema::registry::Resource;
+use types::selector::field::FieldTerms;
+use types::selector::requirements::Requirements;
+use values::query::{Query, escapes_are_whole};
+
+/// What a request asks for. All members are decoded; those that do not apply are empty.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct RequestInfo {
+    /// Whether the path addresses a resource; everything else is authorized by path.
+    pub is_resource: bool,
+    /// Decoded path.
+    pub path: String,
+    /// What is to be done.
+    pub verb: Verb,
+    /// The method in lower case, of a request for no resource with one that HTTP does not define.
+    pub other_method: String,
+    /// API group as in the path; empty for core.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Namespace; a namespace named in the path is its own.
+    pub namespace: String,
+    /// Plural resource.
+    pub resource: String,
+    /// Object name, also when only a field selector fixes it.
+    pub name: String,
+    /// Subresource.
+    pub subresource: String,
+    /// What follows the subresource (`proxy/…`).
+    pub subpath: Vec<String>,
+    /// The object named in the path (as opposed to one fixed by a selector).
+    pub name_in_path: bool,
+    /// The path has the legacy `/watch/` segment.
+    pub legacy_watch: bool,
+    /// What selectors require, for authorization; requests with the legacy segment have none.
+    pub requirements: Requirements,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Verb {
+    /// Reads one object.
+    Get,
+    /// Reads a collection.
+    List,
+    /// Follows an object or a collection.
+    Watch,
+    /// Makes an object, or runs the operation of a subresource.
+    Create,
+    /// Replaces an object.
+    Update,
+    /// Changes an object.
+    Patch,
+    /// Deletes one object.
+    Delete,
+    /// Deletes the objects of a collection.
+    DeleteCollection,
+    /// The legacy paths below `/proxy/`.
+    Proxy,
+    /// Outside the resource API: the method in lower case. Empty for a method that HTTP does not define, and for one that means
+    /// nothing for a resource.
+    Other(&'static str),
+}
+
+impl Default for Verb {
+    fn default() -> Self {
+        Verb::Other("")
+    }
+}
+
+impl Verb {
+    /// The verb as discovery spells it; [`RequestInfo::verb_name`] knows all methods.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Watch => "watch",
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
+            Verb::DeleteCollection => "deletecollection",
+            Verb::Proxy => "proxy",
+            Verb::Other(method) => method,
+        }
+    }
+}
+
+/// Why a URL cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// A `%` escape is broken or does not decode to UTF-8.
+    #[error("invalid URL escape in path")]
+    Escape,
+    /// `/watch/` or `/proxy/` with nothing behind it.
+    #[error("unable to determine kind and namespace from url")]
+    Incomplete,
+}
+
+impl RequestInfo {
+    /// Reads method, path and query (docs/api/paths-and-verbs.md#request-info).
+    pub fn parse(method: &Method, raw_path: &str, query: &Query) -> Result<Self, RequestError> {
+        let path: Cow<str> = if raw_path.contains('%') {
+            if !escapes_are_whole(raw_path) {
+                return Err(RequestError::Escape);
+            }
+            percent_decode_str(raw_path).decode_utf8().map_err(|_| RequestError::Escape)?
+        } else {
+            Cow::Borrowed(raw_path)
+        };
+        let mut info = RequestInfo { verb: Verb::Other(lower(method)), ..Self::default() };
+        let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let is_resource = match parts.first() {
+            Some(&"api") => parts.len() >= 3,
+            Some(&"apis") => parts.len() >= 4,
+            _ => false,
+        };
+        if !is_resource {
+            info.path = path.into_owned();
+            if info.verb == Verb::Other("") {
+                info.other_method = method.as_str().to_ascii_lowercase();
+            }
+            return Ok(info);
+        }
+        info.is_resource = true;
+        if parts[0] == "apis" {
+            info.group = parts[1].to_owned();
+            parts.remove(1);
+        }
+        info.version = parts[1].to_owned();
+        let mut rest = &parts[2..];
+        info.verb = match *method {
+            Method::POST => Verb::Create,
+            Method::GET | Method::HEAD => Verb::Get,
+            Method::PUT => Verb::Update,
+            Method::PATCH => Verb::Patch,
+            Method::DELETE => Verb::Delete,
+            _ => Verb::Other(""),
+        };
+        if rest[0] == "watch" || rest[0] == "proxy" {
+            if rest.len() < 2 {
+                return Err(RequestError::Incomplete);
+            }
+            info.legacy_watch = rest[0] == "watch";
+            info.verb = if info.legacy_watch { Verb::Watch } else { Verb::Proxy };
+            rest = &rest[1..];
+        }
+        if rest[0] == "namespaces" && rest.len() > 1 {
+            info.namespace = rest[1].to_owned();
+            if rest.len() > 2 && rest[2] != "status" && rest[2] != "finalize" {
+                rest = &rest[2..];
+            }
+        }
+        info.resource = rest[0].to_owned();
+        info.name = rest.get(1).copied().unwrap_or_default().to_owned();
+        info.name_in_path = !info.name.is_empty();
+        if info.verb != Verb::Proxy {
+            info.subresource = rest.get(2).copied().unwrap_or_default().to_owned();
+            info.subpath = rest.iter().skip(3).map(|&part| part.to_owned()).collect();
+        }
+        info.classify_collection(query);
+        info.path = path.into_owned();
+        Ok(info)
+    }
+
+    /// The verb as authorization rules and audit events spell it.
+    pub fn verb_name(&self) -> &str {
+        if self.other_method.is_empty() { self.verb.as_str() } else { &self.other_method }
+    }
+
+    /// Steps 5 and 6: a get or delete without a name concerns the collection.
+    fn classify_collection(&mut self, query: &Query) {
+        if self.name.is_empty() {
+            match self.verb {
+                Verb::Get if query.flag("watch") => self.verb = Verb::Watch,
+                Verb::Get => self.verb = Verb::List,
+                Verb::Delete => self.verb = Verb::DeleteCollection,
+                _ => {}
+            }
+            if matches!(self.verb, Verb::List | Verb::Watch) && !self.legacy_watch {
+                let selector = query.first("fieldSelector").and_then(|text| FieldTerms::parse(text).ok());
+                if let Some(name) = selector.as_ref().and_then(|terms| terms.exact("metadata.name"))
+                    && is_path_segment(name)
+                {
+                    self.name = name.to_owned();
+                }
+            }
+        }
+        let is_collection = matches!(self.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+        if is_collection && !self.legacy_watch {
+            self.requirements =
+                Requirements::of_query(query.first("fieldSelector"), query.first("labelSelector"));
+        }
+    }
+
+    /// The namespace that is part of the object's key: none for cluster-scoped resources.
+    pub fn namespace_of(&self, resource: &Resource) -> &str {
+        if resource.namespaced() { &self.namespace } else { "" }
+    }
+
+    /// Whether the request may run for as long as it likes (docs/api/paths-and-verbs.md#timeouts-and-limits).
+    pub fn is_long_running(&self) -> bool {
+        self.is_resource
+            && (matches!(self.verb, Verb::Watch | Verb::Proxy)
+                || matches!(self.subresource.as_str(), "attach" | "exec" | "proxy" | "log" | "portforward"))
+    }
+}
+
+/// Whether `name` can be one segment of a path.
+pub fn is_path_segment(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%'])
+}
+
+fn lower(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "get",
+        Method::HEAD => "head",
+        Method::POST => "post",
+        Method::PUT => "put",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        Method::OPTIONS => "options",
+        Method::TRACE => "trace",
+        Method::CONNECT => "connect",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(method: Method, url: &str) -> RequestInfo {
+        let (path, query) = url.split_once('?').unwrap_or((url, ""));
+        RequestInfo::parse(&method, path, &Query::parse(query)).unwrap()
+    }
+
+    #[test]
+    fn urls_are_read_as_semantics_3_2_says() {
+        // method, URL, verb, group/version, namespace, resource, name, subresource
+        for (method, url, want) in [
+            (Method::GET, "/api/v1/pods", "list /v1 ns= res=pods name= sub="),
+            (Method::GET, "/api/v1/namespaces/a/pods/x", "get /v1 ns=a res=pods name=x sub="),
+            (Method::GET, "/api/v1/namespaces/a/pods/x/", "get /v1 ns=a res=pods name=x sub="),
+            (Method::GET, "/api/v1/namespaces/x", "get /v1 ns=x res=namespaces name=x sub="),
+            (Method::PUT, "/api/v1/namespaces/x/status", "update /v1 ns=x res=namespaces name=x sub=status"),
+            (
+                Method::PUT,
+                "/api/v1/namespaces/x/finalize",
+                "update /v1 ns=x res=namespaces name=x sub=finalize",
+            ),
+            (
+                Method::POST,
+                "/apis/apps/v1/namespaces/a/deployments",
+                "create apps/v1 ns=a res=deployments name= sub=",
+            ),
+            (Method::DELETE, "/api/v1/namespaces/a/pods", "deletecollection /v1 ns=a res=pods name= sub="),
+            (Method::GET, "/api/v1/pods?watch", "watch /v1 ns= res=pods name= sub="),
+            (Method::GET, "/api/v1/pods?watch=false", "list /v1 ns= res=pods name= sub="),
+            (Method::GET, "/api/v1/namespaces/a/pods/x?watch=1", "get /v1 ns=a res=pods name=x sub="),
+            (Method::GET, "/api/v1/watch/namespaces/a/pods/x", "watch /v1 ns=a res=pods name=x sub="),
+            (
+                Method::GET,
+                "/api/v1/pods?fieldSelector=metadata.name%3Dx",
+                "list /v1 ns= res=pods name=x sub=",
+            ),
+            (Method::GET, "/api/v1/namespaces/a/pods/x%20y", "get /v1 ns=a res=pods name=x y sub="),
+            (
+                Method::PATCH,
+                "/apis/apps/v1/namespaces/a/deployments/d/scale",
+                "patch apps/v1 ns=a res=deployments name=d sub=scale",
+            ),
+            (Method::OPTIONS, "/api/v1/namespaces/a/pods/x", " /v1 ns=a res=pods name=x sub="),
+            (
+                Method::from_bytes(b"PROPFIND").unwrap(),
+                "/api/v1/namespaces/a/pods/x",
+                " /v1 ns=a res=pods name=x sub=",
+            ),
+        ] {
+            let info = parse(method, url);
+            assert!(info.is_resource, "{url}");
+            let got = format!(
+                "{} {}/{} ns={} res={} name={} sub={}",
+                info.verb_name(),
+                info.group,
+                info.version,
+                info.namespace,
+                info.resource,
+                info.name,
+                info.subresource
+            );
+            assert_eq!(got, want, "{url}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_a_path() {
+        for (method, url, verb) in [
+            (Method::GET, "/", "get"),
+            (Method::GET, "/api", "get"),
+            (Method::GET, "/api/v1", "get"),
+            (Method::GET, "/apis/apps/v1", "get"),
+            (Method::POST, "/version", "post"),
+            (Method::TRACE, "/version", "trace"),
+            (Method::from_bytes(b"PropFind").unwrap(), "/version", "propfind"),
+            (Method::GET, "/foo/bar/baz/qux", "get"),
+        ] {
+            let info = parse(method, url);
+            assert!(!info.is_resource, "{url}");
+            assert_eq!((info.verb_name(), info.path.as_str()), (verb, url));
+        }
+        for path in ["/api/v1/watch", "/api/v1/watch/"] {
+            let query = Query::parse("");
+            assert!(RequestInfo::parse(&Method::GET, path, &query).is_err(), "{path}");
+        }
+        for path in ["/api/v1/pods/%ff", "/api/v1/pods/%zz", "/api/v1/pods/%2", "/healthz/%"] {
+            assert!(RequestInfo::parse(&Method::GET, path, &Query::parse("")).is_err(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Fields of behaviour that is off: a write drops them, unless the stored object has one of the same set
+//! (docs/api/writes.md#fields-that-are-dropped).
+//!
+//! ```text
+//! prefix + set of paths ─┬─ one of them is in the stored object ─► all stay
+//!                        └─ none is ─► all are removed from the new object
+//! ```
+//!
+//! In a path, `[]` goes through the elements of a list, `{}` through the values of a map, and `?` marks a member that is
+//! removed too once nothing is left in it. Knows nothing of kinds, and looks before it touches: an object that has none of
+//! the fields is not changed, so its settled parts stay settled.
+
+use values::json::{Object, Value};
+
+/// The fields of one part of a kind.
+#[derive(Clone, Copy)]
+pub(super) struct Dropped {
+    /// Path of the part; empty for the object itself.
+    pub(super) below: &'static str,
+    /// Paths within the part. The fields of one set come and go together.
+    pub(super) sets: &'static [&'static [&'static str]],
+}
+
+/// Of the specification of a pod: groups of pods, signals that stop containers, and projections of bundles and certificates.
+pub(super) const POD_SPEC: &[&[&str]] = &[
+    &["schedulingGroup"],
+    &[
+        "initContainers[].lifecycle?.stopSignal",
+        "containers[].lifecycle?.stopSignal",
+        "ephemeralContainers[].lifecycle?.stopSignal",
+    ],
+    &["volumes[].projected.sources[].clusterTrustBundle"],
+    &["volumes[].projected.sources[].podCertificate"],
+];
+
+/// Of the status of a pod: node resources of claims.
+pub(super) const POD_STATUS: &[&[&str]] = &[&["nodeAllocatableResourceClaimStatuses"]];
+
+/// Of the pod template of a workload.
+pub(super) const TEMPLATE: &[Dropped] = &[Dropped { below: "spec.template.spec", sets: POD_SPEC }];
+
+/// Of the template of a cron job.
+pub(super) const JOB_TEMPLATE: &[Dropped] =
+    &[Dropped { below: "spec.jobTemplate.spec.template.spec", sets: POD_SPEC }];
+
+/// Of a template that stands alone.
+pub(super) const BARE_TEMPLATE: &[Dropped] = &[Dropped { below: "template.spec", sets: POD_SPEC }];
+
+/// Of a stateful set: how many of its pods may be away during an update.
+pub(super) const STATEFUL_SET: &[Dropped] = &[
+    Dropped { below: "spec.template.spec", sets: POD_SPEC },
+    Dropped { below: "spec", sets: &[&["updateStrategy.rollingUpdate.maxUnavailable"]] },
+];
+
+/// Drops the fields from a new object that `old`, if any, does not have.
+pub(super) fn drop_unused(dropped: &[Dropped], new: &mut Object, old: Option<&Object>) {
+    for part in dropped {
+        if old.is_some_and(|old| new.shares(part.below, old)) {
+            continue;
+        }
+        for set in part.sets {
+            let paths = || set.iter().map(|path| Steps(part.below, path));
+            let is_used = |object: &Object| paths().any(|path| has(object, path));
+            if is_used(new) && !old.is_some_and(is_used) {
+                paths().for_each(|path| remove(new, path));
+            }
+        }
+    }
+}
+
+/// The steps that are left of a path: those to the part, and those within it, of which there is one at least.
+#[derive(Clone, Copy)]
+struct Steps(&'static str, &'static str);
+
+impl Steps {
+    /// The first step, and those behind it, if there are any.
+    fn split(self) -> (&'static str, Option<Steps>) {
+        let Steps(to_part, within) = self;
+        let (head, tail) = if to_part.is_empty() { (within, "") } else { (to_part, within) };
+        // Steps are short: a loop over their bytes costs less than a search.
+        let len = head.bytes().position(|byte| byte == b'.').unwrap_or(head.len());
+        let (first, left) = (&head[..len], head.get(len + 1..).unwrap_or_default());
+        (first, (!left.is_empty() || !tail.is_empty()).then_some(Steps(left, tail)))
+    }
+}
+
+/// A step of a path: the member, and what is done with it.
+fn step(text: &str) -> (&str, Way) {
+    let (mark, way) = match text.as_bytes().last() {
+        Some(b']') => ("[]", Way::Elements),
+        Some(b'}') => ("{}", Way::Values),
+        Some(b'?') => ("?", Way::Vanishing),
+        _ => ("", Way::Member),
+    };
+    (text.strip_suffix(mark).unwrap_or(text), way)
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Way {
+    Member,
+    Elements,
+    Values,
+    Vanishing,
+}
+
+fn has(object: &Object, path: Steps) -> bool {
+    let (first, rest) = path.split();
+    let (name, way) = step(first);
+    let Some(value) = object.get(name).filter(|value| !value.is_null()) else { return false };
+    let Some(rest) = rest else { return true };
+    let below = |value: &Value| value.as_object().is_some_and(|object| has(object, rest));
+    match way {
+        Way::Elements => value.as_array().unwrap_or_default().iter().any(below),
+        Way::Values => value.as_object().is_some_and(|map| map.iter().any(|(_, value)| below(value))),
+        Way::Member | Way::Vanishing => below(value),
+    }
+}
+
+fn remove(object: &mut Object, path: Steps) {
+    let (first, rest) = path.split();
+    let (name, way) = step(first);
+    let Some(rest) = rest else {
+        object.remove(name);
+        return;
+    };
+    let below = |value: &mut Value| {
+        if let Some(object) = value.as_object_mut().filter(|object| has(object, rest)) {
+            remove(object, rest);
+        }
+    };
+    match (way, object.get_mut(name)) {
+        (_, None) => {}
+        (Way::Elements, Some(value)) => value.as_array_mut().into_iter().flatten().for_each(below),
+        (Way::Values, Some(value)) => {
+            value.as_object_mut().into_iter().flat_map(Object::iter_mut).for_each(|(_, value)| below(value));
+        }
+        (Way::Member | Way::Vanishing, Some(value)) => below(value),
+    }
+    let is_left_empty = || {
+        object
+            .get(name)
+            .and_then(Value::as_object)
+            .is_some_and(|left| left.iter().all(|(_, value)| value.is_null()))
+    };
+    if way == Way::Vanishing && is_left_empty() {
+        object.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use values::testing;
+
+    #[test]
+    fn fields_are_dropped_unless_they_are_used_already() {
+        const DROPPED: &[Dropped] = &[
+            Dropped {
+                below: "spec",
+                sets: &[&["one"], &["items[].hook?.signal", "more[].hook?.signal"], &["map{}.kinds"]],
+            },
+            Dropped { below: "", sets: &[&["whole"], &["top.member"]] },
+        ];
+        for (new, old, want) in [
+            (r#"{"spec":{"one":1,"two":2}}"#, None, r#"{"spec":{"two":2}}"#),
+            (r#"{"spec":{"one":1,"two":2}}"#, Some(r#"{"spec":{"two":1}}"#), r#"{"spec":{"two":2}}"#),
+            (r#"{"spec":{"one":1}}"#, Some(r#"{"spec":{"one":3}}"#), r#"{"spec":{"one":1}}"#),
+            (
+                r#"{"spec":{"items":[{"a":1,"hook":{"signal":"x"}},{"hook":{"signal":"x","b":1}}],"more":[{}]}}"#,
+                None,
+                r#"{"spec":{"items":[{"a":1},{"hook":{"b":1}}],"more":[{}]}}"#,
+            ),
+            (
+                r#"{"spec":{"items":[{"hook":{"signal":"x"}}]}}"#,
+                Some(r#"{"spec":{"more":[{"hook":{"signal":"y"}}]}}"#),
+                r#"{"spec":{"items":[{"hook":{"signal":"x"}}]}}"#,
+            ),
+            (r#"{"spec":{"map":{"a":{"kinds":[1],"b":2}}}}"#, None, r#"{"spec":{"map":{"a":{"b":2}}}}"#),
+            (r#"{"spec":null}"#, None, r#"{"spec":null}"#),
+            (r#"{"whole":1,"top":{"member":1,"a":2}}"#, None, r#"{"top":{"a":2}}"#),
+            (r#"{"spec":{"items":[{"hook":{}}]}}"#, None, r#"{"spec":{"items":[{"hook":{}}]}}"#),
+        ] {
+            let mut object = testing::object(new);
+            drop_unused(DROPPED, &mut object, old.map(testing::object).as_ref());
+            assert_eq!(object, testing::object(want), "{new} beside {old:?}");
+        }
+    }
+}

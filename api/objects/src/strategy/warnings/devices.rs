@@ -1,0 +1,14 @@
+//! Warnings about slices of devices.
+
+use super::{SPEC, Texts, Written};
+use values::field::go_quote;
+
+/// A slice of a pool.
+pub(in crate::strategy) fn resource_slice(texts: &mut Texts, written: Written) {
+    let driver = written.view().child("spec").text("driver");
+    if driver != driver.to_lowercase() {
+        let driver = go_quote(driver);
+        let text = format!("driver names should be lowercase; {driver} contains uppercase characters");
+        texts.at(SPEC.child("driver"), &text);
+    }
+}

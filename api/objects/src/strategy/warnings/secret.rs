@@ -1,0 +1,18 @@
+//! Warnings about secrets.
+
+use auth::authn::key_pair;
+
+use super::{Texts, Written};
+use values::base64_text;
+
+/// A certificate and a key that no server could serve with.
+pub(super) fn secret(texts: &mut Texts, written: Written) {
+    let secret = written.view();
+    if secret.text("type") != written.naming.label("tls") {
+        return;
+    }
+    let data = |name: &str| base64_text::decode(secret.child("data").text(name)).unwrap_or_default();
+    if let Some(problem) = key_pair::problem(&data("tls.crt"), &data("tls.key")) {
+        texts.add(problem);
+    }
+}

@@ -1,0 +1,212 @@
+//! Unified differences of two structs, line by line of their indented JSON, as the reference server appends them to
+//! refused changes.
+//!
+//! ```text
+//! two trees ─► lines ─► matching runs, the longest first ─► hunks with three lines around each change
+//! ```
+//!
+//! The matching is that of Python's `difflib` (Ratcliff and Obershelp), which the reference server's library follows:
+//! the longest common run of lines, then the same before and behind it. Lines that are frequent in a long text begin no
+//! run. Its cost is bounded: texts of more than [`LINES_MAX`] lines are compared from both ends only.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use hashbrown::HashMap;
+
+use values::json::{self, Indenter, Value};
+
+/// Lines around a change.
+const CONTEXT: usize = 3;
+
+/// Lines from which on frequent lines begin no run.
+const FREQUENT_FROM: usize = 200;
+
+/// Lines of the longer text up to which runs are looked for: some milliseconds.
+const LINES_MAX: usize = 4000;
+
+/// A change: these lines of the old text are replaced by those of the new one. One of both may be empty.
+type Change = (Range<usize>, Range<usize>);
+
+/// The hunks that lead from `old` to `new`, each line with its end; empty when they are the same.
+pub(super) fn unified(old: &Value, new: &Value) -> String {
+    let (old, new) = (text(old), text(new));
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    hunks(&old, &new, &changes(&old, &new))
+}
+
+/// The lines of a value, indented by one blank for each level.
+fn text(value: &Value) -> String {
+    let (mut compact, mut indented) = (Vec::new(), Vec::new());
+    json::write(value, &mut compact);
+    Indenter::default().push(&compact, &mut indented);
+    let mut out = String::with_capacity(indented.len());
+    for line in String::from_utf8_lossy(&indented).lines() {
+        let content = line.trim_start_matches(' ');
+        out.extend(std::iter::repeat_n(' ', (line.len() - content.len()) / 2));
+        out.push_str(content);
+        out.push('\n');
+    }
+    out
+}
+
+/// What differs, in order.
+fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
+    let mut runs = Vec::new();
+    if old.len().max(new.len()) <= LINES_MAX {
+        runs = matching(old, new);
+    } else {
+        let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+        let (old_rest, new_rest) = (&old[head..], &new[head..]);
+        let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
+        runs.extend([(0, 0, head), (old.len() - tail, new.len() - tail, tail)]);
+    }
+    runs.push((old.len(), new.len(), 0));
+    let (mut at_old, mut at_new) = (0, 0);
+    let mut changes = Vec::new();
+    for (in_old, in_new, length) in runs {
+        if at_old < in_old || at_new < in_new {
+            changes.push((at_old..in_old, at_new..in_new));
+        }
+        (at_old, at_new) = (in_old + length, in_new + length);
+    }
+    changes
+}
+
+/// The matching runs in order: where in the old text, where in the new one, how long.
+fn matching(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, line) in new.iter().enumerate() {
+        places.entry(line).or_default().push(at);
+    }
+    if new.len() >= FREQUENT_FROM {
+        let often = new.len() / 100 + 1;
+        places.retain(|_, at| at.len() <= often);
+    }
+    let mut runs = Vec::new();
+    let mut open = vec![(0..old.len(), 0..new.len())];
+    while let Some((in_old, in_new)) = open.pop() {
+        let (a, b, length) = longest(old, new, &places, in_old.clone(), in_new.clone());
+        if length == 0 {
+            continue;
+        }
+        runs.push((a, b, length));
+        open.push((in_old.start..a, in_new.start..b));
+        open.push((a + length..in_old.end, b + length..in_new.end));
+    }
+    runs.sort_unstable();
+    runs
+}
+
+/// The longest run in a part of both texts, the first of several.
+fn longest(
+    old: &[&str],
+    new: &[&str],
+    places: &HashMap<&str, Vec<usize>>,
+    in_old: Range<usize>,
+    in_new: Range<usize>,
+) -> (usize, usize, usize) {
+    let (mut a, mut b, mut length) = (in_old.start, in_new.start, 0);
+    // Lengths of the runs that end at each line of the new text and at the line of the old one before this.
+    let mut ends: HashMap<usize, usize> = HashMap::new();
+    for at in in_old.clone() {
+        let mut next = HashMap::new();
+        let found = places.get(old[at]).map_or(&[][..], Vec::as_slice);
+        for &place in found.iter().filter(|place| in_new.contains(*place)) {
+            let run = 1 + place.checked_sub(1).and_then(|before| ends.get(&before)).copied().unwrap_or(0);
+            next.insert(place, run);
+            if run > length {
+                (a, b, length) = (at + 1 - run, place + 1 - run, run);
+            }
+        }
+        ends = next;
+    }
+    // Frequent lines begin no run, but belong to one that they touch.
+    while a > in_old.start && b > in_new.start && old[a - 1] == new[b - 1] {
+        (a, b, length) = (a - 1, b - 1, length + 1);
+    }
+    while a + length < in_old.end && b + length < in_new.end && old[a + length] == new[b + length] {
+        length += 1;
+    }
+    (a, b, length)
+}
+
+fn hunks(old: &[&str], new: &[&str], changes: &[Change]) -> String {
+    let mut out = String::new();
+    let mut rest = changes;
+    while let [(first, first_new), ..] = rest {
+        // Changes whose surroundings meet share a hunk.
+        let shared =
+            rest.windows(2).take_while(|pair| pair[1].0.start - pair[0].0.end <= 2 * CONTEXT).count() + 1;
+        let (group, others) = rest.split_at(shared);
+        rest = others;
+        let Some((last, last_new)) = group.last() else { return out };
+        let from = first.start.saturating_sub(CONTEXT);
+        let from_new = first_new.start.saturating_sub(CONTEXT);
+        let to = (last.end + CONTEXT).min(old.len());
+        let to_new = (last_new.end + CONTEXT).min(new.len());
+        let _ = writeln!(out, "@@ -{} +{} @@", range(from..to), range(from_new..to_new));
+        let mut at = from;
+        for (lines, new_lines) in group {
+            put(&mut out, ' ', &old[at..lines.start]);
+            put(&mut out, '-', &old[lines.clone()]);
+            put(&mut out, '+', &new[new_lines.clone()]);
+            at = lines.end;
+        }
+        put(&mut out, ' ', &old[at..to]);
+    }
+    out
+}
+
+fn put(out: &mut String, sign: char, lines: &[&str]) {
+    for line in lines {
+        let _ = writeln!(out, "{sign}{line}");
+    }
+}
+
+/// A range of lines in a hunk's head: counted from 1, and an empty one by the line before it.
+fn range(lines: Range<usize>) -> String {
+    match lines.len() {
+        0 => format!("{},0", lines.start),
+        1 => (lines.start + 1).to_string(),
+        length => format!("{},{length}", lines.start + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_has_three_lines_around_each_change() {
+        for (old, new, want) in [
+            (r#"{"a":1}"#, r#"{"a":1}"#, ""),
+            (
+                r#"{"a":["x:{"],"b":null,"c":{},"d":[1,2],"e":1}"#,
+                r#"{"a":["y:{"],"b":null,"c":{},"d":[1,2],"e":1}"#,
+                "@@ -1,6 +1,6 @@\n {\n  \"a\": [\n-  \"x:{\"\n+  \"y:{\"\n  ],\n  \"b\": null,\n  \"c\": {},\n",
+            ),
+            ("[]", "[1]", "@@ -1 +1,3 @@\n-[]\n+[\n+ 1\n+]\n"),
+            // Two changes further apart than twice the context have a hunk each.
+            (
+                "[1,0,0,0,0,0,0,0,2]",
+                "[3,0,0,0,0,0,0,0,4]",
+                "@@ -1,5 +1,5 @@\n [\n- 1,\n+ 3,\n  0,\n  0,\n  0,\n@@ -7,5 +7,5 @@\n  0,\n  0,\n  0,\n- 2\n+ 4\n ]\n",
+            ),
+        ] {
+            let tree = |text: &str| json::parse(text.as_bytes()).unwrap();
+            assert_eq!(unified(&tree(old), &tree(new)), want, "{old} {new}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_compared_from_both_ends() {
+        let list = |middle: i64| {
+            Value::Array(
+                (0..LINES_MAX as i64).map(|at| Value::Int(if at == 9 { middle } else { at })).collect(),
+            )
+        };
+        let want = "@@ -8,7 +8,7 @@\n  6,\n  7,\n  8,\n- 9,\n+ -1,\n  10,\n  11,\n  12,\n";
+        assert_eq!(unified(&list(9), &list(-1)), want);
+    }
+}

@@ -1,0 +1,381 @@
+//! Checks of scalar formats (names, IPs, ports, quantities …) that schemas declare, with the reference server's
+//! messages.
+//!
+//! A valid value costs no allocation.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use quantity::Quantity;
+
+use super::metadata;
+use super::names::{self, Faults};
+use super::path::Path;
+use types::schema::table::Form;
+use values::field::FieldError;
+use values::json::Value;
+
+/// Sentence about numbers and quantities below zero.
+pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+/// Sentence about numbers and quantities that are not above zero.
+pub(crate) const POSITIVE: &str = "must be greater than zero";
+/// Sentence about addresses.
+pub const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+/// Sentence about networks.
+const NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+
+const FILE_MODE_MAX: i64 = 0o777;
+const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
+/// Longest name of a driver, of storage or of devices.
+pub const DRIVER_MAX: usize = 63;
+
+/// Checks one value.
+pub(super) fn value(form: Form, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {
+    match (form, value) {
+        (Form::Labels, value) => metadata::labels(path, Some(value), errors),
+        (Form::PortOrName, Value::String(name)) => {
+            metadata::refuse(errors, path, name, names::port_name(name))
+        }
+        (Form::CountOrPercent, Value::String(text)) if !is_percent(text) => {
+            let detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
+                          '93%', regex used for validation is '[0-9]+%')";
+            errors.push(FieldError::invalid(path, value, detail));
+        }
+        (Form::CountOrPercent, Value::String(_)) => {}
+        (Form::NotNegative | Form::Positive, Value::String(text)) => {
+            quantity(form, path, text, value, errors)
+        }
+        (_, Value::String(text)) => self::text(form, path, text, errors),
+        (_, Value::Int(number)) => {
+            let detail = match form {
+                Form::Port | Form::PortOrName if !(1..=65535).contains(number) => {
+                    "must be between 1 and 65535, inclusive"
+                }
+                Form::FileMode if !(0..=FILE_MODE_MAX).contains(number) => FILE_MODE,
+                Form::Id if !(0..=i64::from(i32::MAX)).contains(number) => {
+                    "must be between 0 and 2147483647, inclusive"
+                }
+                Form::CountOrPercent if *number < 0 => NOT_NEGATIVE,
+                _ => return,
+            };
+            errors.push(FieldError::invalid(path, value, detail));
+        }
+        _ => {}
+    }
+}
+
+/// Digits with a percent sign after them.
+pub(super) fn is_percent(text: &str) -> bool {
+    let digits = text.strip_suffix('%').unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn quantity(form: Form, path: &Path, text: &str, value: &Value, errors: &mut Vec<FieldError>) {
+    let Ok(quantity) = Quantity::parse(text) else { return };
+    if quantity.is_negative() && form == Form::NotNegative {
+        errors.push(FieldError::invalid(path, value, NOT_NEGATIVE));
+    } else if form == Form::Positive && (quantity.is_negative() || quantity.is_zero()) {
+        errors.push(FieldError::invalid(path, value, POSITIVE));
+    }
+}
+
+/// Checks an element of a list, which is there even if it is empty.
+pub(super) fn element(form: Form, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {
+    match value {
+        Value::String(text) if text.is_empty() => given(form, path, text, errors),
+        value => self::value(form, path, value, errors),
+    }
+}
+
+/// Checks one text; an empty one only if its form says so.
+pub(super) fn text(form: Form, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
+    if !text.is_empty() || matches!(form, Form::SubdomainGiven | Form::QualifiedGiven) {
+        given(form, path, text, errors);
+    }
+}
+
+/// Checks one text, be it empty or not.
+pub(super) fn given(form: Form, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
+    let faults = match form {
+        Form::Label => names::label(text),
+        Form::Subdomain | Form::SubdomainGiven => names::subdomain(text),
+        Form::PathSegment => names::path_segment(text),
+        Form::Qualified | Form::QualifiedGiven => names::qualified(text),
+        Form::LabelValue => names::label_value(text),
+        Form::ConfigKey => names::config_key(text),
+        Form::Environment => names::environment_variable(text),
+        Form::PortName => names::port_name(text),
+        Form::SearchDomain if text == "." => return,
+        Form::SearchDomain => {
+            let bare = text.strip_suffix('.').unwrap_or(text);
+            return metadata::refuse(errors, path, bare, names::subdomain_with_underscore(bare));
+        }
+        Form::Ip => address_fault(text).map(str::to_owned).into_iter().collect(),
+        Form::Cidr => network_fault(text).map(str::to_owned).into_iter().collect(),
+        Form::CidrPadded => {
+            let text = text.trim();
+            let faults = network_fault(text).map(str::to_owned).into_iter().collect();
+            return metadata::refuse(errors, path, text, faults);
+        }
+        Form::NoBacksteps => backsteps(text),
+        Form::Descending => descending(text),
+        Form::Local => {
+            let mut faults = descending(text);
+            if text.starts_with("..") && !text.starts_with("../") && text != ".." {
+                faults.push("must not start with '..'".to_owned());
+            }
+            faults
+        }
+        Form::Absolute => unless(text.starts_with('/'), "must be an absolute path"),
+        Form::DomainPath => return domain_path(path, text, errors),
+        Form::Driver => {
+            if text.len() > DRIVER_MAX {
+                errors.push(FieldError::too_long(path, DRIVER_MAX));
+            }
+            if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                names::subdomain(&text.to_lowercase())
+            } else {
+                names::subdomain(text)
+            }
+        }
+        Form::Port
+        | Form::FileMode
+        | Form::Id
+        | Form::PortOrName
+        | Form::CountOrPercent
+        | Form::NotNegative
+        | Form::Positive
+        | Form::Labels => return,
+    };
+    metadata::refuse(errors, path, text, faults);
+}
+
+fn unless(is_right: bool, sentence: &str) -> Faults {
+    if is_right { Vec::new() } else { vec![sentence.to_owned()] }
+}
+
+fn backsteps(text: &str) -> Faults {
+    unless(!text.split('/').any(|step| step == ".."), "must not contain '..'")
+}
+
+fn descending(text: &str) -> Faults {
+    let mut faults = unless(!text.starts_with('/'), "must be a relative path");
+    faults.extend(backsteps(text));
+    faults
+}
+
+fn domain_path(path: &Path, text: &str, errors: &mut Vec<FieldError>) {
+    let Some((domain, rest)) =
+        text.split_once('/').filter(|(domain, rest)| !domain.is_empty() && !rest.is_empty())
+    else {
+        let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        return errors.push(FieldError::invalid(path, &text.into(), detail));
+    };
+    metadata::refuse(errors, path, domain, names::subdomain(domain));
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+    if !rest.bytes().all(fits) {
+        let detail = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
+        errors.push(FieldError::invalid(path, &rest.into(), detail));
+    }
+}
+
+/// An address as the reference server reads it: leading zeros are no matter, zones are.
+pub fn address(text: &str) -> Option<IpAddr> {
+    if text.contains(':') {
+        return text.parse::<Ipv6Addr>().ok().map(|address| match address.to_ipv4_mapped() {
+            Some(address) => IpAddr::V4(address),
+            None => IpAddr::V6(address),
+        });
+    }
+    let mut bytes = [0; 4];
+    let mut parts = text.split('.');
+    for byte in &mut bytes {
+        let part = parts.next()?;
+        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        *byte = part.parse().ok()?;
+    }
+    parts.next().is_none().then(|| IpAddr::V4(Ipv4Addr::from(bytes)))
+}
+
+/// What is wrong with an address: not all programs read those with leading zeros, and those of one family within the
+/// other, alike.
+pub fn address_fault(text: &str) -> Option<&'static str> {
+    if address(text).is_none() {
+        return Some(ADDRESS);
+    }
+    match text.parse::<IpAddr>() {
+        Err(_) => Some("must not have leading 0s"),
+        Ok(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => {
+            Some("must not be an IPv4-mapped IPv6 address")
+        }
+        Ok(_) => None,
+    }
+}
+
+/// The same for a network.
+pub(crate) fn network_fault(text: &str) -> Option<&'static str> {
+    let Some((_, length)) = network(text) else { return Some(NETWORK) };
+    let (given, digits) = text.split_once('/')?;
+    let Ok(address) = given.parse::<IpAddr>() else {
+        return Some("must not have leading 0s in IP or prefix length");
+    };
+    if digits.len() > 1 && digits.starts_with('0') {
+        return Some("must not have leading 0s in IP or prefix length");
+    }
+    let host_bits = match address {
+        IpAddr::V4(v4) => u128::from(v4.to_bits().checked_shl(length.into()).unwrap_or(0)),
+        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => {
+            return Some("must not have an IPv4-mapped IPv6 address");
+        }
+        IpAddr::V6(v6) => v6.to_bits().checked_shl(length.into()).unwrap_or(0),
+    };
+    (host_bits != 0).then_some("must not have bits set beyond the prefix length")
+}
+
+/// What is wrong with an address of a kind that has always been checked strictly: it must also be in canonical form
+/// (RFC 5952).
+pub(crate) fn canonical_address_fault(text: &str) -> Option<String> {
+    let fault = address_fault(text).map(str::to_owned);
+    fault.or_else(|| canonical(text, &address(text)?.to_string()))
+}
+
+/// The same for a network.
+pub(crate) fn canonical_network_fault(text: &str) -> Option<String> {
+    let fault = network_fault(text).map(str::to_owned);
+    fault.or_else(|| {
+        let (address, length) = network(text)?;
+        canonical(text, &format!("{address}/{length}"))
+    })
+}
+
+fn canonical(text: &str, form: &str) -> Option<String> {
+    (text != form).then(|| format!("must be in canonical form (\"{form}\")"))
+}
+
+/// A network: its address as given, and the length of its prefix.
+pub fn network(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) = text.split_once('/')?;
+    let is_v6 = address.contains(':');
+    let address = self::address(address)?;
+    if length.is_empty() || !length.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let length: u8 = length.parse().ok()?;
+    (length <= if is_v6 { 128 } else { 32 }).then_some((address, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(form: Form, text: &str) -> Vec<String> {
+        let mut errors = Vec::new();
+        let text = match text.parse::<i64>() {
+            Ok(number) => Value::Int(number),
+            Err(_) => text.into(),
+        };
+        value(form, &Path::ROOT.child("a"), &text, &mut errors);
+        errors.iter().map(|error| error.to_string()).collect()
+    }
+
+    #[test]
+    fn values_fit_their_form_or_it_is_said_how_not() {
+        // docs/api/validation.md. (form, valid, invalid)
+        for (form, fitting, others) in [
+            (
+                Form::Ip,
+                "1.2.3.4 ::1 2001:db8::1 FE80:0::1",
+                "1.2.3 1.2.3.256 x 1.2.3.4.5 fe80::1%eth0 1..2.3 010.1.1.1 ::ffff:1.2.3.4",
+            ),
+            (
+                Form::Cidr,
+                "10.0.0.0/8 ::/0 1.2.3.4/32 0.0.0.0/0 2001:db8::/64",
+                "10.0.0.0 10.0.0.0/33 ::/129 x/8 1.2.3.4/ 1.2.3.4/-1 10.0.0.1/8 10.0.0.0/08 010.0.0.0/8 ::1/64 \
+                 ::ffff:10.0.0.0/104",
+            ),
+            (Form::Local, "a a/b ...a/ a/..b", "/a ../a .. a/../b ..a"),
+            (Form::NoBacksteps, "/a a/..b", "a/.. .."),
+            (Form::Absolute, "/ /a", "a"),
+            (Form::Port, "1 65535", "0 65536 -1"),
+            (Form::PortOrName, "1 http", "0 HTTP"),
+            (Form::FileMode, "0 511", "512 -1"),
+            (Form::Id, "0 2147483647", "2147483648 -1"),
+            (Form::CountOrPercent, "0 5 10% 300%", "-1 % 5x 1.5%"),
+            (Form::NotNegative, "1Gi 100m", "-1Gi"),
+            (Form::Positive, "1Gi", "-1m"),
+            (Form::DomainPath, "a.b/c a/b/c", "a /a a/ A/b a/^"),
+            (Form::Driver, "a.b A.b", "a_b"),
+            (Form::SearchDomain, "a . a.b. _a.b", "a..b -a"),
+            (Form::CidrPadded, "10.0.0.0/8", "10.0.0.0"),
+        ] {
+            for text in fitting.split(' ').filter(|text| !(form == Form::Local && text.starts_with("...a"))) {
+                assert_eq!(said(form, text), Vec::<String>::new(), "{form:?} {text}");
+            }
+            for text in others.split(' ') {
+                assert!(!said(form, text).is_empty(), "{form:?} {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_of_newer_kinds_are_in_canonical_form() {
+        // docs/api/validation.md#networking-kinds. (address or network, what it must be; nothing: it is right)
+        for (text, want) in [
+            ("1.2.3.4", ""),
+            ("2001:db8::1", ""),
+            ("2001:DB8::1", "must be in canonical form (\"2001:db8::1\")"),
+            ("2001:db8:0:0:0:0:0:1", "must be in canonical form (\"2001:db8::1\")"),
+            ("01.2.3.4", "must not have leading 0s"),
+            ("10.0.0.0/8", ""),
+            ("fd00:0::/64", "must be in canonical form (\"fd00::/64\")"),
+            ("10.0.0.1/8", "must not have bits set beyond the prefix length"),
+        ] {
+            let is_network = text.contains('/');
+            let fault =
+                if is_network { canonical_network_fault(text) } else { canonical_address_fault(text) };
+            assert_eq!(fault.unwrap_or_default(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn empty_texts_are_checked_in_lists() {
+        for (form, faults) in [
+            (Form::Ip, 1),
+            (Form::Cidr, 1),
+            (Form::SearchDomain, 1),
+            (Form::Subdomain, 1),
+            (Form::LabelValue, 0),
+        ] {
+            let (mut alone, mut listed) = (Vec::new(), Vec::new());
+            value(form, &Path::ROOT, &"".into(), &mut alone);
+            element(form, &Path::ROOT.index(0), &"".into(), &mut listed);
+            assert_eq!((alone.len(), listed.len()), (0, faults), "{form:?}");
+        }
+    }
+
+    #[test]
+    fn sentences_are_those_of_the_reference_server() {
+        for (form, text, want) in [
+            (
+                Form::Ip,
+                "x",
+                r#"a: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"#,
+            ),
+            (Form::Local, "..a", r#"a: Invalid value: "..a": must not start with '..'"#),
+            (
+                Form::FileMode,
+                "512",
+                "a: Invalid value: 512: must be a number between 0 and 0777 (octal), both inclusive",
+            ),
+            (Form::Id, "-1", "a: Invalid value: -1: must be between 0 and 2147483647, inclusive"),
+            (
+                Form::DomainPath,
+                "a",
+                r#"a: Invalid value: "a": must be a domain-prefixed path (such as "acme.io/foo")"#,
+            ),
+        ] {
+            assert_eq!(said(form, text), [want]);
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Validation: the checks that every object passes before it is stored
+//! (docs/api/writes.md#preparation-and-validation,
+//! #what-an-update-keeps, docs/api/validation.md).
+//!
+//! ```text
+//! metadata ─► walk: each field against its schema, then the rules its type names ─► on update: immutable fields
+//! ```
+//!
+//! Checks of a single field are declared in the schema files (options `check`, `union`, `immutable`). Checks of several
+//! fields are functions in `rules/`, one file per topic, which a type names in the schema (option `rule`). Objects of
+//! types made at run time are checked by [`custom::validate`] instead, their status among the rest. All failures
+//! are collected; none ends the validation. Objects arrive in stored form, defaulted and prepared by the strategy. This
+//! module does not read the store: checks that need other objects belong to admission. `docs/validation.md` lists the
+//! coverage of each kind.
+
+mod diff;
+pub mod embedded;
+mod forms;
+mod internal;
+pub mod metadata;
+pub mod names;
+mod path;
+mod rules;
+mod walk;
+
+pub use forms::{ADDRESS, DRIVER_MAX, address, address_fault, network};
+pub use path::Path;
+pub use rules::view::View;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::custom;
+use crate::custom::definition::Definition;
+use crate::custom::definition::conditions::Findings;
+use crate::custom::validate::Judgement;
+use types::schema::table::{Message, NameRule, ResourceTable, Scope};
+use values::field::{FieldError, is_enough};
+use values::json::{Object, Value};
+use values::naming::Naming;
+
+/// Whether containers may be privileged: one setting for the process, made before the first request.
+static PRIVILEGED: AtomicBool = AtomicBool::new(false);
+
+/// Lets containers be privileged from now on.
+pub fn allow_privileged() {
+    PRIVILEGED.store(true, Ordering::Relaxed);
+}
+
+/// The state of one validation: the object, its context, and the failures so far.
+pub(crate) struct Validator<'v> {
+    naming: &'v Naming,
+    /// Type of the object.
+    message: &'v Message,
+    /// Kind of the object.
+    kind: &'v str,
+    /// Group in which it is asked for, where that is known.
+    group: &'v str,
+    /// The object.
+    object: View<'v>,
+    /// The stored object, on update.
+    old: Option<View<'v>>,
+    /// Only the status is checked, and only by the rules for statuses.
+    is_status: bool,
+    errors: Vec<FieldError>,
+}
+
+impl Validator<'_> {
+    /// Whether enough failures are collected to stop. Loops over client input check this before each iteration.
+    fn has_enough(&self) -> bool {
+        is_enough(&self.errors)
+    }
+
+    fn is_create(&self) -> bool {
+        self.old.is_none()
+    }
+
+    /// The struct that the stored object has at a path.
+    fn before(&self, path: &Path) -> View<'_> {
+        View::from(self.old.and_then(|old| path.value(old)))
+    }
+
+    fn required(&mut self, path: impl Into<String>, detail: &str) {
+        self.errors.push(FieldError::required(path, detail));
+    }
+
+    fn forbidden(&mut self, path: impl Into<String>, detail: impl Into<String>) {
+        self.errors.push(FieldError::forbidden(path, detail));
+    }
+
+    fn invalid(&mut self, path: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) {
+        let path = path.into();
+        let value = internal::at(self.message, &path, value.into());
+        self.errors.push(FieldError::invalid(path, &value, detail));
+    }
+
+    fn duplicate(&mut self, path: impl Into<String>, value: impl Into<Value>) {
+        let path = path.into();
+        let value = internal::at(self.message, &path, value.into());
+        self.errors.push(FieldError::duplicate(path, &value));
+    }
+
+    fn not_found(&mut self, path: impl Into<String>, value: impl Into<Value>) {
+        self.errors.push(FieldError::not_found(path, &value.into()));
+    }
+
+    fn not_supported(&mut self, path: impl Into<String>, value: impl Into<Value>, supported: &[&str]) {
+        let path = path.into();
+        let value = internal::at(self.message, &path, value.into());
+        self.errors.push(FieldError::not_supported(path, &value, supported));
+    }
+
+    /// `Invalid value`, where `value` stands at another place in the object than the error names.
+    fn invalid_from(&mut self, path: impl Into<String>, place: &str, value: Value, detail: &str) {
+        let value = internal::at(self.message, place, value);
+        self.errors.push(FieldError::invalid(path, &value, detail));
+    }
+
+    /// `Forbidden`, with the difference between two versions of what stands at `place` in the object.
+    fn forbidden_change(&mut self, path: &str, detail: &str, place: &str, [old, new]: [View; 2]) {
+        let form = |version: View| internal::at(self.message, place, version.to_value());
+        let detail = format!("{detail}\n{}", diff::unified(&form(old), &form(new)));
+        self.forbidden(path, detail);
+    }
+
+    /// The same for lists.
+    fn forbidden_list_change(&mut self, path: &Path, detail: &str, place: &str, lists: [Value; 2]) {
+        let [old, new] = lists.map(|list| internal::at(self.message, place, list));
+        self.forbidden(path, format!("{detail}\n{}", diff::unified(&old, &new)));
+    }
+
+    /// The same for the members of a volume's specification that say where its data lies.
+    fn forbidden_source_change(&mut self, path: &str, detail: &str, old: &Object, new: &Object) {
+        let form = |source: &Object| {
+            let source = Value::Object(source.clone());
+            let mut form = internal::at(self.message, "spec", source);
+            if let Some(form) = form.as_object_mut() {
+                let inside = |name: &str| internal::VOLUME_SOURCES.contains(&name);
+                form.retain(|name, _| inside(name));
+            }
+            form
+        };
+        let detail = format!("{detail}\n{}", diff::unified(&form(old), &form(new)));
+        self.forbidden(path, detail);
+    }
+
+    /// Whether something was found at a path or below it.
+    fn has_errors_in(&self, path: &Path) -> bool {
+        let place = path.to_string();
+        self.errors.iter().any(|error| is_within(&error.path, &place))
+    }
+
+    /// Says once more what was found at a path and below it: the reference server looks there twice.
+    fn repeat(&mut self, path: &Path) {
+        if self.has_enough() {
+            return;
+        }
+        let place = path.to_string();
+        let found: Vec<FieldError> =
+            self.errors.iter().filter(|error| is_within(&error.path, &place)).cloned().collect();
+        self.errors.extend(found);
+    }
+
+    /// Forgets what was found at a path and below it: the reference server does not look there.
+    fn forget(&mut self, path: &Path) {
+        let place = path.to_string();
+        self.errors.retain(|error| !is_within(&error.path, &place));
+    }
+
+    /// `Invalid value` for each sentence.
+    fn refuse(&mut self, path: &Path, value: &str, faults: names::Faults) {
+        metadata::refuse(&mut self.errors, path, value, faults);
+    }
+}
+
+/// Whether a path is `place` or leads on from there.
+fn is_within(path: &str, place: &str) -> bool {
+    path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Normalises fields that a kind stores in another form than it accepts (a secret's `stringData`); before validation.
+pub fn prepare(resource: &ResourceTable, object: &mut Object) {
+    if let Some(normalize) = rules::normalization(resource) {
+        normalize(object, None);
+    }
+}
+
+/// The same of an update of the stored object `old`.
+pub fn prepare_update(resource: &ResourceTable, object: &mut Object, old: &Object) {
+    if let Some(normalize) = rules::normalization(resource) {
+        normalize(object, Some(old));
+    }
+}
+
+/// The failures of a new object. Metadata is complete: name, namespace and uid are set.
+pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
+    create_in("", resource, naming, object)
+}
+
+/// [`create`] of an object that is asked for in `group`, where its type is served in several.
+pub fn create_in(group: &str, resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
+    if resource.message.custom {
+        let mut errors = Vec::new();
+        metadata::validate_metadata_create(
+            resource.name_rule,
+            resource.scope,
+            metadata_of(object),
+            &mut errors,
+        );
+        errors.extend(custom::validate::object(resource, "", object, None, embedded::check).errors);
+        return errors;
+    }
+    let mut validator = Validator { group, ..validator(resource, naming, object, None) };
+    metadata::validate_metadata_create(
+        resource.name_rule,
+        resource.scope,
+        metadata_of(object),
+        &mut validator.errors,
+    );
+    finalizer_names(&mut validator, resource, metadata_of(object));
+    walk::object(&mut validator, &resource.message, object);
+    // Some kinds have rules of their own for the base of a generated name. The reference server looks at it before the name.
+    validator.errors.sort_by_key(|error| error.path != "metadata.generateName");
+    validator.errors
+}
+
+/// The failures of the metadata of a view, through which an object in a namespace is written: those of a new object.
+pub fn metadata_of_view(naming: &Naming, view: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    metadata::validate_metadata_create(
+        NameRule::Subdomain,
+        Scope::Namespaced,
+        metadata_of(view),
+        &mut errors,
+    );
+    metadata::validate_finalizer_names(naming, metadata_of(view), &mut errors);
+    errors
+}
+
+fn validator<'v>(
+    resource: &'v ResourceTable,
+    naming: &'v Naming,
+    object: &'v Object,
+    old: Option<&'v Object>,
+) -> Validator<'v> {
+    let (object, old) = (View::of(object), old.map(View::of));
+    Validator {
+        naming,
+        message: &resource.message,
+        kind: &resource.message.name,
+        group: "",
+        object,
+        old,
+        is_status: false,
+        errors: Vec::new(),
+    }
+}
+
+/// The finalizers of an object, where its kind wants them to have a domain.
+fn finalizer_names(validator: &mut Validator, resource: &ResourceTable, metadata: &Object) {
+    if !resource.behavior.plain_finalizers {
+        metadata::validate_finalizer_names(validator.naming, metadata, &mut validator.errors);
+    }
+}
+
+/// The failures of an update through the resource itself.
+pub fn update(resource: &ResourceTable, naming: &Naming, new: &Object, old: &Object) -> Vec<FieldError> {
+    update_through("", resource, naming, new, old).errors
+}
+
+/// The failures and warnings of an update through a subresource that writes its parent (`status`, `ephemeralcontainers`,
+/// `resize`, `binding` …; empty for the resource itself).
+///
+/// The strategy has already put back what the subresource may not write, so the kind's rules on what an update may
+/// change are only asked for the resource itself; a subresource has rules of its own, and for `status` nothing but the
+/// status is judged.
+pub fn update_through(
+    subresource: &str,
+    resource: &ResourceTable,
+    naming: &Naming,
+    new: &Object,
+    old: &Object,
+) -> Judgement {
+    update_in("", subresource, resource, naming, [new, old])
+}
+
+/// [`update_through`] of an object that is asked for in `group`, where its type is served in several.
+pub fn update_in(
+    group: &str,
+    subresource: &str,
+    resource: &ResourceTable,
+    naming: &Naming,
+    [new, old]: [&Object; 2],
+) -> Judgement {
+    let mut validator = Validator { group, ..validator(resource, naming, new, Some(old)) };
+    let is_whole = subresource.is_empty() && resource.behavior.metadata_again;
+    update_of_metadata(&mut validator, resource, is_whole, metadata_of(new), metadata_of(old));
+    if resource.message.custom {
+        let judgement = custom::validate::object(resource, subresource, new, Some(old), embedded::check);
+        validator.errors.extend(judgement.errors);
+        return Judgement { errors: validator.errors, ..judgement };
+    }
+    let before = validator.errors.len();
+    if subresource == "status" {
+        validator.is_status = true;
+        walk::status(&mut validator, &resource.message, new);
+    } else {
+        walk::object(&mut validator, &resource.message, new);
+    }
+    if subresource.is_empty() {
+        if resource.behavior.checked_twice && !validator.has_enough() {
+            validator.errors.extend_from_within(before..);
+        }
+        immutable(&mut validator, resource, new, old);
+    }
+    if let Some(rule) = rules::on_update(resource, subresource) {
+        rule(&mut validator, View::of(new), View::of(old));
+    }
+    Judgement { errors: validator.errors, ..Judgement::default() }
+}
+
+/// Checks the metadata of an update: twice as a change, and once or twice as if the object were new. The reference server
+/// reports each failure once for each check that finds it, and only the checks of new objects look at finalizers.
+fn update_of_metadata(
+    validator: &mut Validator,
+    resource: &ResourceTable,
+    is_whole: bool,
+    new: &Object,
+    old: &Object,
+) {
+    let root = Path::ROOT.child("metadata");
+    metadata::validate_metadata_update(new, old, &mut validator.errors);
+    validator.errors.extend_from_within(..);
+    let is_sound = validator.errors.is_empty();
+    for pass in 0..=usize::from(is_whole) {
+        let before = validator.errors.len();
+        if is_sound {
+            metadata::validate_finalizers(&root, new, &mut validator.errors);
+        } else {
+            metadata::require_name(&root, new, &mut validator.errors);
+            metadata::validate_new(&root, new, &mut validator.errors);
+        }
+        if !resource.message.custom {
+            finalizer_names(validator, resource, new);
+        }
+        if pass == 0 && is_sound && validator.errors.len() == before {
+            return;
+        }
+    }
+}
+
+/// What is found in the stored definition of a custom type beside its names.
+pub fn findings<'f>(naming: &Naming, definition: &Definition, object: &'f Object) -> Findings<'f> {
+    rules::definition::findings(naming, definition, object)
+}
+
+/// Paths that no update changes (the tables' `immutable`).
+fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, old: &Object) {
+    for path in resource.immutable {
+        if new.shares(path, old) {
+            continue;
+        }
+        let (new_value, old_value) = (at(new, path), at(old, path));
+        if path.starts_with("status.") || is_same(new_value, old_value) {
+            continue;
+        }
+        let refusal = resource.behavior.refusals.iter().find(|(other, _)| other == path);
+        match refusal.map(|(_, detail)| *detail) {
+            Some("") => {} // the update rule of the kind does it
+            Some(detail) => validator.forbidden(*path, detail),
+            None => {
+                let new_value =
+                    new_value.cloned().unwrap_or_else(|| internal::absent(&resource.message, path));
+                validator.invalid(*path, new_value, "field is immutable");
+            }
+        }
+    }
+}
+
+/// Whether two members are equal; the order in which structs hold their members does not count.
+fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    match (a.filter(|value| !value.is_null()), b.filter(|value| !value.is_null())) {
+        (Some(a), Some(b)) => a.is_same_in_any_order(b),
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
+
+/// Whether two structs have the same members, in whatever order.
+fn is_same_struct(a: View, b: View) -> bool {
+    let holds = |a: View, b: View| a.members().all(|(name, value)| is_same(Some(value), b.get(name)));
+    holds(a, b) && holds(b, a)
+}
+
+/// The value at a dotted path.
+fn at<'v>(object: &'v Object, path: &str) -> Option<&'v Value> {
+    let mut steps = path.split('.');
+    let first = object.get(steps.next()?)?;
+    steps.try_fold(first, |value, step| value.get(step))
+}
+
+fn metadata_of(object: &Object) -> &Object {
+    static EMPTY: Object = Object::new();
+    object.get("metadata").and_then(Value::as_object).unwrap_or(&EMPTY)
+}
+
+#[cfg(test)]
+#[path = "validation_test.rs"]
+mod tests;

@@ -1,0 +1,173 @@
+//! Rules for certificate signing requests, their approval and their status
+//! (docs/api/authentication.md#certificate-signing-requests).
+
+use auth::authn::certificate_request::Request;
+use auth::authn::trust_anchors;
+
+use super::super::path::Path;
+use super::super::{Validator, names};
+use super::View;
+use super::common::{Seen, each_condition, signer};
+use values::base64_text;
+use values::field::FieldError;
+use values::json::Value;
+
+const SECONDS_MIN: i64 = 600;
+/// Most bytes of a trust bundle.
+const TRUST_BUNDLE_BYTES_MAX: usize = 1024 * 1024;
+
+pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
+    let text = spec.text("request");
+    let content = base64_text::decode(text).unwrap_or_default();
+    // The spec never changes; what an older release took stays valid.
+    if validator.old.is_none()
+        && let Err(why) = Request::from_pem(&content)
+    {
+        let value = spec.get("request").cloned().unwrap_or_default();
+        validator.invalid(path.child("request"), value, why.to_string());
+    }
+    let name = spec.text("signerName");
+    if name == format!("{}/legacy-unknown", validator.naming.domain) {
+        let detail = "the legacy signerName is not allowed via this API version";
+        validator.invalid(path.child("signerName"), name, detail);
+    } else if !name.is_empty() {
+        signer(validator, &path.child("signerName"), name);
+    }
+    if let Some(seconds) = spec.int("expirationSeconds").filter(|seconds| *seconds < SECONDS_MIN) {
+        let detail = "may not specify a duration less than 600 seconds (10 minutes)";
+        validator.invalid(path.child("expirationSeconds"), seconds, detail);
+    }
+    let place = path.child("usages");
+    let mut seen = Seen::new();
+    for (at, usage) in spec.texts("usages").enumerate() {
+        if !seen.insert(usage) && !validator.has_enough() {
+            validator.duplicate(place.index(at), usage);
+        }
+    }
+}
+
+/// A trust bundle: its name begins with its signer, if it has one.
+pub(super) fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View) {
+    let name = bundle.child("metadata").text("name");
+    let metadata = path.child("metadata");
+    let place = metadata.child("name");
+    let (spec, root) = (bundle.child("spec"), path.child("spec"));
+    let signer_name = spec.text("signerName");
+    let prefix = format!("{}:", signer_name.replace('/', ":"));
+    // Without a name the metadata are refused.
+    match name.strip_prefix(&prefix) {
+        _ if name.is_empty() => {}
+        _ if signer_name.is_empty() && name.contains(':') => {
+            let detail = "ClusterTrustBundle without signer name must not have \":\" in its name";
+            validator.invalid(place, name, detail);
+        }
+        _ if signer_name.is_empty() => validator.refuse(&place, name, names::subdomain(name)),
+        Some(rest) => validator.refuse(&place, name, names::subdomain(rest)),
+        None => {
+            let detail =
+                format!("ClusterTrustBundle for signerName {signer_name} must be named with prefix {prefix}");
+            validator.invalid(place, name, detail);
+        }
+    }
+    if !signer_name.is_empty() {
+        signer(validator, &root.child("signerName"), signer_name);
+    }
+    let text = spec.text("trustBundle");
+    // What an older release took stays valid.
+    if validator.old.is_some_and(|old| old.child("spec").text("trustBundle") == text) {
+        return;
+    }
+    if text.len() > TRUST_BUNDLE_BYTES_MAX {
+        return validator
+            .errors
+            .push(FieldError::too_long(root.child("trustBundle"), TRUST_BUNDLE_BYTES_MAX));
+    }
+    for problem in trust_anchors::problems(text) {
+        validator.invalid(root.child("trustBundle"), "<value omitted>", problem);
+    }
+}
+
+/// Conditions that are true or not there.
+const VERDICTS: [&str; 3] = ["Approved", "Denied", "Failed"];
+
+/// `/approval` approves or denies, once.
+pub(super) fn approval(validator: &mut Validator, new: View, _old: View) {
+    conditions(validator, new.child("status"), true);
+}
+
+/// `/status` sets the certificate, once, or the failure to issue one.
+pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
+    let before = validator.old.map_or(View::from(None), |old| old.child("status"));
+    let certificate = status.text("certificate");
+    let content = base64_text::decode(certificate).unwrap_or_default();
+    // What an older release took stays valid.
+    if !content.is_empty()
+        && certificate != before.text("certificate")
+        && let Some(problem) = trust_anchors::chain_problem(&String::from_utf8_lossy(&content))
+    {
+        validator.invalid(path.child("certificate"), "<certificate data>", problem);
+    }
+    conditions(validator, status, false);
+    if !before.text("certificate").is_empty() && certificate != before.text("certificate") {
+        let detail = "updates may not modify existing certificate content";
+        validator.forbidden(path.child("certificate"), detail);
+    }
+}
+
+fn conditions(validator: &mut Validator, status: View, is_approval: bool) {
+    let before = validator.old.map_or(View::from(None), |old| old.child("status"));
+    let root = Path::ROOT.child("status");
+    let list = root.child("conditions");
+    let mut seen = Seen::new();
+    each_condition(validator, &list, status, |validator, place, condition, is_again| {
+        let kind = condition.text("type");
+        if kind.is_empty() {
+            validator.required(place.child("type"), "");
+        }
+        match condition.text("status") {
+            "" => validator.required(place.child("status"), ""),
+            "True" => {}
+            state if VERDICTS.contains(&kind) => {
+                validator.not_supported(place.child("status"), state, &["True"]);
+            }
+            "False" | "Unknown" => {}
+            state => validator.not_supported(place.child("status"), state, &["False", "True", "Unknown"]),
+        }
+        let other = match kind {
+            "Approved" => "Denied",
+            "Denied" => "Approved",
+            _ => "",
+        };
+        if !other.is_empty() && seen.contains(other) {
+            let detail = "Approved and Denied conditions are mutually exclusive";
+            validator.invalid(root.child("conditions"), kind, detail);
+        }
+        seen.insert(kind);
+        if is_again {
+            validator.duplicate(place.child("type"), kind);
+        }
+    });
+    for kind in VERDICTS {
+        let of = |status: View| -> Vec<_> {
+            let conditions = status.structs("conditions").filter(|condition| condition.text("type") == kind);
+            conditions.map(|condition| condition.to_value()).collect()
+        };
+        let (now, before) = (of(status), of(before));
+        let refused = if now.len() < before.len() {
+            "remove"
+        } else if is_approval || kind == "Failed" || now == before {
+            continue;
+        } else if now.len() > before.len() {
+            "add"
+        } else {
+            "modify"
+        };
+        let detail = format!("updates may not {refused} a condition of type \"{kind}\"");
+        if refused == "modify" {
+            let [before, now] = [before, now].map(Value::Array);
+            validator.forbidden_list_change(&list, &detail, "status.conditions", [before, now]);
+        } else {
+            validator.forbidden(list, detail);
+        }
+    }
+}

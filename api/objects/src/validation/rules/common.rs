@@ -1,0 +1,168 @@
+//! Checks that rules of several topics share.
+
+use hashbrown::{HashMap, HashSet};
+
+use super::super::path::Path;
+use super::super::{Validator, names};
+use super::View;
+use values::field::FieldError;
+use values::json::{self, Value};
+
+/// Longest list that is searched for repetitions without a set.
+const FEW: usize = 16;
+
+/// A reference that must have a name.
+pub(super) fn named(validator: &mut Validator, path: &Path, reference: View) {
+    if reference.text("name").is_empty() {
+        validator.required(path.child("name"), "");
+    }
+}
+
+/// Texts seen so far, by how many there are: few are compared, many are hashed.
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and lives on the stack")]
+pub(super) enum Seen<'s> {
+    Few(smallvec::SmallVec<[&'s str; FEW]>),
+    Many(HashSet<&'s str>),
+}
+
+impl<'s> Seen<'s> {
+    pub(super) fn new() -> Self {
+        Seen::Few(smallvec::SmallVec::new())
+    }
+
+    /// Adds a text; whether it is new.
+    pub(super) fn insert(&mut self, text: &'s str) -> bool {
+        if let Seen::Few(list) = self
+            && list.len() == FEW
+        {
+            *self = Seen::Many(list.iter().copied().collect());
+        }
+        match self {
+            Seen::Few(list) => {
+                let is_new = !list.contains(&text);
+                if is_new {
+                    list.push(text);
+                }
+                is_new
+            }
+            Seen::Many(set) => set.insert(text),
+        }
+    }
+
+    pub(super) fn contains(&self, text: &str) -> bool {
+        match self {
+            Seen::Few(list) => list.contains(&text),
+            Seen::Many(set) => set.contains(text),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Seen::Few(list) => list.is_empty(),
+            Seen::Many(set) => set.is_empty(),
+        }
+    }
+
+    /// All of them, sorted.
+    pub(super) fn sorted(&self) -> Vec<&'s str> {
+        let mut all: Vec<&str> = match self {
+            Seen::Few(list) => list.to_vec(),
+            Seen::Many(set) => set.iter().copied().collect(),
+        };
+        all.sort_unstable();
+        all
+    }
+}
+
+/// Calls back for each condition of a status: its path, its content, and whether its type occurred before.
+pub(super) fn each_condition<'v>(
+    validator: &mut Validator,
+    list: &Path,
+    status: View<'v>,
+    mut judge: impl FnMut(&mut Validator, &Path, View<'v>, bool),
+) {
+    let mut seen = Seen::new();
+    for (at, condition) in status.structs("conditions").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let is_again = !seen.insert(condition.text("type"));
+        judge(validator, &list.index(at), condition, is_again);
+    }
+}
+
+/// The members of a map, to be found by name.
+pub(super) fn by_name(map: View<'_>) -> HashMap<&str, &Value> {
+    map.members().collect()
+}
+
+/// `Invalid value` without a value.
+pub(super) fn invalid_without_value(path: &Path, detail: impl Into<String>) -> FieldError {
+    FieldError { value: None, ..FieldError::invalid(path, &Value::Null, detail) }
+}
+
+/// Longest domain and path of a signer's name.
+const SIGNER_DOMAIN_MAX: usize = 253;
+const SIGNER_PATH_MAX: usize = 317;
+
+/// The name of a signer: `example.com/what-it-signs`.
+pub(super) fn signer(validator: &mut Validator, path: &Path, name: &str) {
+    let Some((domain, rest)) = name.split_once('/').filter(|(_, rest)| !rest.contains('/')) else {
+        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        return validator.invalid(path, name, detail);
+    };
+    if domain.len() > SIGNER_DOMAIN_MAX {
+        validator.errors.push(FieldError::too_long(path, SIGNER_DOMAIN_MAX));
+    }
+    let label =
+        |text: &str, fault: String| format!("validating label {}: {fault}", values::field::go_quote(text));
+    for text in domain.split('.') {
+        for fault in names::label(text) {
+            validator.invalid(path, domain, label(text, fault));
+        }
+    }
+    if !domain.contains('.') {
+        let detail = "should be a domain with at least two segments separated by dots";
+        validator.invalid(path, domain, detail);
+    }
+    for text in rest.split('.') {
+        for fault in names::subdomain(text) {
+            validator.invalid(path, rest, label(text, fault));
+        }
+    }
+    if name.len() > SIGNER_DOMAIN_MAX + SIGNER_PATH_MAX + 1 {
+        validator.errors.push(FieldError::too_long(path, SIGNER_DOMAIN_MAX + SIGNER_PATH_MAX + 1));
+    }
+}
+
+/// The JSON value in an annotation, by its key and the type that the reference server reads it as. One that
+/// cannot be read is refused at `path`.
+pub(super) fn annotated(
+    validator: &mut Validator,
+    path: &Path,
+    annotations: View,
+    of: (&str, &str),
+) -> Option<Value> {
+    let (key, kind) = of;
+    let text = annotations.text(key);
+    if text.is_empty() {
+        return None;
+    }
+    let detail = if let Some(detail) = json::syntax_error(text.as_bytes()) {
+        detail
+    } else {
+        let value = json::parse(text.as_bytes()).ok()?;
+        let fits = match &value {
+            Value::Null => true,
+            Value::Array(_) => kind.starts_with("[]"),
+            Value::Object(_) => !kind.starts_with("[]"),
+            _ => false,
+        };
+        if fits {
+            return Some(value);
+        }
+        go::json::unfit(value.go_kind(), kind)
+    };
+    validator.invalid(path, key, detail);
+    None
+}

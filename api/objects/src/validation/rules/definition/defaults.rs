@@ -1,0 +1,253 @@
+//! Defaults of a schema: each is a value that the schema itself accepts, without fields that it does not have. A default of
+//! what every object has, or of a part of it, makes a valid kind, version or metadata; unknown fields do not matter there.
+
+use crate::custom::resource;
+use crate::custom::rules::OBJECT_COST_MAX;
+use crate::custom::schema::{Additional, Items, Schema};
+use crate::validation::embedded;
+use crate::validation::path::Path;
+use types::schema::conform::conform;
+use types::schema::kind::Kind;
+use types::schema::make::Struct;
+use values::field::FieldError;
+use values::field::is_enough;
+use values::json::{Object, Value};
+
+/// The errors of all defaults in a structural schema. Unknown fields are accepted if `keeps_unknown`.
+pub(super) fn errors(schema: &Schema, path: &Path, keeps_unknown: bool) -> Vec<FieldError> {
+    let mut check = Defaults { keeps_unknown, budget: OBJECT_COST_MAX, errors: Vec::new() };
+    check.node(schema, path, true, None);
+    check.errors
+}
+
+/// Whether no default in a structural schema has unknown fields.
+pub(super) fn are_pruned(schema: &Schema) -> bool {
+    let own =
+        schema.default.as_ref().is_none_or(|value| is_pruned(value, Some(schema), schema.embedded_resource));
+    let item = super::structural::item(schema);
+    own && item.into_iter().chain(schema.properties.values().map(|property| &**property)).all(are_pruned)
+}
+
+struct Defaults {
+    keeps_unknown: bool,
+    /// What the rules of all defaults may still cost.
+    budget: u64,
+    errors: Vec<FieldError>,
+}
+
+impl Defaults {
+    /// The values of maps are not visited: defaults in them are no defaults of anything.
+    fn node(&mut self, schema: &Schema, path: &Path, is_root: bool, part: Option<&Part>) {
+        if is_enough(&self.errors) || self.budget == 0 {
+            return;
+        }
+        let is_object = is_root || schema.embedded_resource;
+        let part = part.filter(|_| !is_object);
+        if let Some(value) = &schema.default {
+            let place = path.child("default");
+            match part {
+                Some(part) => self.part(schema, value, &place, part),
+                None => self.value(schema, value, &place, is_root),
+            }
+        }
+        if let Some(Items::All(item)) = &schema.items {
+            self.node(item, &path.child("items"), false, part.map(Part::Element).as_ref());
+        }
+        let properties = path.child("properties");
+        for (name, property) in &schema.properties {
+            let below = match part {
+                None if is_object && is_of_all(name) => Some(Part::Member(None, name)),
+                None => None,
+                within => Some(Part::Member(within, name)),
+            };
+            self.node(property, &properties.key(name), false, below.as_ref());
+        }
+    }
+
+    /// A default of what every object has, or of a part of it.
+    fn part(&mut self, schema: &Schema, value: &Value, place: &Path, part: &Part) {
+        match fault(part.around(value.clone())) {
+            Some(fault) => {
+                let detail = format!("must result in valid metadata: {fault}");
+                self.errors.push(FieldError::invalid(place, value, detail));
+            }
+            None => self.check(schema, value, place),
+        }
+    }
+
+    fn value(&mut self, schema: &Schema, value: &Value, place: &Path, is_root: bool) {
+        // The root is an object, too.
+        let root = is_root.then(|| Schema { embedded_resource: true, ..schema.clone() });
+        let schema = root.as_ref().unwrap_or(schema);
+        if !self.keeps_unknown && !is_pruned(value, Some(schema), schema.embedded_resource) {
+            self.errors.push(FieldError::invalid(place, value, "must not have unknown fields"));
+        }
+        self.check(schema, value, place);
+    }
+
+    /// What the schema says of its default.
+    fn check(&mut self, schema: &Schema, value: &Value, place: &Path) {
+        let is_object = schema.embedded_resource;
+        let value = (&*place.to_string(), value);
+        let found = resource::value_errors(schema, is_object, value, embedded::check, &mut self.budget);
+        // A schema of which no type can be made has errors of its own.
+        self.errors.extend(found.unwrap_or_default());
+    }
+}
+
+/// Whether every object has a member of this name.
+fn is_of_all(name: &str) -> bool {
+    matches!(name, "kind" | "apiVersion" | "metadata")
+}
+
+/// Where a value stands in what every object has.
+enum Part<'p> {
+    /// A member of another part, or of the object.
+    Member(Option<&'p Part<'p>>, &'p str),
+    /// An element of a list.
+    Element(&'p Part<'p>),
+}
+
+impl Part<'_> {
+    /// An object of which nothing else is known.
+    fn around(&self, value: Value) -> Object {
+        let member = |name: &str, value| Object::from_iter([(name.to_owned().into(), value)]);
+        match self {
+            Part::Element(list) => list.around(Value::Array(vec![value])),
+            Part::Member(Some(parent), name) => parent.around(Value::Object(member(name, value))),
+            Part::Member(None, name) => {
+                let known = [("apiVersion", "validation/v1"), ("kind", "Validation")];
+                let others = known.into_iter().filter(|(other, _)| other != name);
+                let others = others.map(|(name, text)| (name.into(), text.into()));
+                others.chain([((*name).to_owned().into(), value)]).collect()
+            }
+        }
+    }
+}
+
+/// What is wrong with the kind, the version or the metadata of an object.
+fn fault(object: Object) -> Option<String> {
+    let Kind::Message(message) = Struct::new("").embedded().node().ok()?.element().kind else { return None };
+    let mut errors = Vec::new();
+    match conform(&message, object.into()) {
+        Ok(read) => embedded::check("", &read.object, &mut errors),
+        Err(error) => return Some(error.message),
+    }
+    go::join_errors(&errors)
+}
+
+/// Whether pruning leaves a value as it is; `None` is the schema of what is not specified.
+fn is_pruned(value: &Value, schema: Option<&Schema>, is_object: bool) -> bool {
+    let keeps = schema.is_some_and(Schema::preserves_unknown_fields);
+    match value {
+        Value::Object(members) => members.iter().all(|(name, member)| {
+            if is_object && is_of_all(name) {
+                return true;
+            }
+            match schema.and_then(|schema| member_schema(schema, name)) {
+                None => keeps,
+                Some(None) => keeps || is_pruned(member, None, false),
+                Some(Some(inner)) => is_pruned(member, Some(inner), inner.embedded_resource),
+            }
+        }),
+        Value::Array(items) => {
+            let inner = schema.and_then(super::structural::item);
+            let is_object = inner.is_some_and(|inner| inner.embedded_resource);
+            items.iter().all(|item| (keeps && inner.is_none()) || is_pruned(item, inner, is_object))
+        }
+        _ => true,
+    }
+}
+
+/// The schema of a member, if it is specified; nothing inside if all that is known is that it may be there.
+fn member_schema<'s>(schema: &'s Schema, name: &str) -> Option<Option<&'s Schema>> {
+    match (schema.properties.get(name), &schema.additional_properties) {
+        (Some(property), _) => Some(Some(property)),
+        (None, Some(Additional::Schema(inner))) => Some(Some(inner)),
+        (None, Some(Additional::Allowed(_))) => Some(None),
+        (None, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use values::testing::object;
+
+    #[test]
+    fn a_default_has_no_unknown_fields() {
+        for (schema, want) in [
+            (r#"{"default":{"a":1},"properties":{"a":{}}}"#, true),
+            (r#"{"default":{"a":1,"b":2},"properties":{"a":{}}}"#, false),
+            (
+                r#"{"default":{"a":1,"b":2},"properties":{"a":{}},"x-kubernetes-preserve-unknown-fields":true}"#,
+                true,
+            ),
+            (
+                r#"{"default":{"a":{"b":2}},"properties":{"a":{}},"x-kubernetes-preserve-unknown-fields":true}"#,
+                false,
+            ),
+            (r#"{"default":{"a":{"b":2}},"additionalProperties":{"properties":{"b":{}}}}"#, true),
+            (r#"{"default":{"a":{"b":2}},"additionalProperties":true}"#, false),
+            (r#"{"default":[{"a":1}],"items":{"properties":{"a":{}}}}"#, true),
+            (r#"{"default":[{"b":1}],"items":{"properties":{"a":{}}}}"#, false),
+            (r#"{"default":{"kind":"a"},"properties":{"a":{}}}"#, false),
+            (r#"{"default":{"kind":"a"},"properties":{"a":{}},"x-kubernetes-embedded-resource":true}"#, true),
+            (r#"{"properties":{"p":{"items":{"default":{"b":1}}}}}"#, false),
+            (r#"{"additionalProperties":{"default":{"b":1}}}"#, true),
+        ] {
+            assert_eq!(are_pruned(&Schema::read(&object(schema).into())), want, "{schema}");
+        }
+    }
+
+    #[test]
+    fn defaults_of_what_every_object_has_are_valid_there() {
+        const BELOW: &str = "properties[a].properties";
+        let embedded = |properties: &str| {
+            format!(
+                r#"{{"properties":{{"a":{{"type":"object","x-kubernetes-embedded-resource":true,
+                "properties":{{{properties}}}}}}}}}"#
+            )
+        };
+        for (schema, want) in [
+            (
+                embedded(
+                    r#""metadata":{"type":"object","properties":{"name":{"type":"string","default":"a/b"}}}"#,
+                ),
+                r#"[metadata].properties[name].default: Invalid value: "a/b": must result in valid metadata: metadata.name: Invalid value: "a/b": may not contain '/'"#,
+            ),
+            (
+                embedded(
+                    r#""metadata":{"type":"object","properties":{"finalizers":{"type":"array","items":{"type":"string","default":"a b"}}}}"#,
+                ),
+                r#"[metadata].properties[finalizers].items.default: Invalid value: "a b": must result in valid metadata: metadata.finalizers"#,
+            ),
+            (embedded(r#""metadata":{"type":"object","default":{"foo":"bar"}}"#), ""),
+            (
+                embedded(r#""metadata":{"type":"object","default":{"labels":{"a":1}}}"#),
+                r#"[metadata].default: Invalid value: {"labels":{"a":1}}: must result in valid metadata: metadata: Invalid value"#,
+            ),
+            (
+                embedded(r#""kind":{"type":"string","default":"a b"}"#),
+                r#"[kind].default: Invalid value: "a b": must result in valid metadata: kind: Invalid value: "a b": may have mixed case"#,
+            ),
+            (
+                embedded(r#""apiVersion":{"type":"string","default":"a/b/c"}"#),
+                r#"[apiVersion].default: Invalid value: "a/b/c": must result in valid metadata: apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c"#,
+            ),
+            (embedded(r#""apiVersion":{"type":"string","default":"v1"}"#), ""),
+            (
+                embedded(r#""other":{"type":"object","default":{"foo":"bar"}}"#),
+                r#"[other].default: Invalid value: {"foo":"bar"}: must not have unknown fields"#,
+            ),
+            (r#"{"properties":{"metadata":{"type":"object","default":{"name":"x"}}}}"#.to_owned(), ""),
+        ] {
+            let found = errors(&Schema::read(&object(&schema).into()), &Path::ROOT, false);
+            let found = found.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            match want {
+                "" => assert_eq!(found, "", "{schema}"),
+                want => assert!(found.starts_with(&format!("{BELOW}{want}")), "{schema}: {found}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Names of a custom type.
+
+use crate::custom::definition::Names;
+use crate::validation::path::Path;
+use crate::validation::{Validator, names};
+
+/// Names that a definition asks for, or that it has.
+pub(super) fn check(validator: &mut Validator, path: &Path, asked: &Names) {
+    for (name, text) in [("plural", &asked.plural), ("singular", &asked.singular)] {
+        label(validator, &path.child(name), text);
+    }
+    for (name, text) in [("kind", &asked.kind), ("listKind", &asked.list_kind)] {
+        let faults = names::label_1035(&text.to_lowercase());
+        if !text.is_empty() && !faults.is_empty() {
+            let detail = format!("may have mixed case, but should otherwise match: {}", faults.join(","));
+            validator.invalid(path.child(name), text.as_str(), detail);
+        }
+    }
+    labels(validator, &path.child("shortNames"), &asked.short_names);
+    if !asked.kind.is_empty() && asked.kind == asked.list_kind {
+        let detail = "kind and listKind may not be the same";
+        validator.invalid(path.child("listKind"), asked.list_kind.as_str(), detail);
+    }
+    labels(validator, &path.child("categories"), &asked.categories);
+}
+
+/// Names without which a type cannot be served.
+pub(super) fn required(validator: &mut Validator, path: &Path, asked: &Names) {
+    for (name, text) in [
+        ("plural", &asked.plural),
+        ("singular", &asked.singular),
+        ("kind", &asked.kind),
+        ("listKind", &asked.list_kind),
+    ] {
+        if text.is_empty() {
+            validator.required(path.child(name), "");
+        }
+    }
+}
+
+/// An RFC 1035 label, or nothing.
+fn label(validator: &mut Validator, path: &Path, name: &str) {
+    if !name.is_empty() {
+        full_label(validator, path, name);
+    }
+}
+
+/// An RFC 1035 label; all faults in one error.
+pub(super) fn full_label(validator: &mut Validator, path: &Path, name: &str) {
+    let faults = names::label_1035(name);
+    if !faults.is_empty() {
+        validator.invalid(path, name, faults.join(","));
+    }
+}
+
+fn labels(validator: &mut Validator, path: &Path, list: &[String]) {
+    for (at, name) in list.iter().enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        full_label(validator, &path.index(at), name);
+    }
+}

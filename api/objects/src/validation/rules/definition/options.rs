@@ -1,0 +1,113 @@
+//! Which checks a definition has to pass: all of them when it is new, on an update those that the stored one passes.
+
+use hashbrown::{HashMap, HashSet};
+
+use super::conversion::{self, Tolerated};
+use super::words::Words;
+use super::{defaults, schema, structural, version};
+use crate::custom::definition::rules::{RuleCompiler, StoredExpressions};
+use crate::custom::definition::{Definition, Version, naming, walk};
+use crate::custom::schema::Schema;
+use crate::validation::path::Path;
+
+/// Which checks a definition has to pass. Some are left out where the stored one would not pass them.
+pub(super) struct Options {
+    pub(super) compiler: Option<&'static dyn RuleCompiler>,
+    /// Expressions of the stored definition.
+    pub(super) stored: StoredExpressions,
+    /// Types are known ones.
+    pub(super) checks_types: bool,
+    /// Every version has a schema; otherwise every served one.
+    pub(super) needs_schemas: bool,
+    /// Schemas are structural.
+    pub(super) needs_structure: bool,
+    /// Defaults have no unknown fields.
+    pub(super) needs_pruned_defaults: bool,
+    /// Elements of sets are compared as a whole.
+    pub(super) checks_sets: bool,
+    /// Keys of lists are there in each element.
+    pub(super) checks_keys: bool,
+    /// What a single expression costs does not count: the schema is as it was.
+    pub(super) keeps_costs: bool,
+    pub(super) tolerated: Tolerated,
+    /// Versions whose schema is as it was.
+    pub(super) unchanged: HashSet<String>,
+    /// Versions that keep more selectable fields than new ones may have.
+    pub(super) keeps_selectable: HashSet<String>,
+}
+
+impl Options {
+    /// All checks.
+    pub(super) fn of_new(compiler: Option<&'static dyn RuleCompiler>) -> Options {
+        Options {
+            compiler,
+            stored: StoredExpressions::default(),
+            checks_types: true,
+            needs_schemas: true,
+            needs_structure: true,
+            needs_pruned_defaults: true,
+            checks_sets: true,
+            checks_keys: true,
+            keeps_costs: false,
+            // No objects can be converted yet, so the authorities may still follow.
+            tolerated: Tolerated { unknown_reviews: false, bad_bundle: true },
+            unchanged: HashSet::new(),
+            keeps_selectable: HashSet::new(),
+        }
+    }
+
+    /// All checks but those that the stored definition does not pass.
+    pub(super) fn of_update(
+        compiler: Option<&'static dyn RuleCompiler>,
+        new: &Definition,
+        old: &Definition,
+        words: &Words,
+    ) -> Options {
+        let no_schema =
+            |holds: &dyn Fn(&Schema) -> bool| !old.schemas().any(|schema| walk::any(schema, holds));
+        let is_structural = |schema: &Schema| {
+            structural::obstacle(schema, words).is_none()
+                && structural::errors(schema, &Path::ROOT, words).is_empty()
+        };
+        // The first of several with one name counts.
+        let stored: HashMap<&str, &Version> =
+            old.versions.iter().rev().map(|version| (version.name.as_str(), version)).collect();
+        let before = |version: &Version| stored.get(version.name.as_str()).copied();
+        let names = |holds: &dyn Fn(&Version, &Version) -> bool| {
+            let kept =
+                new.versions.iter().filter(|version| before(version).is_some_and(|old| holds(version, old)));
+            kept.map(|version| version.name.clone()).collect()
+        };
+        Options {
+            stored: StoredExpressions::of(old),
+            checks_types: no_schema(&|node| {
+                !node.kind.is_empty() && !schema::TYPES.contains(&node.kind.as_str())
+            }),
+            needs_schemas: old.versions.iter().all(|version| version.schema().is_some()),
+            needs_structure: old.schemas().all(is_structural),
+            needs_pruned_defaults: !old
+                .schemas()
+                .any(|schema| is_structural(schema) && !defaults::are_pruned(schema)),
+            checks_sets: no_schema(&|node| schema::has_open_sets(node, words)),
+            checks_keys: no_schema(&|node| !schema::key_errors(node, &Path::ROOT, words).is_empty()),
+            tolerated: Tolerated {
+                unknown_reviews: old.conversion.as_ref().is_some_and(|conversion| {
+                    let versions = &conversion.review_versions;
+                    !versions.is_empty() && !conversion::knows_reviews(versions)
+                }),
+                bad_bundle: !old.is(naming::ESTABLISHED) || has_bad_bundle(old),
+            },
+            unchanged: names(&|new, old| new.validation == old.validation),
+            keeps_selectable: names(&|new, old| {
+                old.selectable.len() > version::SELECTABLE_MAX && new.selectable == old.selectable
+            }),
+            ..Options::of_new(compiler)
+        }
+    }
+}
+
+/// Whether the certificate authorities of the conversion webhook cannot be read.
+pub(super) fn has_bad_bundle(definition: &Definition) -> bool {
+    let client = definition.conversion.as_ref().and_then(|conversion| conversion.client.as_ref());
+    client.is_some_and(|client| conversion::read_bundle(&client.ca_bundle).is_err())
+}

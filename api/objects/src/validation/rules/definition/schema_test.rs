@@ -1,0 +1,162 @@
+//! Tests of rules in schemas: where they are compiled, and what their outcomes become. Everything else about schemas is
+//! in `validation/cases/definitions.txt`.
+
+use super::*;
+use crate::custom::definition::rules::{CompiledRule, MessageExpression, RuleError, StoredExpressions};
+use values::naming::KUBERNETES;
+use values::testing::object;
+
+/// Takes the outcome of a rule from its text: words with numbers, as `cost=5 old`.
+struct Scripted;
+
+impl RuleCompiler for Scripted {
+    fn compile(
+        &self,
+        rules: &[Rule],
+        declared: &Schema,
+        is_object: bool,
+        stored: &StoredExpressions,
+    ) -> Result<Vec<CompiledRule>, String> {
+        if declared.title == "untyped" {
+            return Err("no type".to_owned());
+        }
+        let outcome = |rule: &Rule| {
+            let mut compiled = CompiledRule { cardinality: 1000, ..CompiledRule::default() };
+            for word in rule.rule.split(' ') {
+                match word.split_once('=') {
+                    Some(("cost", cost)) => compiled.cost = cost.parse().unwrap(),
+                    Some(("message", cost)) => {
+                        compiled.message = Some(MessageExpression::Cost(cost.parse().unwrap()));
+                    }
+                    Some((_, why)) => compiled.error = Some(RuleError::Invalid(why.to_owned())),
+                    None if word == "old" => compiled.uses_old_self = true,
+                    None if word == "object" && !is_object => {
+                        compiled.error = Some(RuleError::Required("no object".to_owned()));
+                    }
+                    None if word == "stored" && !stored.rules.contains("stored") => {
+                        compiled.message = Some(MessageExpression::Refused("not stored".to_owned()));
+                    }
+                    None => {}
+                }
+            }
+            compiled
+        };
+        Ok(rules.iter().map(outcome).collect())
+    }
+}
+
+fn found(schema: &str, change: impl FnOnce(&mut Options)) -> Vec<String> {
+    let schema = schema.replace("rules", "x-kubernetes-validations");
+    let schema = Schema::read(&object(&schema).into());
+    let words = Words::of(&KUBERNETES);
+    let mut options = Options::of_new(Some(&Scripted));
+    change(&mut options);
+    let errors = errors(&schema, &Path::ROOT.child("s"), &words, &options, true);
+    errors
+        .iter()
+        .map(ToString::to_string)
+        .map(|text| text.replace("x-kubernetes-validations", "rules"))
+        .collect()
+}
+
+const ADVICE: &str = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, \
+                      and strings are declared)";
+
+#[test]
+fn rules_are_compiled_where_values_are_and_nothing_else_is_wrong() {
+    for (schema, want) in [
+        (r#"{"rules":[{"rule":"object"}]}"#, vec![]),
+        (
+            r#"{"properties":{"a":{"rules":[{"rule":"object"},{"rule":"x=bad"}]}}}"#,
+            vec![
+                "s.properties[a].rules[0].rule: Required value: no object",
+                r#"s.properties[a].rules[1].rule: Invalid value: {"Rule":"x=bad","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}: bad"#,
+            ],
+        ),
+        (
+            r#"{"properties":{"a":{"x-kubernetes-embedded-resource":true,"rules":[{"rule":"object"}]}}}"#,
+            vec![],
+        ),
+        (r#"{"not":{"rules":[{"rule":"x=bad"}]},"allOf":[{"rules":[{"rule":"x=bad"}]}]}"#, vec![]),
+        (
+            r#"{"properties":{"a":{"title":"untyped","rules":[{"rule":"a"}]}}}"#,
+            vec![
+                "s.properties[a].rules: Internal error: internal error: failed to construct type information for rules rules: no type",
+            ],
+        ),
+        (
+            r#"{"rules":[{"rule":"x=bad"}],"properties":{"a":{"id":"i"},"b":{"rules":[{"rule":"object"}]}}}"#,
+            vec![
+                "s.properties[a].id: Forbidden: id is not supported",
+                "s.properties[b].rules[0].rule: Required value: no object",
+            ],
+        ),
+    ] {
+        assert_eq!(found(schema, |_| {}), want, "{schema}");
+    }
+}
+
+#[test]
+fn the_old_value_is_known_where_elements_are_told_apart() {
+    let what = |path: &str, within: &str| {
+        format!(
+            "s.properties[l].items{path}.rules[0].rule: Invalid value: \"old\": oldSelf cannot be used on the \
+             uncorrelatable portion of the schema within {within}"
+        )
+    };
+    let rule = r#""rules":[{"rule":"old"}]"#;
+    for (list, want) in [
+        (format!(r#"{{"type":"array","items":{{{rule}}}}}"#), vec![what("", "s.properties[l]")]),
+        (
+            format!(r#"{{"type":"array","items":{{"items":{{{rule}}}}}}}"#),
+            vec![what(".items", "s.properties[l]")],
+        ),
+        (
+            r#"{"type":"array","items":{"rules":[{"rule":"a","optionalOldSelf":false}]}}"#.to_owned(),
+            vec!["s.properties[l].items.rules[0].optionalOldSelf: Invalid value: false: may not be set if oldSelf is not used in rule".to_owned()],
+        ),
+        (
+            format!(r#"{{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{{"type":"object","properties":{{"k":{{"type":"string","default":""}}}},{rule}}}}}"#),
+            vec![],
+        ),
+    ] {
+        assert_eq!(found(&format!(r#"{{"properties":{{"l":{list}}}}}"#), |_| {}), want, "{list}");
+    }
+}
+
+#[test]
+fn rules_cost_by_how_often_they_run() {
+    let schema = r#"{"rules":[{"rule":"cost=10000001 message=10000001 stored"}],
+        "properties":{"l":{"type":"array","maxItems":10,"items":{"rules":[{"rule":"cost=2000000"}]}},
+            "m":{"type":"object","additionalProperties":{"rules":[{"rule":"cost=90000"}]}}}}"#;
+    let each = |what: &str, factor: &str| {
+        format!("Forbidden: estimated {what} cost exceeds budget by factor of {factor} {ADVICE}")
+    };
+    let contributed = "Forbidden: contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+    let total = [
+        format!("s.properties[m].additionalProperties.rules[0].rule: {contributed}"),
+        format!("s.properties[l].items.rules[0].rule: {contributed}"),
+        format!("s.rules[0].rule: {contributed}"),
+        format!(
+            "s: Forbidden: rules estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of 1.200000x {ADVICE}"
+        ),
+    ];
+    let mut want = vec![
+        format!("s.properties[l].items.rules[0].rule: {}", each("rule", "2.0x")),
+        format!("s.properties[m].additionalProperties.rules[0].rule: {}", each("rule", "9.0x")),
+        format!("s.rules[0].rule: {}", each("rule", "1.000000x")),
+    ];
+    let refused = r#"s.rules[0].messageExpression: Invalid value: {"Rule":"cost=10000001 message=10000001 stored","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}: not stored"#;
+    want.push(refused.to_owned());
+    want.extend(total.clone());
+    assert_eq!(found(schema, |_| {}), want);
+    // The schema is as it was: only all rules together are judged.
+    let mut want = total.to_vec();
+    want[3] = want[3].replace("1.200000x", "1.300000x");
+    want.insert(3, format!("s.rules[0].messageExpression: {contributed}"));
+    let kept = found(schema, |options| {
+        options.keeps_costs = true;
+        options.stored.rules.insert("stored".to_owned());
+    });
+    assert_eq!(kept, want);
+}

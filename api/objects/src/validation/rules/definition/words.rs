@@ -1,0 +1,28 @@
+//! The schema extensions by their full names, as paths and messages of errors have them.
+
+use values::naming::Naming;
+
+/// Names of the extensions (`x-…-list-type`), composed once for a validation.
+pub(super) struct Words {
+    pub(super) preserve_unknown_fields: String,
+    pub(super) embedded_resource: String,
+    pub(super) int_or_string: String,
+    pub(super) list_type: String,
+    pub(super) list_map_keys: String,
+    pub(super) map_type: String,
+    pub(super) validations: String,
+}
+
+impl Words {
+    pub(super) fn of(naming: &Naming) -> Words {
+        Words {
+            preserve_unknown_fields: naming.extension("preserve-unknown-fields"),
+            embedded_resource: naming.extension("embedded-resource"),
+            int_or_string: naming.extension("int-or-string"),
+            list_type: naming.extension("list-type"),
+            list_map_keys: naming.extension("list-map-keys"),
+            map_type: naming.extension("map-type"),
+            validations: naming.extension("validations"),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What a claim asks for: requests, constraints among them, and configuration for drivers.
+
+use cel::environment::Origin;
+use hashbrown::{HashMap, HashSet};
+
+use super::super::super::path::Path;
+use super::super::super::{Validator, names};
+use super::super::View;
+use super::names::{driver, fully_qualified, label};
+use super::{LIST_MAX, each, fits, repeated, set_of, slice_of};
+use crate::expression::device::{self, Fault};
+use values::field::FieldError;
+use values::json::{self, Value};
+
+/// Most alternatives of one request.
+const ALTERNATIVES_MAX: usize = 8;
+/// Most bytes of an expression.
+const EXPRESSION_MAX: usize = 10 * 1024;
+/// Most bytes of what a driver is told.
+const PARAMETERS_MAX: usize = 10 * 1024;
+/// What happens to those that do not tolerate a taint.
+pub(super) const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
+const OPERATORS: [&str; 2] = ["Equal", "Exists"];
+
+/// Names of the requests of a claim, each with the names of its alternatives.
+pub(super) struct Requests<'v>(HashMap<&'v str, HashSet<&'v str>>);
+
+impl<'v> Requests<'v> {
+    /// Those of the specification of a claim.
+    pub(super) fn of(spec: View<'v>) -> Self {
+        let requests = spec.child("devices").structs("requests");
+        Requests(
+            requests
+                .map(|request| {
+                    let alternatives = request.structs("firstAvailable").map(|one| one.text("name"));
+                    (request.text("name"), alternatives.collect())
+                })
+                .collect(),
+        )
+    }
+
+    fn has(&self, name: &str, alternative: Option<&str>) -> bool {
+        let alternatives = self.0.get(name);
+        alternatives.is_some_and(|known| alternative.is_none_or(|alternative| known.contains(alternative)))
+    }
+
+    /// A reference to a request, `name` or `name/alternative`.
+    pub(super) fn check(&self, validator: &mut Validator, path: &Path, reference: &str) {
+        let detail = "must be the name of a request in the claim or the name of a request and a subrequest separated \
+                      by '/'";
+        let (name, alternative) = match reference.split_once('/') {
+            Some((_, rest)) if rest.contains('/') => return validator.invalid(path, reference, detail),
+            Some((name, alternative)) => (name, Some(alternative)),
+            None => (reference, None),
+        };
+        for part in std::iter::once(name).chain(alternative) {
+            label(validator, path, part);
+        }
+        if !self.has(name, alternative) {
+            validator.invalid(path, reference, detail);
+        }
+    }
+
+    /// The requests that a constraint or a configuration is about.
+    pub(super) fn check_all(&self, validator: &mut Validator, path: &Path, owner: View) {
+        let list = path.child("requests");
+        let references = owner.texts("requests");
+        if !fits(validator, &list, references.len(), LIST_MAX) {
+            return;
+        }
+        for (at, reference) in references.clone().enumerate() {
+            if validator.has_enough() {
+                return;
+            }
+            self.check(validator, &list.index(at), reference);
+        }
+        repeated(validator, &list, references);
+    }
+}
+
+/// The specification of a new claim.
+pub(super) fn claim(validator: &mut Validator, path: &Path, spec: View) {
+    let (devices, path) = (spec.child("devices"), path.child("devices"));
+    let requests = Requests::of(spec);
+    set_of(validator, &path, devices, ("requests", LIST_MAX, "name"), request);
+    slice_of(validator, &path, devices, ("constraints", LIST_MAX), |validator, path, one| {
+        requests.check_all(validator, path, one);
+        constraint(validator, path, one);
+    });
+    slice_of(validator, &path, devices, ("config", LIST_MAX), |validator, path, one| {
+        requests.check_all(validator, path, one);
+        configuration(validator, path, one, false);
+    });
+}
+
+/// A request is for one thing exactly, or for the first of some.
+fn request(validator: &mut Validator, path: &Path, request: View) {
+    label(validator, &path.child("name"), request.text("name"));
+    match (request.has("exactly"), !request.items("firstAvailable").is_empty()) {
+        (false, false) => {
+            validator.required(path, "exactly one of `exactly` or `firstAvailable` is required")
+        }
+        (true, true) => {
+            let detail =
+                "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
+            validator.invalid(path, Value::Null, detail);
+        }
+        (true, false) => amount(validator, &path.child("exactly"), request.child("exactly")),
+        (false, true) => {
+            let list = ("firstAvailable", ALTERNATIVES_MAX, "name");
+            set_of(validator, path, request, list, |validator, path, alternative| {
+                label(validator, &path.child("name"), alternative.text("name"));
+                amount(validator, path, alternative);
+            });
+        }
+    }
+}
+
+/// How many devices of a class, and which.
+fn amount(validator: &mut Validator, path: &Path, request: View) {
+    let (class, place) = (request.text("deviceClassName"), path.child("deviceClassName"));
+    if class.is_empty() {
+        validator.required(place, "");
+    } else {
+        validator.refuse(&place, class, names::subdomain(class));
+    }
+    selectors(validator, path, request, false);
+    let (count, place) = (request.int("count").unwrap_or(0), path.child("count"));
+    match request.text("allocationMode") {
+        "All" if count != 0 => {
+            validator.invalid(place, count, "must not be specified when allocationMode is 'All'");
+        }
+        "ExactCount" if count <= 0 => validator.invalid(place, count, "must be greater than zero"),
+        "All" | "ExactCount" => {}
+        other => validator.not_supported(path.child("allocationMode"), other, &["All", "ExactCount"]),
+    }
+    tolerations(validator, path, request);
+}
+
+/// Selectors of devices. Stored ones were new once.
+pub(super) fn selectors(validator: &mut Validator, path: &Path, owner: View, is_stored: bool) {
+    slice_of(validator, path, owner, ("selectors", LIST_MAX), |validator, path, selector| {
+        let place = path.child("cel");
+        if !selector.has("cel") {
+            return validator.required(place, "");
+        }
+        let text = selector.child("cel").text("expression");
+        expression(validator, &place.child("expression"), text, is_stored);
+    });
+}
+
+fn expression(validator: &mut Validator, path: &Path, text: &str, is_stored: bool) {
+    if text.len() > EXPRESSION_MAX {
+        return validator.errors.push(FieldError::too_long(path, EXPRESSION_MAX));
+    }
+    match device::check(text, if is_stored { Origin::Stored } else { Origin::New }) {
+        Ok(()) => {}
+        Err(Fault::Invalid(why)) => validator.invalid(path, text, why),
+        Err(Fault::Internal(why)) => validator.errors.push(FieldError::internal(path, why)),
+        Err(Fault::Complex) => validator.forbidden(path, "too complex, exceeds cost limit"),
+    }
+}
+
+/// Taints of devices that a request or a result goes along with.
+pub(super) fn tolerations(validator: &mut Validator, path: &Path, owner: View) {
+    each(validator, &path.child("tolerations"), owner.structs("tolerations"), toleration);
+}
+
+fn toleration(validator: &mut Validator, path: &Path, toleration: View) {
+    let key = toleration.text("key");
+    if !key.is_empty() {
+        validator.refuse(&path.child("key"), key, names::qualified(key));
+    }
+    let (value, place) = (toleration.text("value"), path.child("value"));
+    match toleration.text("operator") {
+        "Exists" if !value.is_empty() => {
+            validator.invalid(place, value, "must be empty for operator `Exists`");
+        }
+        "Exists" => {}
+        "Equal" => validator.refuse(&place, value, names::label_value(value)),
+        "" => validator.required(path.child("operator"), ""),
+        other => validator.not_supported(path.child("operator"), other, &OPERATORS),
+    }
+    let effect = toleration.text("effect");
+    if !effect.is_empty() && !EFFECTS.contains(&effect) {
+        validator.not_supported(path.child("effect"), effect, &EFFECTS);
+    }
+}
+
+/// An attribute that all devices have in common, or in which they differ. If both are given, the first counts.
+fn constraint(validator: &mut Validator, path: &Path, constraint: View) {
+    let given = ["matchAttribute", "distinctAttribute"].into_iter().find(|name| constraint.has(name));
+    match given {
+        Some(name) => fully_qualified(validator, &path.child(name), constraint.text(name)),
+        None => {
+            let detail = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields \
+                          are set";
+            validator.required(path, detail);
+        }
+    }
+}
+
+/// What a driver is told. Stored parameters may be longer than new ones.
+pub(super) fn configuration(validator: &mut Validator, path: &Path, configuration: View, is_stored: bool) {
+    let (opaque, place) = (configuration.child("opaque"), path.child("opaque"));
+    if !opaque.is_there() {
+        return validator.required(place, "");
+    }
+    driver(validator, &place.child("driver"), opaque.text("driver"));
+    let max = if is_stored { usize::MAX } else { PARAMETERS_MAX };
+    raw(validator, &place.child("parameters"), opaque.get("parameters"), max);
+}
+
+/// An object without a schema, of at most `max` bytes.
+pub(super) fn raw(validator: &mut Validator, path: &Path, value: Option<&Value>, max: usize) {
+    let Some(value) = value else { return validator.required(path, "") };
+    let mut text = Vec::new();
+    json::write(value, &mut text);
+    if text.len() > max {
+        validator.errors.push(FieldError::too_long(path, max));
+    } else if value.as_object().is_none() {
+        validator.invalid(path, "<value omitted>", "must be a valid JSON object");
+    }
+}

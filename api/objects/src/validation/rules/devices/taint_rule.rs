@@ -1,0 +1,35 @@
+//! A rule that taints devices: which devices, the taint, and what is said of the rule.
+
+use super::super::super::Validator;
+use super::super::super::path::Path;
+use super::super::View;
+use super::super::status::conditions;
+use super::fits;
+use super::names::{driver, label, pool};
+use super::slice::taint;
+use values::json::Value;
+
+/// Most conditions of a rule.
+const CONDITIONS_MAX: usize = 8;
+
+/// The devices that are meant, and their taint.
+pub(in super::super) fn taint_rule(validator: &mut Validator, path: &Path, rule: View) {
+    let (spec, path) = (rule.child("spec"), path.child("spec"));
+    let (selector, place) = (spec.child("deviceSelector"), path.child("deviceSelector"));
+    for (name, check) in
+        [("driver", driver as fn(&mut Validator, &Path, &str)), ("pool", pool), ("device", label)]
+    {
+        if let Some(text) = selector.get(name).and_then(Value::as_str) {
+            check(validator, &place.child(name), text);
+        }
+    }
+    taint(validator, &path.child("taint"), spec.child("taint"));
+}
+
+/// What was seen of the rule's effect.
+pub(in super::super) fn taint_status(validator: &mut Validator, path: &Path, status: View) {
+    let list = path.child("conditions");
+    if fits(validator, &list, status.items("conditions").len(), CONDITIONS_MAX) {
+        conditions(validator, &list, status);
+    }
+}

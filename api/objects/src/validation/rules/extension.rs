@@ -1,0 +1,93 @@
+//! Rules for API services (docs/api/validation.md#api-services).
+
+use super::super::path::Path;
+use super::super::{Validator, names};
+use super::View;
+use values::base64_text;
+
+const GROUP_PRIORITY_MAX: i64 = 20_000;
+const VERSION_PRIORITY_MAX: i64 = 1000;
+
+/// The name follows from the group version, and so does the base of a generated one. The rules for metadata refuse names
+/// that are absent or no segments of paths.
+fn named(validator: &mut Validator, path: &Path, service: View) {
+    let spec = service.child("spec");
+    let wanted = format!("{}.{}", spec.text("version"), spec.text("group"));
+    for member in ["generateName", "name"] {
+        let name = service.child("metadata").text(member);
+        if !name.is_empty() && name != wanted && names::path_segment(name).is_empty() {
+            let quoted = values::field::go_quote(&wanted);
+            let detail = format!("must be `spec.version+\".\"+spec.group`: {quoted}");
+            validator.invalid(path.child(member), name, detail);
+        }
+    }
+}
+
+/// The status of each condition is one of three.
+pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
+    const STATES: [&str; 3] = ["True", "False", "Unknown"];
+    let list = path.child("conditions");
+    for (at, condition) in status.structs("conditions").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let state = condition.text("status");
+        if !STATES.contains(&state) {
+            let place = list.index(at);
+            validator.not_supported(place.child("status"), state, &STATES);
+        }
+    }
+}
+
+/// Another server behind this one, or a group version of this one.
+pub(super) fn api_service(validator: &mut Validator, path: &Path, service: View) {
+    let spec = service.child("spec");
+    let root = path.child("spec");
+    named(validator, &path.child("metadata"), service);
+    let (group, version) = (spec.text("group"), spec.text("version"));
+    if group.is_empty() && version != "v1" {
+        let detail = "only v1 may have an empty group and it better be legacy kube";
+        validator.required(root.child("group"), detail);
+    }
+    if !group.is_empty() {
+        validator.refuse(&root.child("group"), group, names::subdomain(group));
+    }
+    validator.refuse(&root.child("version"), version, names::label_1035(version));
+    for (name, max) in
+        [("groupPriorityMinimum", GROUP_PRIORITY_MAX), ("versionPriority", VERSION_PRIORITY_MAX)]
+    {
+        let number = spec.int(name).unwrap_or(0);
+        if !(1..=max).contains(&number) {
+            let detail = format!("must be positive and less than {max}");
+            validator.invalid(root.child(name), number, detail);
+        }
+    }
+    let has_bundle = !spec.text("caBundle").is_empty();
+    let insecure = spec.is_true("insecureSkipTLSVerify");
+    let target = spec.child("service");
+    let place = root.child("service");
+    if !target.is_there() {
+        if has_bundle {
+            let shown = format!("{} bytes", base64_text::decoded_len(spec.text("caBundle")));
+            validator.invalid(root.child("caBundle"), shown, "local APIServices may not have a caBundle");
+        }
+        if insecure {
+            let detail = "local APIServices may not have insecureSkipTLSVerify";
+            validator.invalid(root.child("insecureSkipTLSVerify"), true, detail);
+        }
+        return;
+    }
+    for name in ["namespace", "name"] {
+        if target.text(name).is_empty() {
+            validator.required(place.child(name), "");
+        }
+    }
+    if let Some(port) = target.int("port").filter(|port| !(1..=65535).contains(port)) {
+        let detail = "port is not valid: must be between 1 and 65535, inclusive";
+        validator.invalid(place.child("port"), port, detail);
+    }
+    if insecure && has_bundle {
+        let detail = "may not be true if caBundle is present";
+        validator.invalid(root.child("insecureSkipTLSVerify"), true, detail);
+    }
+}

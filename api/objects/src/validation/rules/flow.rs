@@ -1,0 +1,395 @@
+//! Rules for flow schemas and priority level configurations.
+
+use std::sync::LazyLock;
+
+use super::super::path::Path;
+use super::super::{Validator, names};
+use super::View;
+use values::json::{Object, Value, parse};
+
+const QUEUES_MAX: i64 = 10_000_000;
+
+/// Most random bits that dealing queues to a flow may take.
+const ENTROPY_BITS_MAX: f64 = 60.0;
+
+const PRECEDENCE_MAX: i64 = 10_000;
+
+/// The level and the schema of requests that are not limited.
+const EXEMPT: &str = "exempt";
+
+/// An annotation that an older version had instead of a number of shares that may be absent.
+const PRESERVES_ZERO: &str = "v1beta3-preserve-zero-concurrency-shares";
+
+/// The bundled objects that stay as they are.
+static SCHEMAS: LazyLock<Vec<Value>> =
+    LazyLock::new(|| mandatory(include_str!("../../../../bootstrap/flow_schemas.json")));
+static LEVELS: LazyLock<Vec<Value>> =
+    LazyLock::new(|| mandatory(include_str!("../../../../bootstrap/priority_levels.json")));
+
+fn mandatory(file: &str) -> Vec<Value> {
+    let Ok(Value::Array(mut entries)) = parse(file.as_bytes()) else {
+        unreachable!("a bundled file is no JSON array, which the tests of bootstrap read");
+    };
+    entries.retain(|entry| entry.get("mandatory").and_then(Value::as_bool) == Some(true));
+    entries
+}
+
+/// Spec of the mandatory object of this name.
+fn fixed<'e>(entries: &'e [Value], name: &str) -> Option<View<'e>> {
+    let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name)?;
+    Some(View::from(entry.get("spec")))
+}
+
+/// Whether two values are equal, whatever the order of their members.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter().all(|(name, value)| b.get(name).is_some_and(|other| same(value, other)))
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (a, b) => a == b,
+    }
+}
+
+/// The spec of a flow schema.
+pub(super) fn schema(validator: &mut Validator, path: &Path, spec: View) {
+    let name = validator.object.child("metadata").text("name");
+    let precedence = spec.int("matchingPrecedence").unwrap_or_default();
+    let place = path.child("matchingPrecedence");
+    if precedence <= 0 {
+        validator.invalid(place, precedence, "must be a positive value");
+    } else if precedence > PRECEDENCE_MAX {
+        let detail = format!("must not be greater than {PRECEDENCE_MAX}");
+        validator.invalid(place, precedence, detail);
+    } else if precedence == 1 && name != EXEMPT {
+        let detail = format!("only the schema named '{EXEMPT}' may have matchingPrecedence 1");
+        validator.invalid(place, precedence, detail);
+    }
+    let Some(fixed) = fixed(&SCHEMAS, name) else { return };
+    if !same(&spec.to_value(), &fixed.to_value()) {
+        let detail = format!("spec of '{name}' must equal the fixed value");
+        validator.invalid(path, shown_schema(spec), detail);
+    }
+}
+
+/// One rule of a flow schema reaches something.
+pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
+    if rule.items("resourceRules").is_empty() && rule.items("nonResourceRules").is_empty() {
+        let detail = "at least one of resourceRules and nonResourceRules has to be non-empty";
+        validator.required(path, detail);
+    }
+}
+
+/// A subject whose requests match, named by its kind. A member of another kind is forbidden, and not looked into.
+pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
+    let members = [("User", "user"), ("Group", "group"), ("ServiceAccount", "serviceAccount")];
+    let kind = subject.text("kind");
+    let Some((_, own)) = members.into_iter().find(|(name, _)| *name == kind) else {
+        return validator.not_supported(path.child("kind"), kind, &["Group", "ServiceAccount", "User"]);
+    };
+    let place = path.child(own);
+    if subject.has(own) {
+        named(validator, &place, subject.child(own), own == "serviceAccount");
+    } else {
+        let detail = format!("{own} is required when subject kind is '{kind}'");
+        validator.required(place, &detail);
+    }
+    for (name, other) in members.into_iter().filter(|(_, member)| *member != own && subject.has(member)) {
+        let detail = format!("{other} is forbidden when subject kind is not '{name}'");
+        validator.forbidden(path.child(other), detail);
+    }
+}
+
+/// The member that names a subject.
+fn named(validator: &mut Validator, path: &Path, member: View, is_account: bool) {
+    let (name, namespace) = (member.text("name"), member.text("namespace"));
+    if name.is_empty() {
+        validator.required(path.child("name"), "");
+    }
+    if !is_account {
+        return;
+    }
+    if !matches!(name, "" | "*") {
+        validator.refuse(&path.child("name"), name, names::subdomain(name));
+    }
+    if namespace.is_empty() {
+        validator.required(path.child("namespace"), "must specify namespace for service account");
+    } else {
+        validator.refuse(&path.child("namespace"), namespace, names::label(namespace));
+    }
+}
+
+/// The resource part of a rule.
+pub(super) fn resources(validator: &mut Validator, path: &Path, rule: View) {
+    verbs(validator, path, rule);
+    for (list, what) in [("apiGroups", "api groups"), ("resources", "resources")] {
+        wildcard_alone(validator, &path.child(list), rule, list, what);
+    }
+    if rule.items("namespaces").is_empty() && !rule.is_true("clusterScope") {
+        let detail = "resource rules that are not cluster scoped must supply at least one namespace";
+        validator.required(path.child("namespaces"), detail);
+    }
+    let place = path.child("namespaces");
+    if wildcard_alone(validator, &place, rule, "namespaces", "namespaces") {
+        return;
+    }
+    for (at, name) in rule.texts("namespaces").enumerate() {
+        for fault in names::label(name) {
+            if validator.has_enough() {
+                return;
+            }
+            let detail = format!("each member of this list must be '*' or a DNS-1123 label; {fault}");
+            validator.invalid(place.index(at), name, detail);
+        }
+    }
+}
+
+/// The non-resource part of a rule.
+pub(super) fn paths(validator: &mut Validator, path: &Path, rule: View) {
+    verbs(validator, path, rule);
+    let place = path.child("nonResourceURLs");
+    if wildcard_alone(validator, &place, rule, "nonResourceURLs", "non-resource URLs") {
+        return;
+    }
+    for (at, url) in rule.texts("nonResourceURLs").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let detail = match url {
+            "/" => continue,
+            "" => "must not be empty",
+            _ if !url.starts_with('/') => "must start with slash",
+            _ if url.contains(' ') => "must not contain white-space",
+            _ if url.contains("//") => "must not contain double slash",
+            _ => {
+                let bare = url.strip_suffix("/*").unwrap_or(url);
+                if !bare.contains('*') {
+                    continue;
+                }
+                "wildcard can only do suffix matching"
+            }
+        };
+        validator.invalid(place.index(at), url, detail);
+    }
+}
+
+/// Known verbs, or all.
+fn verbs(validator: &mut Validator, path: &Path, rule: View) {
+    const VERBS: [&str; 9] =
+        ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
+    let place = path.child("verbs");
+    if !wildcard_alone(validator, &place, rule, "verbs", "verbs")
+        && !rule.texts("verbs").all(|verb| VERBS.contains(&verb))
+    {
+        validator.not_supported(place, rule.get("verbs").cloned().unwrap_or_default(), &VERBS);
+    }
+}
+
+/// Whether a list names everything; then it names nothing else.
+fn wildcard_alone(validator: &mut Validator, path: &Path, rule: View, list: &str, what: &str) -> bool {
+    let items = rule.texts(list);
+    let is_all = items.clone().any(|item| item == "*");
+    if is_all && items.len() > 1 {
+        let value = rule.get(list).cloned().unwrap_or_default();
+        let detail = format!("if '*' is present, must not specify other {what}");
+        validator.invalid(path, value, detail);
+    }
+    is_all
+}
+
+/// The spec of a priority level.
+pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
+    let metadata = validator.object.child("metadata");
+    let annotation = format!("{}/{PRESERVES_ZERO}", validator.naming.group("flowcontrol", true));
+    if metadata.child("annotations").has(&annotation) {
+        validator.forbidden("metadata.annotations", format!("annotation '{annotation}' is forbidden"));
+    }
+    let (limited, exempt) = (path.child("limited"), path.child("exempt"));
+    match spec.text("type") {
+        "Exempt" => {
+            if spec.has("limited") {
+                validator.forbidden(limited, "must be nil if the type is not Limited");
+            }
+        }
+        "Limited" => {
+            if spec.has("exempt") {
+                validator.forbidden(exempt, "must be nil if the type is Limited");
+            }
+            if !spec.has("limited") {
+                validator.required(limited, "must not be empty when type is Limited");
+            } else if spec.child("limited").child("limitResponse").text("type").is_empty() {
+                response_type(validator, &limited.child("limitResponse"), "");
+            }
+        }
+        other => validator.not_supported(path.child("type"), other, &["Exempt", "Limited"]),
+    }
+    let name = validator.object.child("metadata").text("name");
+    let kind = spec.text("type");
+    if (name == EXEMPT) != (kind == "Exempt") {
+        let detail = format!("must be 'Exempt' if and only if `name` is '{EXEMPT}'");
+        validator.invalid(path.child("type"), kind, detail);
+    }
+    let Some(fixed) = fixed(&LEVELS, name) else { return };
+    // The seats of the exempt level may be counted as one likes.
+    let compared = |spec: View| {
+        let mut spec = spec.object().cloned().unwrap_or_default();
+        if name == EXEMPT {
+            spec.remove("exempt");
+        }
+        Value::Object(spec)
+    };
+    if !same(&compared(spec), &compared(fixed)) {
+        let but = if name == EXEMPT { " except the 'spec.exempt' field" } else { "" };
+        let detail = format!("spec of '{name}'{but} must equal the fixed value");
+        validator.invalid(path, shown_level(spec), detail);
+    }
+}
+
+/// A struct as upstream shows it: its members under their internal names, absent ones too.
+fn shown<const N: usize>(members: [(&str, Value); N]) -> Value {
+    Object::from_iter(members.map(|(name, value)| (name.to_owned().into(), value))).into()
+}
+
+fn shown_level(spec: View) -> Value {
+    let value = |view: View, name| view.get(name).cloned().unwrap_or_default();
+    let limited = |limited: View| {
+        let response = limited.child("limitResponse");
+        let queuing = |queuing: View| {
+            shown([
+                ("Queues", value(queuing, "queues")),
+                ("HandSize", value(queuing, "handSize")),
+                ("QueueLengthLimit", value(queuing, "queueLengthLimit")),
+            ])
+        };
+        shown([
+            ("NominalConcurrencyShares", value(limited, "nominalConcurrencyShares")),
+            (
+                "LimitResponse",
+                shown([
+                    ("Type", response.text("type").into()),
+                    ("Queuing", there(response.child("queuing"), queuing)),
+                ]),
+            ),
+            ("LendablePercent", value(limited, "lendablePercent")),
+            ("BorrowingLimitPercent", value(limited, "borrowingLimitPercent")),
+        ])
+    };
+    let exempt = |exempt: View| {
+        shown([
+            ("NominalConcurrencyShares", value(exempt, "nominalConcurrencyShares")),
+            ("LendablePercent", value(exempt, "lendablePercent")),
+        ])
+    };
+    shown([
+        ("Type", spec.text("type").into()),
+        ("Limited", there(spec.child("limited"), limited)),
+        ("Exempt", there(spec.child("exempt"), exempt)),
+    ])
+}
+
+fn shown_schema(spec: View) -> Value {
+    let name = |view: View| shown([("Name", view.text("name").into())]);
+    let list = |view: View, name| view.get(name).cloned().unwrap_or_default();
+    let subject = |subject: View| {
+        let account = |account: View| {
+            shown([("Namespace", account.text("namespace").into()), ("Name", account.text("name").into())])
+        };
+        shown([
+            ("Kind", subject.text("kind").into()),
+            ("User", there(subject.child("user"), name)),
+            ("Group", there(subject.child("group"), name)),
+            ("ServiceAccount", there(subject.child("serviceAccount"), account)),
+        ])
+    };
+    let resources = |rule: View| {
+        shown([
+            ("Verbs", list(rule, "verbs")),
+            ("APIGroups", list(rule, "apiGroups")),
+            ("Resources", list(rule, "resources")),
+            ("ClusterScope", rule.is_true("clusterScope").into()),
+            ("Namespaces", list(rule, "namespaces")),
+        ])
+    };
+    let paths = |rule: View| {
+        shown([("Verbs", list(rule, "verbs")), ("NonResourceURLs", list(rule, "nonResourceURLs"))])
+    };
+    let rule = |rule: View| {
+        shown([
+            ("Subjects", each(rule, "subjects", subject)),
+            ("ResourceRules", each(rule, "resourceRules", resources)),
+            ("NonResourceRules", each(rule, "nonResourceRules", paths)),
+        ])
+    };
+    let method = |method: View| shown([("Type", method.text("type").into())]);
+    shown([
+        ("PriorityLevelConfiguration", name(spec.child("priorityLevelConfiguration"))),
+        ("MatchingPrecedence", spec.int("matchingPrecedence").map_or(Value::Int(0), Value::Int)),
+        ("DistinguisherMethod", there(spec.child("distinguisherMethod"), method)),
+        ("Rules", each(spec, "rules", rule)),
+    ])
+}
+
+fn there<'v>(view: View<'v>, shown: impl Fn(View<'v>) -> Value) -> Value {
+    if view.is_there() { shown(view) } else { Value::Null }
+}
+
+fn each<'v>(view: View<'v>, list: &str, shown: impl Fn(View<'v>) -> Value) -> Value {
+    if view.has(list) { Value::Array(view.structs(list).map(shown).collect()) } else { Value::Null }
+}
+
+/// The response to requests above the limit.
+pub(super) fn response(validator: &mut Validator, path: &Path, response: View) {
+    let place = path.child("queuing");
+    match response.text("type") {
+        "Reject" if response.has("queuing") => {
+            validator.forbidden(place, "must be nil if limited.limitResponse.type is not Limited");
+        }
+        "Queue" if !response.has("queuing") => {
+            let detail = "must not be empty if limited.limitResponse.type is Limited";
+            validator.required(place, detail);
+        }
+        // Whether there must be one, the type of the level decides.
+        "Reject" | "Queue" | "" => {}
+        other => response_type(validator, path, other),
+    }
+}
+
+fn response_type(validator: &mut Validator, path: &Path, given: &str) {
+    validator.not_supported(path.child("type"), given, &["Queue", "Reject"]);
+}
+
+/// Queues, and how many of them a flow is dealt.
+pub(super) fn queues(validator: &mut Validator, path: &Path, queuing: View) {
+    for name in ["queueLengthLimit", "queues"] {
+        let number = queuing.int(name).unwrap_or(0);
+        if number <= 0 {
+            validator.invalid(path.child(name), number, "must be positive");
+        }
+    }
+    let (queues, hand) = (queuing.int("queues").unwrap_or(0), queuing.int("handSize").unwrap_or(0));
+    if queues > QUEUES_MAX {
+        let detail = format!("must not be greater than {QUEUES_MAX}");
+        validator.invalid(path.child("queues"), queues, detail);
+    }
+    let place = path.child("handSize");
+    if hand <= 0 {
+        validator.invalid(place, hand, "must be positive");
+    } else if hand > queues {
+        validator.invalid(place, hand, format!("should not be greater than queues ({queues})"));
+    } else if ((queues as f64).log2() * hand as f64).ceil() > ENTROPY_BITS_MAX {
+        let detail = format!(
+            "required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {ENTROPY_BITS_MAX}"
+        );
+        validator.invalid(place, hand, detail);
+    }
+}
+
+pub(super) fn distinguisher(validator: &mut Validator, path: &Path, method: View) {
+    let kind = method.text("type");
+    if !matches!(kind, "ByNamespace" | "ByUser") {
+        // The reference server shows the whole method.
+        let value = shown([("Type", kind.into())]);
+        validator.not_supported(path.child("type"), value, &["ByNamespace", "ByUser"]);
+    }
+}

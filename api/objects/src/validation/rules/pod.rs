@@ -1,0 +1,439 @@
+//! Rules for pods and pod templates: pod-level fields, and containers checked against the pod's volumes and claims
+//! (docs/api/validation.md#pods).
+
+use hashbrown::{HashMap, HashSet};
+use quantity::Quantity;
+
+use super::super::metadata;
+use super::super::path::Path;
+use super::super::{Validator, names};
+use super::common::{Seen, annotated};
+use super::container::{self, Surroundings};
+use super::resources::{self, Owner};
+use super::view::quantity;
+use super::{View, placement, pod_profiles, pod_subresource, security};
+use values::json::Value;
+use values::naming::Naming;
+
+/// Most name servers, and most domains to search, that resolvers take.
+const NAMESERVERS_MAX: usize = 3;
+const SEARCHES_MAX: usize = 32;
+const SEARCH_BYTES_MAX: usize = 2048;
+
+/// Rules for pods that do not apply to pod templates.
+pub(super) fn pod(validator: &mut Validator, path: &Path, pod: View) {
+    let spec = pod.child("spec");
+    let root = path.child("spec");
+    if validator.is_create() {
+        if !spec.items("ephemeralContainers").is_empty() {
+            validator.forbidden(root.child("ephemeralContainers"), "cannot be set on create");
+        }
+        if !spec.text("nodeName").is_empty() && !spec.items("schedulingGates").is_empty() {
+            let detail = "cannot be set until all schedulingGates have been cleared";
+            validator.forbidden(root.child("nodeName"), detail);
+        }
+    }
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        let list_path = root.child(list);
+        for (at, container) in spec.structs(list).enumerate() {
+            if validator.has_enough() {
+                break;
+            }
+            let image = container.text("image");
+            if image.trim() != image {
+                let place = list_path.index(at);
+                validator.invalid(
+                    place.child("image"),
+                    image,
+                    "must not have leading or trailing whitespace",
+                );
+            }
+        }
+    }
+    if spec.text("serviceAccountName").is_empty() {
+        refuse_tokens(validator, &root.child("volumes"), spec);
+    }
+    annotations(validator, &path.child("metadata").child("annotations"), pod.child("metadata"), spec);
+    if validator.is_create() {
+        pod_profiles::matching(validator, &root, pod.child("metadata").child("annotations"), spec);
+    }
+    claims_of_volumes(validator, &root.child("volumes"), pod.child("metadata").text("name"), spec);
+}
+
+fn refuse_tokens(validator: &mut Validator, path: &Path, spec: View) {
+    for (at, volume) in spec.structs("volumes").enumerate() {
+        let volume_path = path.index(at);
+        let projected = volume_path.child("projected");
+        let sources_path = projected.child("sources");
+        for (at, source) in volume.child("projected").structs("sources").enumerate() {
+            if source.has("serviceAccountToken") && !validator.has_enough() {
+                let place = sources_path.index(at);
+                let detail = "must not be specified when serviceAccountName is not set";
+                validator.forbidden(place.child("serviceAccountToken"), detail);
+            }
+        }
+    }
+}
+
+/// Names of the claims that are made for a pod's volumes.
+fn claims_of_volumes(validator: &mut Validator, path: &Path, pod: &str, spec: View) {
+    let mut made = HashSet::new();
+    for (at, volume) in spec.structs("volumes").enumerate() {
+        let name = volume.text("name");
+        if volume.has("ephemeral") && !pod.is_empty() && !name.is_empty() && !validator.has_enough() {
+            let claim = format!("{pod}-{name}");
+            for fault in names::subdomain(&claim) {
+                let place = path.index(at);
+                let detail = format!("PVC name {}: {fault}", values::field::go_quote(&claim));
+                validator.invalid(place.child("name"), name, detail);
+            }
+            made.insert(claim);
+        }
+    }
+    for (at, volume) in spec.structs("volumes").enumerate() {
+        let claim = volume.child("persistentVolumeClaim").text("claimName");
+        if made.contains(claim) && !validator.has_enough() {
+            let place = path.index(at);
+            let source = place.child("persistentVolumeClaim");
+            let detail = "must not reference a PVC that gets created for an ephemeral volume";
+            validator.invalid(source.child("claimName"), claim, detail);
+        }
+    }
+}
+
+/// Annotations that pods understand.
+fn annotations(validator: &mut Validator, path: &Path, metadata: View, spec: View) {
+    let annotations = metadata.child("annotations");
+    if !annotations.is_there() {
+        return;
+    }
+    let word = validator.naming.word;
+    let mirror = format!("{word}.io/config.mirror");
+    if let Some(value) = annotations.get(&mirror)
+        && spec.text("nodeName").is_empty()
+    {
+        let detail = "must set spec.nodeName if mirror pod annotation is set";
+        validator.invalid(path.key(&mirror), value.clone(), detail);
+    }
+    let cost_key = format!("controller.{}/pod-deletion-cost", validator.naming.domain);
+    if let Some(cost) = annotations.get(&cost_key) {
+        let text = cost.as_str().unwrap_or_default();
+        // Zeros in front of the number are taken after a sign only.
+        let begins_well = text == "0" || !text.starts_with(['0', '+']);
+        if !(begins_well && text.parse::<i32>().is_ok()) {
+            validator.invalid(path.key(&cost_key), text, "must be a 32bit integer");
+        }
+    }
+    let tolerated = tolerations_key(validator.naming);
+    if let Some(value) = annotated(validator, path, annotations, (&tolerated, "[]core.Toleration")) {
+        tolerations(validator, &path.child(&tolerated), value.as_array().unwrap_or_default());
+    }
+    pod_profiles::annotations(validator, path, annotations, spec);
+}
+
+/// The annotation that held the tolerations of a pod before there was a field.
+pub(super) fn tolerations_key(naming: &Naming) -> String {
+    format!("scheduler.alpha.{}/tolerations", naming.domain)
+}
+
+/// Tolerations that no schema was applied to.
+fn tolerations(validator: &mut Validator, path: &Path, list: &[Value]) {
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    for (at, toleration) in list.iter().enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let (place, toleration) = (path.index(at), View::from(Some(toleration)));
+        let (key, effect) = (toleration.text("key"), toleration.text("effect"));
+        if !key.is_empty() {
+            validator.refuse(&place.child("key"), key, names::qualified(key));
+        }
+        placement::toleration(validator, &place, toleration);
+        if !effect.is_empty() && !EFFECTS.contains(&effect) {
+            validator.not_supported(place.child("effect"), effect, &EFFECTS);
+        }
+    }
+}
+
+/// A template: its labels and annotations. Its `spec` is checked by the rule of pod specifications.
+pub(super) fn template(validator: &mut Validator, path: &Path, template: View) {
+    let metadata = template.child("metadata");
+    metadata::labels(&path.child("labels"), metadata.get("labels"), &mut validator.errors);
+    metadata::annotations(&path.child("annotations"), metadata.get("annotations"), &mut validator.errors);
+    let spec = template.child("spec");
+    annotations(validator, &path.child("annotations"), metadata, spec);
+    pod_profiles::matching(validator, &path.child("spec"), metadata.child("annotations"), spec);
+    if !spec.items("ephemeralContainers").is_empty() {
+        let place = path.child("spec");
+        let detail = "ephemeral containers not allowed in pod template";
+        validator.forbidden(place.child("ephemeralContainers"), detail);
+    }
+}
+
+/// A pod's specification: containers against volumes and claims, and pod-level fields.
+pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) {
+    let mut volumes = HashMap::with_capacity(spec.items("volumes").len());
+    let volumes_path = path.child("volumes");
+    for (at, volume) in spec.structs("volumes").enumerate() {
+        if validator.has_enough() {
+            break;
+        }
+        let name = volume.text("name");
+        let place = volumes_path.index(at);
+        // What is wrong with a volume is no volume of the pod.
+        if volumes.contains_key(name) {
+            validator.duplicate(place.child("name"), name);
+        } else if validator.errors.is_empty() || !validator.has_errors_in(&place) {
+            volumes.insert(name, volume);
+        }
+    }
+    let extra = extra_volumes(validator);
+    let count = spec.items("volumes").len();
+    let claims = extra.iter().flat_map(|set| set.structs("volumeClaimTemplates"));
+    for (at, claim) in claims.enumerate() {
+        let name = claim.child("metadata").text("name");
+        // The claims become volumes behind those of the template. Those of a stored set cannot change.
+        if validator.is_create() && !validator.has_enough() {
+            validator.refuse(&volumes_path.index(count + at).child("name"), name, names::label(name));
+        }
+        volumes.insert(name, claim);
+    }
+    let claims = resource_claims(validator, &path.child("resourceClaims"), spec);
+    let surroundings = Surroundings { volumes, claims, spec };
+    container::all(validator, path, &surroundings);
+    if spec.child("resources").is_there() {
+        pod_resources(validator, &path.child("resources"), spec, &surroundings.claims);
+    }
+    if spec.has("hostnameOverride") {
+        for other in ["setHostnameAsFQDN", "hostNetwork"].into_iter().filter(|other| spec.is_true(other)) {
+            let detail = format!("may not be specified when {other} is true");
+            validator.forbidden(path.child("hostnameOverride"), detail);
+        }
+    }
+    overhead(validator, &path.child("overhead"), spec.map("overhead"));
+    host_ports(validator, &path.child("containers"), spec);
+    scheduling_gates(validator, &path.child("schedulingGates"), spec);
+    names_resolution(validator, &path.child("dnsConfig"), spec);
+    placement::not_repeated(validator, &path.child("topologySpreadConstraints"), spec);
+    security::whole_pod(validator, path, spec);
+}
+
+/// The stateful set around the specification, whose claims become volumes of its pods.
+fn extra_volumes<'v>(validator: &Validator<'v>) -> Option<View<'v>> {
+    (validator.kind == "StatefulSet").then(|| validator.object.child("spec"))
+}
+
+fn resource_claims<'v>(validator: &mut Validator, path: &Path, spec: View<'v>) -> Seen<'v> {
+    let is_static = is_static(validator);
+    let mut seen = Seen::new();
+    for (at, claim) in spec.structs("resourceClaims").enumerate() {
+        let name = claim.text("name");
+        if !name.is_empty() && !seen.insert(name) && !is_static && !validator.has_enough() {
+            let place = path.index(at);
+            validator.duplicate(place.child("name"), name);
+        }
+    }
+    seen
+}
+
+/// Whether the object is a pod that a node runs by itself.
+fn is_static(validator: &Validator) -> bool {
+    validator.kind == "Pod" && pod_subresource::is_static(validator, validator.object)
+}
+
+/// One claim of a pod. A pod that a node runs by itself has none; more is not said of one.
+pub(super) fn resource_claim(validator: &mut Validator, path: &Path, claim: View) {
+    if is_static(validator) {
+        validator.forget(path);
+        return validator.forbidden("[]", "static pods do not support resource claims");
+    }
+    let detail = match (claim.has("resourceClaimName"), claim.has("resourceClaimTemplateName")) {
+        (true, true) => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+        (false, false) => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+        _ => return,
+    };
+    validator.invalid(path, claim.to_value(), detail);
+}
+
+/// Resources of the pod as a whole, which one of the other system cannot have.
+fn pod_resources(validator: &mut Validator, path: &Path, spec: View, claims: &Seen) {
+    if spec.child("os").text("name") == "windows" {
+        return validator.forbidden(path, "may not be set for a windows pod");
+    }
+    let resources = spec.child("resources");
+    if resources.has("claims") {
+        validator.forbidden(path.child("claims"), "claims may not be set for Resources at pod-level");
+    }
+    resources::requirements(validator, path, resources, Owner::Pod, claims);
+    fits_containers(validator, path, spec, "requests");
+    fits_containers(validator, path, spec, "limits");
+    within_pod_limits(validator, path, spec);
+}
+
+/// The sum of what containers request fits what the pod does, where it does. Of limits, only those of huge pages add up.
+fn fits_containers(validator: &mut Validator, path: &Path, spec: View, list: &str) {
+    let amounts = spec.child("resources").child(list);
+    let path = path.child(list);
+    for (name, sum) in aggregate(spec, list) {
+        let is_summed = list == "requests" || resources::is_huge_page(name);
+        let Some(of_pod) = amounts.quantity(name).filter(|of_pod| is_summed && sum > *of_pod) else {
+            continue;
+        };
+        if validator.has_enough() {
+            return;
+        }
+        let detail =
+            format!("must be greater than or equal to aggregate container {list} of {}", sum.to_text());
+        validator.invalid(path.key(name), of_pod.to_text(), detail);
+    }
+}
+
+/// Each container's limits fit the pod's limits.
+fn within_pod_limits(validator: &mut Validator, path: &Path, spec: View) {
+    let limits = spec.child("resources").child("limits");
+    let containers = path.child("containers");
+    for (at, container) in spec.structs("containers").enumerate() {
+        let place = containers.index(at);
+        for (name, value) in container.child("resources").map("limits") {
+            if let (Some(own), Some(most)) = (quantity(value), limits.quantity(name))
+                && own > most
+                && !validator.has_enough()
+            {
+                let detail = format!("must be less than or equal to pod limits of {}", most.to_text());
+                let place = place.key(name);
+                validator.invalid(place.child("limits"), own.to_text(), detail);
+            }
+        }
+    }
+}
+
+/// Sum of the requests or limits of running containers, or the maximum during startup (as in defaulting), by resource
+/// name.
+fn aggregate<'v>(spec: View<'v>, list: &str) -> Vec<(&'v str, Quantity)> {
+    let mut running: std::collections::BTreeMap<&str, Quantity> = Default::default();
+    let mut peak = running.clone();
+    let mut sidecars = running.clone();
+    for container in spec.structs("containers") {
+        for (name, value) in container.child("resources").map(list) {
+            let total = running.entry(name).or_insert(Quantity::ZERO);
+            *total = total.plus(quantity(value).unwrap_or(Quantity::ZERO));
+        }
+    }
+    for container in spec.structs("initContainers") {
+        let is_sidecar = container.text("restartPolicy") == "Always";
+        for (name, value) in container.child("resources").map(list) {
+            let own = quantity(value).unwrap_or(Quantity::ZERO);
+            let started = sidecars.entry(name).or_insert(Quantity::ZERO);
+            let now = started.plus(own);
+            if is_sidecar {
+                *started = now;
+                let total = running.entry(name).or_insert(Quantity::ZERO);
+                *total = total.plus(own);
+            }
+            let most = peak.entry(name).or_insert(Quantity::ZERO);
+            if now > *most {
+                *most = now;
+            }
+        }
+    }
+    for (name, quantity) in peak {
+        let total = running.entry(name).or_insert(Quantity::ZERO);
+        if quantity > *total {
+            *total = quantity;
+        }
+    }
+    running.into_iter().collect()
+}
+
+/// The runtime's overhead beyond the containers.
+pub(super) fn overhead<'v>(
+    validator: &mut Validator,
+    path: &Path,
+    amounts: impl Iterator<Item = (&'v str, &'v Value)>,
+) {
+    let limits = path.child("limits"); // the reference server judges overhead as limits
+    for (name, value) in amounts {
+        if validator.has_enough() {
+            break;
+        }
+        resources::container_name(validator, &limits.key(name), name);
+        resources::amount(validator, &limits.key(name), name, value);
+    }
+}
+
+/// On the node's network a container's port is the node's. Templates may leave the node's open.
+fn host_ports(validator: &mut Validator, path: &Path, spec: View) {
+    if !spec.is_true("hostNetwork") {
+        return;
+    }
+    let is_pod = validator.kind == "Pod";
+    for (at, container) in spec.structs("containers").enumerate() {
+        let container_path = path.index(at);
+        let ports = container_path.child("ports");
+        for (at, port) in container.structs("ports").enumerate() {
+            if validator.has_enough() {
+                return;
+            }
+            let (host, own) = (port.int("hostPort").unwrap_or(0), port.int("containerPort").unwrap_or(0));
+            if (is_pod || host != 0) && host != own {
+                let place = ports.index(at);
+                let detail = "must match `containerPort` when `hostNetwork` is true";
+                validator.invalid(place.child("hostPort"), host, detail);
+            }
+        }
+    }
+}
+
+fn scheduling_gates(validator: &mut Validator, path: &Path, spec: View) {
+    let mut seen = Seen::new();
+    for (at, gate) in spec.structs("schedulingGates").enumerate() {
+        if validator.has_enough() {
+            break;
+        }
+        let name = gate.text("name");
+        validator.refuse(&path.index(at), name, names::qualified(name));
+        if !seen.insert(name) {
+            validator.duplicate(path.index(at), name);
+        }
+    }
+}
+
+fn names_resolution(validator: &mut Validator, path: &Path, spec: View) {
+    let config = spec.child("dnsConfig");
+    let servers = config.items("nameservers");
+    if spec.text("dnsPolicy") == "None" {
+        if !config.is_there() {
+            return validator.required(path, "must provide `dnsConfig` when `dnsPolicy` is None");
+        }
+        if servers.is_empty() {
+            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            return validator.required(path.child("nameservers"), detail);
+        }
+    }
+    if !config.is_there() {
+        return;
+    }
+    let list = |name: &str| config.get(name).cloned().unwrap_or_default();
+    if servers.len() > NAMESERVERS_MAX {
+        let detail = format!("must not have more than {NAMESERVERS_MAX} nameservers");
+        validator.invalid(path.child("nameservers"), list("nameservers"), detail);
+    }
+    let searches = config.texts("searches");
+    if searches.len() > SEARCHES_MAX {
+        let detail = format!("must not have more than {SEARCHES_MAX} search paths");
+        validator.invalid(path.child("searches"), list("searches"), detail);
+    }
+    let bytes = searches.clone().map(str::len).sum::<usize>() + searches.len().saturating_sub(1);
+    if bytes > SEARCH_BYTES_MAX {
+        let detail = format!(
+            "must not have more than {SEARCH_BYTES_MAX} characters (including spaces) in the search list"
+        );
+        validator.invalid(path.child("searches"), list("searches"), detail);
+    }
+    let options = path.child("options");
+    for (at, option) in config.structs("options").enumerate() {
+        if option.text("name").is_empty() && !validator.has_enough() {
+            validator.required(options.index(at), "must not be empty");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Annotations of pods that name profiles of seccomp and AppArmor, and the fields that took their place: both may be
+//! there, and then they agree (docs/api/validation.md#pods).
+
+use super::super::path::Path;
+use super::super::{Validator, forms};
+use super::View;
+use types::schema::table::Form;
+use values::field::go_quote;
+use values::json::Value;
+
+const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// Keys of the annotations: the one of a pod whole, those of containers up to the name of the container.
+struct Keys {
+    pod_seccomp: String,
+    seccomp: String,
+    app_armor: String,
+}
+
+impl Keys {
+    fn of(validator: &Validator) -> Self {
+        let domain = validator.naming.domain;
+        Keys {
+            pod_seccomp: format!("seccomp.security.alpha.{domain}/pod"),
+            seccomp: format!("container.seccomp.security.alpha.{domain}/"),
+            app_armor: format!("container.apparmor.security.beta.{domain}/"),
+        }
+    }
+}
+
+/// Whether a key may be one of them: all that is asked of most annotations.
+fn is_of_profile(key: &str) -> bool {
+    let rest = key.strip_prefix("container.").unwrap_or(key);
+    rest.starts_with("seccomp.") || rest.starts_with("apparmor.")
+}
+
+/// The annotations by themselves.
+pub(super) fn annotations(validator: &mut Validator, path: &Path, annotations: View, spec: View) {
+    if !annotations.members().any(|(key, _)| is_of_profile(key)) {
+        return;
+    }
+    let keys = Keys::of(validator);
+    for (key, value) in annotations.members() {
+        if validator.has_enough() {
+            return;
+        }
+        let value = value.as_str().unwrap_or_default();
+        if key == keys.pod_seccomp || key.starts_with(&keys.seccomp) {
+            seccomp(validator, &path.child(key), value);
+        } else if let Some(name) = key.strip_prefix(&keys.app_armor) {
+            let mut containers = LISTS.iter().flat_map(|list| spec.structs(list));
+            if !containers.any(|container| container.text("name") == name) {
+                validator.invalid(path.key(key), name, "container not found");
+            }
+            if !matches!(value, "" | "runtime/default" | "unconfined") && !value.starts_with("localhost/") {
+                let detail = format!("invalid AppArmor profile name: {}", go_quote(value));
+                validator.invalid(path.key(key), value, detail);
+            }
+        }
+    }
+}
+
+fn seccomp(validator: &mut Validator, path: &Path, profile: &str) {
+    match profile.strip_prefix("localhost/") {
+        Some(file) => forms::text(Form::Descending, path, file, &mut validator.errors),
+        None if matches!(profile, "runtime/default" | "docker/default" | "unconfined") => {}
+        None => validator.invalid(path, profile, "must be a valid seccomp profile"),
+    }
+}
+
+/// The annotations beside the fields.
+pub(super) fn matching(validator: &mut Validator, path: &Path, annotations: View, spec: View) {
+    if !annotations.members().any(|(key, _)| is_of_profile(key)) {
+        return;
+    }
+    let keys = Keys::of(validator);
+    let context = spec.child("securityContext");
+    let place = path.child("securityContext");
+    let said = annotations.get(&keys.pod_seccomp);
+    agree(validator, &place.child("seccompProfile"), context.child("seccompProfile"), said, "seccomp");
+    let is_windows = spec.child("os").text("name") == "windows";
+    for list in LISTS {
+        let list_path = path.child(list);
+        for (at, container) in spec.structs(list).enumerate() {
+            if validator.has_enough() {
+                return;
+            }
+            let element = list_path.index(at);
+            let place = element.child("securityContext");
+            let (name, own) = (container.text("name"), container.child("securityContext"));
+            let said = annotations.get(&format!("{}{name}", keys.seccomp));
+            agree(validator, &place.child("seccompProfile"), own.child("seccompProfile"), said, "seccomp");
+            let profile = if own.has("appArmorProfile") { own } else { context }.child("appArmorProfile");
+            let said = annotations.get(&format!("{}{name}", keys.app_armor)).filter(|_| !is_windows);
+            agree(validator, &place.child("appArmorProfile"), profile, said, "apparmor");
+        }
+    }
+}
+
+/// A field and an annotation name the same profile.
+fn agree(validator: &mut Validator, path: &Path, field: View, said: Option<&Value>, what: &str) {
+    let Some(said) = said.and_then(Value::as_str).filter(|_| field.is_there()) else { return };
+    let is_type = match field.text("type") {
+        "Unconfined" => said == "unconfined",
+        "RuntimeDefault" => said == "runtime/default" || (what == "seccomp" && said == "docker/default"),
+        "Localhost" => match said.strip_prefix("localhost/") {
+            None => false,
+            Some(file) => {
+                if field.get("localhostProfile").and_then(Value::as_str) != Some(file) {
+                    let detail = format!("{what} profile in annotation and field must match");
+                    validator.forbidden(path.child("localhostProfile"), detail);
+                }
+                true
+            }
+        },
+        _ => true,
+    };
+    if !is_type {
+        validator.forbidden(path.child("type"), format!("{what} type in annotation and field must match"));
+    }
+}

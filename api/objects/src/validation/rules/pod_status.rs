@@ -1,0 +1,363 @@
+//! Rules for the status of pods, which nodes write (docs/api/subresources.md#status-subresource).
+
+use hashbrown::{HashMap, HashSet};
+
+use super::super::path::Path;
+use super::super::{Validator, forms, names};
+use super::View;
+use super::common::Seen;
+use values::field::FieldError;
+use values::json::Value;
+
+const RUNS_AGAIN: &str = "may not be transitioned to non-terminated state";
+const ONE_OF_EACH: &str = "may specify no more than one IP for each IP family";
+const NO_CONTAINER: &str =
+    "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+const NO_RESOURCE: &str = "must match the extended resource name of an entry in \
+                           spec.initContainers.resources.requests or spec.containers.resources.requests";
+/// Conditions of the system, whose names are no qualified ones only by chance.
+const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
+/// Largest id of a user or group.
+const ID_MAX: i64 = i32::MAX as i64;
+
+pub(super) fn pod(validator: &mut Validator, path: &Path, status: View) {
+    let spec = validator.object.child("spec");
+    let old = validator.old.map_or(View::from(None), |old| old.child("status"));
+    conditions(validator, &path.child("conditions"), status);
+    nominated(validator, &path.child("nominatedNodeName"), (status, old), spec);
+    generation(validator, path, status);
+    if status.text("qosClass") != old.text("qosClass") {
+        validator.invalid(path.child("qosClass"), status.text("qosClass"), "field is immutable");
+    }
+    for (list, containers) in [
+        ("containerStatuses", Some("containers")),
+        ("initContainerStatuses", Some("initContainers")),
+        ("ephemeralContainerStatuses", None),
+    ] {
+        transitions(validator, &path.child(list), (status, old), list, (spec, containers));
+    }
+    claims(validator, &path.child("resourceClaimStatuses"), status, spec);
+    let extended = status.child(EXTENDED);
+    if extended.is_there() {
+        extended_claim(validator, &path.child(EXTENDED), extended, spec);
+    }
+    addresses(validator, &path.child("podIPs"), status, "podIPs");
+    let hosts = path.child("hostIPs");
+    if let Some(first) = status.structs("hostIPs").next()
+        && first.text("ip") != status.text("hostIP")
+    {
+        validator.invalid(hosts.index(0).child("ip"), first.text("ip"), "must be equal to `hostIP`");
+    }
+    addresses(validator, &hosts, status, "hostIPs");
+    for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
+        users(validator, &path.child(list), status, list, spec);
+    }
+    for (list, containers) in
+        [("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")]
+    {
+        health(validator, &path.child(list), status.structs(list), spec.structs(containers));
+    }
+    let list = path.child("ephemeralContainerStatuses");
+    for (at, container) in status.structs("ephemeralContainerStatuses").enumerate() {
+        if !container.items(HEALTH).is_empty() && !validator.has_enough() {
+            let detail = "must not be specified in container status";
+            validator.forbidden(list.index(at).child(HEALTH), detail);
+        }
+    }
+}
+
+/// A pod that has a node is not nominated for another.
+fn nominated(validator: &mut Validator, path: &Path, (status, old): (View, View), spec: View) {
+    let name = status.text("nominatedNodeName");
+    if name.is_empty() || name == old.text("nominatedNodeName") {
+        return;
+    }
+    validator.refuse(path, name, names::subdomain(name));
+    if !spec.text("nodeName").is_empty() {
+        validator.forbidden(path, "may not be set on pods that are already bound to a node");
+    }
+}
+
+fn generation(validator: &mut Validator, path: &Path, of: View) {
+    if let Some(generation) = of.int("observedGeneration").filter(|count| *count < 0) {
+        let detail = "must be a non-negative integer";
+        validator.invalid(path.child("observedGeneration"), generation, detail);
+    }
+}
+
+const EXTENDED: &str = "extendedResourceClaimStatus";
+const HEALTH: &str = "allocatedResourcesStatus";
+
+/// The health of resources that a container has: of those it asks for, each known by an id of its own.
+fn health<'v>(
+    validator: &mut Validator,
+    path: &Path,
+    statuses: impl Iterator<Item = View<'v>>,
+    containers: impl Iterator<Item = View<'v>>,
+) {
+    const STATES: [&str; 3] = ["Healthy", "Unhealthy", "Unknown"];
+    let containers: HashMap<&str, View> =
+        containers.map(|container| (container.text("name"), container)).collect();
+    for (at, container) in statuses.enumerate() {
+        let element = path.index(at);
+        let list = element.child(HEALTH);
+        for (at, resource) in container.structs(HEALTH).enumerate() {
+            let place = list.index(at);
+            let name = resource.text("name");
+            if let Some(container) = containers.get(container.text("name"))
+                && let Some(detail) = unasked(*container, name)
+            {
+                validator.invalid(place.child("name"), name, detail);
+            }
+            let resources = place.child("resources");
+            let mut seen = Seen::new();
+            for (at, one) in resource.structs("resources").enumerate() {
+                if validator.has_enough() {
+                    return;
+                }
+                let state = one.text("health");
+                if !STATES.contains(&state) {
+                    validator.not_supported(resources.index(at).child("health"), state, &STATES);
+                }
+                let id = one.text("resourceID");
+                if !seen.insert(id) {
+                    validator.duplicate(resources.index(at).child("resourceID"), id);
+                }
+            }
+        }
+    }
+}
+
+/// Why a container has no resource of this name.
+fn unasked(container: View, name: &str) -> Option<&'static str> {
+    let resources = container.child("resources");
+    let (is_asked, detail) = match name.strip_prefix("claim:") {
+        Some(name) => {
+            let (claim, request) = name.split_once('/').unwrap_or((name, ""));
+            let mut claims = resources.structs("claims");
+            let is_asked = claims.any(|one| one.text("name") == claim && one.text("request") == request);
+            let detail = "must match one of the container's resource claims in a format \
+                          'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty";
+            (is_asked, detail)
+        }
+        None => {
+            (resources.child("requests").has(name), "must match one of the container's resource requests")
+        }
+    };
+    (!is_asked).then_some(detail)
+}
+
+fn conditions(validator: &mut Validator, path: &Path, status: View) {
+    for (at, condition) in status.structs("conditions").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = path.index(at);
+        generation(validator, &place, condition);
+        let kind = condition.text("type");
+        if !SYSTEM_CONDITIONS.contains(&kind) {
+            validator.refuse(&place.child("Type"), kind, names::qualified(kind));
+        }
+    }
+}
+
+fn exit_code(status: View) -> Option<i64> {
+    let ended = status.child("state").child("terminated");
+    ended.is_there().then(|| ended.int("exitCode").unwrap_or(0))
+}
+
+/// A terminated container may run again only if the restart policy allows it.
+fn transitions(
+    validator: &mut Validator,
+    path: &Path,
+    (new, old): (View, View),
+    list: &str,
+    (spec, containers): (View, Option<&str>),
+) {
+    if containers.is_some() && restarts_all(spec) {
+        return;
+    }
+    let open = new.structs(list).filter(|status| exit_code(*status).is_none());
+    let open: HashSet<&str> = open.map(|status| status.text("name")).collect();
+    let containers = containers.into_iter().flat_map(|containers| spec.structs(containers));
+    let containers: HashMap<&str, View> =
+        containers.map(|container| (container.text("name"), container)).collect();
+    for (at, before) in old.structs(list).enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let Some(exit_code) = exit_code(before) else { continue };
+        let name = before.text("name");
+        let may_run =
+            || containers.get(name).is_some_and(|container| is_restarted(*container, spec, exit_code));
+        if open.contains(name) && !may_run() {
+            validator.forbidden(path.index(at).child("state"), RUNS_AGAIN);
+        }
+    }
+}
+
+/// Whether one container can have all of them started again.
+fn restarts_all(spec: View) -> bool {
+    let mut containers = ["initContainers", "containers"].into_iter().flat_map(|list| spec.structs(list));
+    containers.any(|container| {
+        let mut rules = container.structs("restartPolicyRules");
+        rules.any(|rule| rule.text("action") == "RestartAllContainers")
+    })
+}
+
+/// Whether a container that ended with this code is started again: its own rules come first, then its own policy, then
+/// the pod's.
+fn is_restarted(container: View, spec: View, exit_code: i64) -> bool {
+    let by_policy = |policy: &str| match policy {
+        "OnFailure" => exit_code != 0,
+        policy => policy != "Never",
+    };
+    let own = container.text("restartPolicy");
+    if own.is_empty() {
+        return by_policy(spec.text("restartPolicy"));
+    }
+    let matching = container.structs("restartPolicyRules").find(|rule| {
+        let codes = rule.child("exitCodes");
+        let is_listed = codes.items("values").iter().any(|code| code.as_i64() == Some(exit_code));
+        match codes.text("operator") {
+            "In" => is_listed,
+            "NotIn" => codes.is_there() && !is_listed,
+            _ => false,
+        }
+    });
+    matching.is_some_and(|rule| rule.text("action") == "Restart") || by_policy(own)
+}
+
+fn claims(validator: &mut Validator, path: &Path, status: View, spec: View) {
+    let known: HashSet<&str> = spec.structs("resourceClaims").map(|claim| claim.text("name")).collect();
+    let mut seen = Seen::new();
+    for (at, claim) in status.structs("resourceClaimStatuses").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = path.index(at);
+        let name = claim.text("name");
+        if !known.contains(name) {
+            let detail = "must match the name of an entry in `spec.resourceClaims`";
+            validator.invalid(place.child("name"), name, detail);
+        }
+        if !seen.insert(name) {
+            validator.duplicate(place.child("name"), name);
+        }
+        if let Some(object) = claim.get("resourceClaimName").and_then(Value::as_str) {
+            validator.refuse(&place.child("name"), object, names::subdomain(object));
+        }
+    }
+}
+
+/// The claim that stands for extended resources: which requests of it, for which resources of which containers.
+fn extended_claim(validator: &mut Validator, path: &Path, claim: View, spec: View) {
+    let list = path.child("requestMappings");
+    if claim.items("requestMappings").is_empty() {
+        validator.required(list, "at least one request mapping is required");
+    }
+    let containers = ["initContainers", "containers"].into_iter().flat_map(|list| spec.structs(list));
+    let containers: HashMap<&str, View> =
+        containers.map(|container| (container.text("name"), container)).collect();
+    let mut seen = HashSet::new();
+    for (at, mapping) in claim.structs("requestMappings").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = list.index(at);
+        let members = ["containerName", "resourceName", "requestName"];
+        let [container, resource, request] = members.map(|member| mapping.text(member));
+        match containers.get(container) {
+            None => validator.invalid(place.child("containerName"), container, NO_CONTAINER),
+            Some(container) if !container.child("resources").child("requests").has(resource) => {
+                validator.invalid(place.child("resourceName"), resource, NO_RESOURCE);
+            }
+            Some(_) => {}
+        }
+        // The reference server names the request beside the list.
+        validator.refuse(&path.child("requestName"), request, names::label(request));
+        if !seen.insert((container, resource, request)) {
+            for member in members {
+                validator.duplicate(place.child(member), mapping.text(member));
+            }
+        }
+    }
+    let (place, name) = (path.child("resourceClaimName"), claim.text("resourceClaimName"));
+    if name.is_empty() {
+        validator.required(place, "");
+    } else {
+        validator.refuse(&place, name, names::subdomain(name));
+    }
+}
+
+/// One address of each family at most.
+fn addresses(validator: &mut Validator, path: &Path, status: View, list: &str) {
+    for (at, address) in status.structs(list).enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let text = address.text("ip");
+        if let Some(fault) = forms::address_fault(text) {
+            validator.invalid(path.index(at), text, fault);
+        }
+    }
+    let all = status.items(list);
+    if all.len() > 1 {
+        let families: Vec<Option<bool>> = status
+            .structs(list)
+            .take(3)
+            .map(|address| forms::address(address.text("ip")).map(|address| address.is_ipv4()))
+            .collect();
+        let is_unreadable = |address: &View<'_>| forms::address(address.text("ip")).is_none();
+        if let Some((at, address)) =
+            status.structs(list).enumerate().find(|(_, address)| is_unreadable(address))
+        {
+            let why = format!("invalid IP[{at}]: {}", address.text("ip"));
+            let detail = format!("failed to check for dual stack with error:{why}");
+            validator.errors.push(FieldError::internal(path, detail));
+        }
+        let is_pair = matches!(families[..], [Some(a), Some(b)] if a != b);
+        if !is_pair {
+            validator.invalid(path, Value::Array(all.to_vec()), ONE_OF_EACH);
+        }
+    }
+}
+
+/// Whom the first process of a container runs as.
+fn users(validator: &mut Validator, path: &Path, status: View, list: &str, spec: View) {
+    let system = match spec.child("os").text("name") {
+        "" => "linux",
+        name => name,
+    };
+    for (at, container) in status.structs(list).enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let linux = container.child("user").child("linux");
+        if !linux.is_there() {
+            continue;
+        }
+        let element = path.index(at);
+        let user = element.child("user");
+        let place = user.child("linux");
+        match system {
+            "windows" => validator.forbidden(place, "cannot be set for a windows pod"),
+            "linux" => {
+                for name in ["uid", "gid"] {
+                    id(validator, &place.child(name), linux.int(name).unwrap_or(0));
+                }
+                let groups = place.child("supplementalGroups");
+                for (at, group) in linux.items("supplementalGroups").iter().enumerate() {
+                    id(validator, &groups.index(at), group.as_i64().unwrap_or(0));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn id(validator: &mut Validator, path: &Path, id: i64) {
+    if !(0..=ID_MAX).contains(&id) && !validator.has_enough() {
+        validator.invalid(path, id, format!("must be between 0 and {ID_MAX}, inclusive"));
+    }
+}

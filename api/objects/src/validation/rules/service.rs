@@ -1,0 +1,425 @@
+//! Rules for services, except those of the IP and port allocators (docs/api/validation.md#services).
+
+use std::net::IpAddr;
+
+use hashbrown::HashSet;
+
+use super::super::path::Path;
+use super::super::{Validator, forms, names};
+use super::View;
+use super::common::Seen;
+use types::schema::table::Form;
+use values::json::{Object, Value};
+
+/// Longest time a client stays with one endpoint.
+const AFFINITY_SECONDS_MAX: i64 = 86_400;
+const LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
+/// Port on which nodes' agents listen.
+const NODE_AGENT_PORT: i64 = 10_250;
+/// One address for each family.
+const ADDRESSES_MAX: usize = 2;
+
+fn is_headless(spec: View) -> bool {
+    let addresses = spec.texts("clusterIPs");
+    // Before the allocator has run, the single field may be all there is.
+    (addresses.len() == 1 && addresses.clone().next() == Some("None"))
+        || (addresses.len() == 0 && spec.text("clusterIP") == "None")
+}
+
+pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
+    let spec = service.child("spec");
+    let root = path.child("spec");
+    let kind = spec.text("type");
+    let headless = is_headless(spec);
+    let annotations = service.child("metadata").child("annotations");
+    let [mode, hints] =
+        ["mode", "aware-hints"].map(|name| format!("service.{}/topology-{name}", validator.naming.domain));
+    if let (Some(value), Some(other)) = (annotations.get(&mode), annotations.get(&hints))
+        && value != other
+    {
+        let metadata = path.child("metadata");
+        let list = metadata.child("annotations");
+        let detail = format!("must match annotations[{hints}] when both are specified");
+        validator.invalid(list.key(&mode), value.clone(), detail);
+    }
+    if spec.items("ports").is_empty() && !headless && kind != "ExternalName" {
+        validator.required(root.child("ports"), "");
+    }
+    if kind == "LoadBalancer" {
+        node_agent_unexposed(validator, &root.child("ports"), spec);
+    }
+    match kind {
+        "ExternalName" => external_name(validator, &root, spec),
+        "LoadBalancer" | "NodePort" if headless => {
+            let detail = format!("may not be set to 'None' for {kind} services");
+            validator.invalid(root.child("clusterIPs").index(0), "None", detail);
+        }
+        _ => {}
+    }
+    ports(validator, &root.child("ports"), spec);
+    affinity(validator, &root, spec);
+    if kind != "ExternalName" {
+        addresses(validator, &root, spec);
+    }
+    let external = root.child("externalIPs");
+    for (at, text) in spec.texts("externalIPs").enumerate() {
+        if validator.has_enough() {
+            break;
+        }
+        usable_address(validator, &external.index(at), text);
+    }
+    balancing(validator, &root, spec);
+    traffic(validator, &root, spec);
+}
+
+/// The port of the node agent is not opened to clients of a load balancer.
+fn node_agent_unexposed(validator: &mut Validator, path: &Path, spec: View) {
+    for (at, port) in spec.structs("ports").enumerate() {
+        if port.int("port") == Some(NODE_AGENT_PORT) && !validator.has_enough() {
+            let detail =
+                format!("may not expose port {NODE_AGENT_PORT} externally since it is used by kubelet");
+            validator.invalid(path.index(at), NODE_AGENT_PORT, detail);
+        }
+    }
+}
+
+fn external_name(validator: &mut Validator, path: &Path, spec: View) {
+    const DETAIL: &str = "may not be set for ExternalName services";
+    let has_address = !spec.items("clusterIPs").is_empty() || !matches!(spec.text("clusterIP"), "" | "None");
+    for (name, is_set) in [
+        ("clusterIPs", has_address),
+        ("ipFamilies", !spec.items("ipFamilies").is_empty()),
+        ("ipFamilyPolicy", spec.has("ipFamilyPolicy")),
+    ] {
+        if is_set {
+            validator.forbidden(path.child(name), DETAIL);
+        }
+    }
+    let name = spec.text("externalName");
+    let place = path.child("externalName");
+    match name.strip_suffix('.').unwrap_or(name) {
+        "" => validator.required(place, ""),
+        name => validator.refuse(&place, name, names::subdomain(name)),
+    }
+}
+
+fn ports(validator: &mut Validator, path: &Path, spec: View) {
+    let ports = spec.structs("ports");
+    let (mut seen_names, mut seen_ports, mut seen_node_ports) = (Seen::new(), HashSet::new(), HashSet::new());
+    let has_node_ports = spec.text("type") != "ClusterIP";
+    let are_many = ports.len() > 1;
+    for (at, port) in ports.enumerate() {
+        if validator.has_enough() {
+            break;
+        }
+        let place = path.index(at);
+        let name = port.text("name");
+        if name.is_empty() && are_many {
+            validator.required(place.child("name"), "");
+        } else if !name.is_empty() && !seen_names.insert(name) {
+            validator.duplicate(place.child("name"), name);
+        }
+        let number = port.int("port").unwrap_or(0);
+        let protocol = port.text("protocol");
+        let node_port = port.int("nodePort").unwrap_or(0);
+        if node_port != 0 && !has_node_ports {
+            validator.forbidden(place.child("nodePort"), "may not be used when `type` is 'ClusterIP'");
+        }
+        if node_port != 0 && !seen_node_ports.insert((protocol, node_port)) {
+            validator.duplicate(place.child("nodePort"), node_port);
+        }
+        if !seen_ports.insert((protocol, number)) {
+            validator.duplicate(place, shown(protocol, number));
+        }
+    }
+}
+
+/// A port as the reference server prints its internal form.
+fn shown(protocol: &str, port: i64) -> Object {
+    [
+        ("Name", Value::from("")),
+        ("Protocol", protocol.into()),
+        ("AppProtocol", Value::Null),
+        ("Port", Value::Int(port)),
+        ("TargetPort", Value::Int(0)),
+        ("NodePort", Value::Int(0)),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.into(), value))
+    .collect()
+}
+
+fn affinity(validator: &mut Validator, path: &Path, spec: View) {
+    let config = spec.child("sessionAffinityConfig");
+    let place = path.child("sessionAffinityConfig");
+    match spec.text("sessionAffinity") {
+        "ClientIP" => {
+            const DETAIL: &str = "when session affinity type is ClientIP";
+            let client = config.child("clientIP");
+            let client_path = place.child("clientIP");
+            let timeout_path = client_path.child("timeoutSeconds");
+            match client.int("timeoutSeconds") {
+                _ if !config.is_there() => validator.required(place, DETAIL),
+                _ if !client.is_there() => validator.required(client_path, DETAIL),
+                None => validator.required(timeout_path, DETAIL),
+                Some(seconds) if !(1..=AFFINITY_SECONDS_MAX).contains(&seconds) => {
+                    let detail = format!("must be greater than 0 and less than {AFFINITY_SECONDS_MAX}");
+                    validator.invalid(timeout_path, seconds, detail);
+                }
+                Some(_) => {}
+            }
+        }
+        "None" if config.is_there() => {
+            validator.forbidden(place, "must not be set when session affinity is None");
+        }
+        _ => {}
+    }
+}
+
+/// The addresses inside the cluster, and their families.
+fn addresses(validator: &mut Validator, path: &Path, spec: View) {
+    let place = path.child("clusterIPs");
+    let first = spec.text("clusterIP");
+    let list = spec.texts("clusterIPs");
+    let all = || spec.get("clusterIPs").cloned().unwrap_or_default();
+    match list.clone().next() {
+        None => {}
+        Some(_) if first.is_empty() => {
+            validator.invalid(place, all(), "must be empty when `clusterIP` is not specified");
+        }
+        Some(other) if other != first => {
+            validator.invalid(place, all(), "first value must match `clusterIP`");
+        }
+        Some(_) => {}
+    }
+    let families = path.child("ipFamilies");
+    let mut seen = Seen::new();
+    for (at, family) in spec.texts("ipFamilies").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        if !matches!(family, "IPv4" | "IPv6") {
+            validator.not_supported(families.index(at), family, &["IPv4", "IPv6"]);
+        }
+        if !seen.insert(family) {
+            validator.duplicate(families.index(at), family);
+        }
+    }
+    let mut parsed = Vec::new();
+    let mut are_valid = true;
+    for (at, text) in list.clone().enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        if at == 0 && text == "None" {
+            if list.len() > 1 {
+                are_valid = false;
+                validator.invalid(place, all(), "'None' must be the first and only value");
+            }
+            continue;
+        }
+        match (forms::address(text), forms::address_fault(text)) {
+            (Some(address), None) => parsed.push(address),
+            (_, fault) => {
+                are_valid = false;
+                validator.invalid(place.index(at), text, fault.unwrap_or(forms::ADDRESS));
+            }
+        }
+    }
+    if list.len() > ADDRESSES_MAX {
+        validator.invalid(place, all(), "may only hold up to 2 values");
+    }
+    if !are_valid {
+        return;
+    }
+    if list.len() > 1 && parsed.iter().map(IpAddr::is_ipv4).collect::<HashSet<_>>().len() < 2 {
+        validator.invalid(place, all(), "may specify no more than one IP for each IP family");
+    }
+    for (at, (family, address)) in spec.texts("ipFamilies").zip(&parsed).enumerate() {
+        if (family == "IPv4" && address.is_ipv6()) || (family == "IPv6" && address.is_ipv4()) {
+            let detail = format!("expected an {family} value as indicated by `ipFamilies[{at}]`");
+            let text = list.clone().nth(at).unwrap_or_default();
+            validator.invalid(place.index(at), text, detail);
+        }
+    }
+}
+
+/// An address that traffic can come to: of no special kind.
+pub(super) fn usable_address(validator: &mut Validator, path: &Path, text: &str) {
+    if let Some(fault) = forms::address_fault(text) {
+        return validator.invalid(path, text, fault);
+    }
+    let Some(address) = forms::address(text) else { return };
+    let (is_link_local, is_local_multicast) = match address {
+        IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
+    };
+    for (is_special, detail) in [
+        (address.is_unspecified(), format!("may not be unspecified ({text})")),
+        (address.is_loopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned()),
+        (is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned()),
+        (
+            is_local_multicast,
+            "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned(),
+        ),
+    ] {
+        if is_special {
+            validator.invalid(path, text, detail);
+        }
+    }
+}
+
+/// Fields that only services of type LoadBalancer may set.
+fn balancing(validator: &mut Validator, path: &Path, spec: View) {
+    const DETAIL: &str = LOAD_BALANCER;
+    let is_balanced = spec.text("type") == "LoadBalancer";
+    let ranges = spec.texts("loadBalancerSourceRanges");
+    if ranges.len() > 0 {
+        let place = path.child("LoadBalancerSourceRanges");
+        if !is_balanced {
+            validator.forbidden(place, DETAIL);
+        }
+        for (at, range) in ranges.enumerate() {
+            if validator.has_enough() {
+                return;
+            }
+            forms::given(Form::CidrPadded, &place.index(at), range, &mut validator.errors);
+        }
+    } else {
+        let name = format!("service.beta.{}/load-balancer-source-ranges", validator.naming.domain);
+        let annotations = validator.object.child("metadata").child("annotations");
+        if annotations.has(&name) {
+            let metadata = Path::ROOT.child("metadata");
+            let list = metadata.child("annotations");
+            let place = list.key(&name);
+            if !is_balanced {
+                validator.forbidden(place, DETAIL);
+            }
+            let ranges = annotations.text(&name);
+            for range in ranges.split(',').filter(|_| !ranges.trim().is_empty()) {
+                forms::given(Form::CidrPadded, &place, range, &mut validator.errors);
+            }
+        }
+    }
+    if spec.has("allocateLoadBalancerNodePorts") && !is_balanced {
+        validator.forbidden(path.child("allocateLoadBalancerNodePorts"), DETAIL);
+    }
+    if is_balanced && !spec.has("allocateLoadBalancerNodePorts") {
+        validator.required("allocateLoadBalancerNodePorts", "");
+    }
+    balancer_class(validator, &path.child("loadBalancerClass"), spec);
+}
+
+fn balancer_class(validator: &mut Validator, path: &Path, spec: View) {
+    let Some(class) = spec.get("loadBalancerClass").and_then(Value::as_str) else { return };
+    if spec.text("type") == "LoadBalancer" {
+        validator.refuse(path, class, names::qualified(class));
+    } else {
+        validator.forbidden(path, LOAD_BALANCER);
+    }
+}
+
+/// Whether traffic comes from outside the cluster.
+fn is_external(spec: View) -> bool {
+    match spec.text("type") {
+        "LoadBalancer" | "NodePort" => true,
+        "ClusterIP" => !spec.items("externalIPs").is_empty(),
+        _ => false,
+    }
+}
+
+fn needs_health_check(spec: View) -> bool {
+    spec.text("type") == "LoadBalancer" && spec.text("externalTrafficPolicy") == "Local"
+}
+
+fn traffic(validator: &mut Validator, path: &Path, spec: View) {
+    let policy = spec.text("externalTrafficPolicy");
+    let place = path.child("externalTrafficPolicy");
+    match (is_external(spec), policy) {
+        (true, "") => validator.required(place, ""),
+        (false, "") | (true, _) => {}
+        (false, policy) => {
+            validator.forget(&place);
+            validator.invalid(place, policy, "may only be set for externally-accessible services");
+        }
+    }
+    let port = spec.int("healthCheckNodePort").unwrap_or(0);
+    if port != 0 {
+        let place = path.child("healthCheckNodePort");
+        if needs_health_check(spec) {
+            forms::value(Form::Port, &place, &Value::Int(port), &mut validator.errors);
+        } else {
+            let detail =
+                "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            validator.invalid(place, port, detail);
+        }
+    }
+    if !spec.has("internalTrafficPolicy")
+        && matches!(spec.text("type"), "NodePort" | "LoadBalancer" | "ClusterIP")
+    {
+        validator.required(path.child("internalTrafficPolicy"), "");
+    }
+    const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+    if let Some(distribution) = spec.get("trafficDistribution").and_then(Value::as_str)
+        && !DISTRIBUTIONS.contains(&distribution)
+    {
+        validator.not_supported(path.child("trafficDistribution"), distribution, &DISTRIBUTIONS);
+    }
+}
+
+/// Addresses and families stay, unless the service becomes or was a mere name; a second one may come and go.
+pub(super) fn service_update(validator: &mut Validator, new: View, old: View) {
+    let (new, old) = (new.child("spec"), old.child("spec"));
+    if ![new, old].iter().any(|spec| spec.text("type") == "ExternalName") {
+        let (was, is) = (is_headless(old), is_headless(new));
+        if !(was && is) {
+            kept(validator, new, old, "clusterIPs", "clusterIP");
+        }
+        if !was && !is {
+            kept(validator, new, old, "ipFamilies", "ipFamily");
+        }
+    }
+    let is_balanced = |spec: View| spec.text("type") == "LoadBalancer";
+    // The class is looked at once more than on creation.
+    balancer_class(validator, &Path::ROOT.child("spec").child("loadBalancerClass"), new);
+    let balanced = is_balanced(new) && is_balanced(old);
+    if balanced && !super::super::is_same(new.get("loadBalancerClass"), old.get("loadBalancerClass")) {
+        let value = new.get("loadBalancerClass").cloned().unwrap_or_default();
+        validator.invalid("spec.loadBalancerClass", value, "may not change once set");
+    }
+    let checked = needs_health_check(new) && needs_health_check(old);
+    if checked && new.int("healthCheckNodePort") != old.int("healthCheckNodePort") {
+        validator.forbidden("spec.healthCheckNodePort", "field is immutable");
+    }
+}
+
+/// A list of one or two: the first is immutable, the second may go only when the IP family policy allows it.
+fn kept(validator: &mut Validator, new: View, old: View, name: &str, one: &str) {
+    let (now, before) = (new.texts(name), old.texts(name));
+    let value = || new.get(name).cloned().unwrap_or(Value::Array(Vec::new()));
+    let path = format!("spec.{name}");
+    if now.len() == before.len() {
+        for (at, (now, before)) in now.zip(before).enumerate() {
+            if now != before {
+                // Of families the reference server names the first.
+                let at = if name == "ipFamilies" { 0 } else { at };
+                validator.invalid(format!("{path}[{at}]"), value(), "may not change once set");
+            }
+        }
+        return;
+    }
+    let releases = now.len() < before.len();
+    if now.len() == 0 {
+        return; // what is not said is kept, which is the allocator's work
+    }
+    if before.len() > 0 && now.clone().next() != before.clone().next() {
+        // And it shows the addresses.
+        let value = new.get("clusterIPs").cloned().unwrap_or_default();
+        validator.invalid(format!("{path}[0]"), value, "may not change once set");
+    }
+    if releases && now.len() == 1 && new.text("ipFamilyPolicy") != "SingleStack" {
+        let policy = new.get("ipFamilyPolicy").cloned().unwrap_or_default();
+        let detail = format!("must be set to 'SingleStack' when releasing the secondary {one}");
+        validator.invalid("spec.ipFamilyPolicy", policy, detail);
+    }
+}

@@ -1,0 +1,209 @@
+//! Rules for kinds that have only one or two rules each.
+
+use hashbrown::HashSet;
+
+use super::super::path::Path;
+use super::super::{Validator, forms, metadata, names};
+use super::common::annotated;
+use super::{View, pod, status};
+use values::field::FieldError;
+use values::json::Value;
+
+/// Highest priority that users may define.
+const USER_PRIORITY_MAX: i64 = 1_000_000_000;
+
+/// The finalizers of a namespace itself. Where it is created the reference server names the list, not the element.
+pub(super) fn namespace(validator: &mut Validator, path: &Path, spec: View) {
+    let list = path.child("finalizers");
+    for (at, name) in spec.texts("finalizers").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let element = list.index(at);
+        let place = if validator.old.is_none() { list } else { element };
+        validator.refuse(&place, name, names::qualified(name));
+        metadata::finalizer_name(validator.naming, &place, name, &mut validator.errors);
+    }
+}
+
+pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
+    let metadata = path.child("metadata");
+    node_annotations(validator, &metadata.child("annotations"), node);
+    // The reference server names the taints of the specification like this.
+    taints(validator, &metadata.child("taints"), node.child("spec").items("taints"));
+    // A node may register with what it can take; later the status has a way of its own.
+    let status = node.child("status");
+    if validator.old.is_none() {
+        status::node_amounts(validator, &path.child("status"), status);
+    }
+    swap(validator, &metadata.child("nodeSwapStatus"), status.child("nodeInfo").child("swap"));
+    if validator.old.is_none() {
+        status::declared_features(validator, &path.child("status").child("declaredFeatures"), status);
+    }
+    let (spec, root) = (node.child("spec"), path.child("spec"));
+    pod_networks(validator, &root.child("podCIDRs"), spec);
+}
+
+/// The swap space of a node, which the reference server judges in writes of the whole object alone.
+fn swap(validator: &mut Validator, path: &Path, swap: View) {
+    if let Some(capacity) = swap.int("capacity").filter(|capacity| *capacity <= 0) {
+        validator.invalid(path.child("capacity"), capacity, "must be greater than zero");
+    }
+}
+
+/// A taint has a key and a known effect, and no other taint has both.
+fn taints(validator: &mut Validator, path: &Path, list: &[Value]) {
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    let mut seen = HashSet::new();
+    for (at, taint) in list.iter().enumerate() {
+        if validator.has_enough() {
+            break;
+        }
+        let (place, taint) = (path.index(at), View::from(Some(taint)));
+        let (key, value) = (taint.text("key"), taint.text("value"));
+        validator.refuse(&place.child("key"), key, names::qualified(key));
+        let faults = names::label_value(value);
+        if !faults.is_empty() {
+            validator.invalid(place.child("value"), value, faults.join(";"));
+        }
+        match taint.text("effect") {
+            "" => validator.required(place.child("effect"), ""),
+            effect if !EFFECTS.contains(&effect) => {
+                validator.not_supported(place.child("effect"), effect, &EFFECTS);
+            }
+            _ => {}
+        }
+        if !seen.insert((key, taint.text("effect"))) {
+            validator.duplicate(place, taint.to_value());
+            if let Some(error) = validator.errors.last_mut() {
+                "taints must be unique by key and effect pair".clone_into(&mut error.detail);
+            }
+        }
+    }
+}
+
+/// Annotations in which a node once stated its taints, and the controllers whose pods it would rather not run.
+fn node_annotations(validator: &mut Validator, path: &Path, node: View) {
+    let annotations = node.child("metadata").child("annotations");
+    let key = |name: &str| format!("scheduler.alpha.{}/{name}", validator.naming.domain);
+    let (tainted, avoided) = (key("taints"), key("preferAvoidPods"));
+    if let Some(value) = annotated(validator, path, annotations, (&tainted, "[]v1.Taint")) {
+        taints(validator, &path.child(&tainted), value.as_array().unwrap_or_default());
+    }
+    let place = path.child("AvoidPods");
+    let Some(value) = annotated(validator, &place, annotations, (&avoided, "v1.AvoidPods")) else { return };
+    let list = path.child(&avoided);
+    for (at, entry) in View::from(Some(&value)).structs("preferAvoidPods").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let (element, signature) = (list.index(at), entry.child("podSignature"));
+        let place = element.child("PodSignature");
+        if !signature.has("podController") {
+            validator.required(place, "");
+        } else if signature.child("podController").flag("controller") == Some(false) {
+            let controller = place.child("PodController");
+            validator.invalid(controller.child("Controller"), false, "must point to a controller");
+        }
+    }
+}
+
+/// The networks of a node's pods are one of each family.
+fn pod_networks(validator: &mut Validator, path: &Path, spec: View) {
+    let networks = spec.texts("podCIDRs");
+    let count = networks.clone().count();
+    if count < 2 {
+        return;
+    }
+    let families: Vec<Option<bool>> =
+        networks.clone().map(|text| forms::network(text).map(|(address, _)| address.is_ipv6())).collect();
+    if let Some(at) = families.iter().position(Option::is_none) {
+        let text = networks.clone().nth(at).unwrap_or_default();
+        let why = format!("invalid CIDR[{at}]: <nil> (invalid CIDR address: {text})");
+        let detail = format!("invalid PodCIDRs. failed to check with dual stack with error:{why}");
+        validator.errors.push(FieldError::internal(path, detail));
+    }
+    let has = |is_v6: bool| families.contains(&Some(is_v6));
+    let is_dual = has(false) && has(true) && !families.contains(&None);
+    if !is_dual || count > 2 {
+        let value = spec.get("podCIDRs").cloned().unwrap_or_default();
+        validator.invalid(path, value, "may specify no more than one CIDR for each IP family");
+    }
+}
+
+/// Where a node's pods get addresses, and which machine it is, is said once. Taints and annotations are looked at
+/// twice.
+pub(super) fn node_update(validator: &mut Validator, new: View, old: View) {
+    let metadata = Path::ROOT.child("metadata");
+    node_annotations(validator, &metadata.child("annotations"), new);
+    validator.repeat(&metadata.child("taints"));
+    let (new, old) = (new.child("spec"), old.child("spec"));
+    let (now, before) = (new.texts("podCIDRs"), old.texts("podCIDRs"));
+    let differing = match (now.clone().count(), before.clone().count()) {
+        (_, 0) => 0,
+        (now, before) if now != before => 1,
+        _ => now.zip(before).filter(|(now, before)| now != before).count(),
+    };
+    for _ in 0..differing {
+        if validator.has_enough() {
+            return;
+        }
+        let detail = "node updates may not change podCIDR except from \"\" to valid";
+        validator.forbidden("spec.podCIDRs", detail);
+    }
+    if !old.text("providerID").is_empty() && new.text("providerID") != old.text("providerID") {
+        let detail = "node updates may not change providerID except from \"\" to valid";
+        validator.forbidden("spec.providerID", detail);
+    }
+}
+
+pub(super) fn priority_class(validator: &mut Validator, path: &Path, class: View) {
+    // Neither the name nor the value nor the policy changes.
+    if validator.old.is_some() {
+        return;
+    }
+    let place = path.child("preemptionPolicy");
+    match class.text("preemptionPolicy") {
+        "PreemptLowerPriority" | "Never" => {}
+        "" => validator.required(place, ""),
+        other => validator.not_supported(place, other, &["PreemptLowerPriority", "Never"]),
+    }
+    let name = class.child("metadata").text("name");
+    let value = class.int("value").unwrap_or(0);
+    if let Some(rest) = name.strip_prefix("system-") {
+        let system = [("cluster-critical", 2_000_000_000), ("node-critical", 2_000_001_000)];
+        let why = match system.iter().find(|(known, _)| *known == rest) {
+            None => format!("{name} is not a known system priority class"),
+            Some((_, wanted)) if *wanted != value => {
+                format!("value of {name} PriorityClass must be {wanted}")
+            }
+            Some(_) if class.is_true("globalDefault") => {
+                format!("globalDefault of {name} PriorityClass must be false")
+            }
+            Some(_) => return,
+        };
+        let metadata = path.child("metadata");
+        let detail = "priority class names with 'system-' prefix are reserved for system use only.";
+        validator.forbidden(metadata.child("name"), format!("{detail} error: {why}"));
+    } else if value > USER_PRIORITY_MAX {
+        let detail = format!("maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}");
+        validator.forbidden(path.child("value"), detail);
+    }
+}
+
+/// The overhead and the scheduling of a runtime class.
+pub(super) fn runtime_class(validator: &mut Validator, path: &Path, class: View) {
+    pod::overhead(validator, &path.child("overhead"), class.child("overhead").map("podFixed"));
+    let scheduling = path.child("scheduling");
+    let list = scheduling.child("tolerations");
+    let mut seen = HashSet::new();
+    for (at, toleration) in class.child("scheduling").structs("tolerations").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let texts = ["key", "operator", "value", "effect"].map(|name| toleration.text(name));
+        if !seen.insert((texts, toleration.int("tolerationSeconds"))) {
+            validator.duplicate(list.index(at), toleration.to_value());
+        }
+    }
+}

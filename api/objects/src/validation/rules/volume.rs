@@ -1,0 +1,386 @@
+//! Rules for the volumes of pods, and for the volume sources that persistent volumes share with them.
+
+use hashbrown::HashSet;
+
+use super::super::path::Path;
+use super::super::{Validator, forms, metadata, names};
+use super::{View, common};
+use types::schema::table::Form;
+use values::json::Value;
+
+/// Longest name of a volume and its portal together, where an initiator is named.
+const PORTAL_MAX: usize = 64;
+const TENANT_MAX: usize = 64;
+const TOKEN_SECONDS_MIN: i64 = 600;
+const TOKEN_SECONDS_MAX: i64 = 1 << 32;
+/// Bounds of a pod certificate's life.
+const CERTIFICATE_SECONDS: std::ops::RangeInclusive<i64> = 3600..=7_862_400;
+
+/// A volume whose name counts where it is reached.
+pub(super) fn volume(validator: &mut Validator, path: &Path, volume: View) {
+    let name = volume.text("name");
+    let iscsi = volume.child("iscsi");
+    if iscsi.has("initiatorName") && name.len() + 1 + iscsi.text("targetPortal").len() > PORTAL_MAX {
+        validator.invalid(path.child("name"), name, PORTAL);
+    }
+}
+
+const PORTAL: &str = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
+                      iscsi.initiatorName is specified.";
+
+/// Templates may leave it to others which image it is.
+pub(super) fn image(validator: &mut Validator, path: &Path, image: View) {
+    if image.text("reference").is_empty() && validator.kind == "Pod" {
+        validator.required(path.child("reference"), "");
+    }
+}
+
+/// A driver's secret has a name.
+pub(super) fn csi(validator: &mut Validator, path: &Path, csi: View) {
+    if !csi.has("nodePublishSecretRef") {
+        return;
+    }
+    let secret = csi.child("nodePublishSecretRef").text("name");
+    if secret.is_empty() {
+        validator.required(path.child("nodePublishSecretRef").child("name"), "");
+    } else {
+        validator.refuse(&path.child("name"), secret, names::subdomain(secret));
+    }
+}
+
+/// What is expected at a path of the node is not looked at where there is no path.
+pub(super) fn host_path(validator: &mut Validator, path: &Path, source: View) {
+    if source.text("path").is_empty() {
+        validator.forget(&path.child("type"));
+    }
+}
+
+/// An empty directory has room for something.
+pub(super) fn empty_directory(validator: &mut Validator, path: &Path, directory: View) {
+    if directory.quantity("sizeLimit").is_some_and(|limit| limit.is_negative()) {
+        validator.forbidden(path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
+    }
+}
+
+/// Files of all sources of a projected volume have different names.
+pub(super) fn projections(validator: &mut Validator, path: &Path, projected: View) {
+    let mut taken = HashSet::new();
+    for source in projected.structs("sources") {
+        for kind in ["secret", "configMap", "downwardAPI"] {
+            let reference = source.child(kind);
+            for item in reference.structs("items") {
+                let file = item.text("path");
+                if !file.is_empty() && !taken.insert(file) && !validator.has_enough() {
+                    let shown = if kind == "downwardAPI" { file } else { reference.text("name") };
+                    validator.invalid(path, shown, "conflicting duplicate paths");
+                }
+            }
+        }
+        let bundle = source.child("clusterTrustBundle");
+        if bundle.is_there() && !taken.insert(bundle.text("path")) && !validator.has_enough() {
+            validator.invalid(path, bundle.text("path"), "conflicting duplicate paths");
+        }
+    }
+}
+
+/// One source of a projected volume.
+pub(super) fn projection(validator: &mut Validator, path: &Path, source: View) {
+    if source.members().count() > 1 {
+        validator.forbidden(path, "may not specify more than 1 volume type per source");
+    }
+    let token = path.child("serviceAccountToken");
+    if let Some(seconds) = source.child("serviceAccountToken").int("expirationSeconds") {
+        let place = token.child("expirationSeconds");
+        if seconds < TOKEN_SECONDS_MIN {
+            validator.invalid(place, seconds, "may not specify a duration less than 10 minutes");
+        } else if seconds > TOKEN_SECONDS_MAX {
+            validator.invalid(place, seconds, "may not specify a duration larger than 2^32 seconds");
+        }
+    }
+    if source.has("serviceAccountToken") {
+        // The reference server names the volume here.
+        let volume = path.parent().parent();
+        let file = source.child("serviceAccountToken").text("path");
+        match file {
+            "" => validator.required(volume.child("path"), ""),
+            file => forms::text(Form::Local, &volume.child("path"), file, &mut validator.errors),
+        }
+    }
+    trust_bundle(validator, &path.child("clusterTrustBundle"), source.child("clusterTrustBundle"));
+    certificate(validator, &path.child("podCertificate"), source.child("podCertificate"));
+}
+
+fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View) {
+    if !bundle.is_there() {
+        return;
+    }
+    match (bundle.has("name"), bundle.has("signerName")) {
+        (true, true) => {
+            validator.invalid(path, bundle.to_value(), "only one of name and signerName may be used");
+        }
+        (true, false) => {
+            let name = bundle.text("name");
+            if name.is_empty() {
+                validator.required(path.child("name"), "must be a valid object name");
+            } else if !name.contains(':') {
+                for fault in names::subdomain(name) {
+                    let detail = format!("not a valid clustertrustbundlename: {fault}");
+                    validator.invalid(path.child("name"), name, detail);
+                }
+            }
+            if bundle.has("labelSelector") {
+                let selector = bundle.child("labelSelector").to_value();
+                let detail = "labelSelector must be unset if name is specified";
+                validator.invalid(path.child("labelSelector"), selector, detail);
+            }
+        }
+        (false, true) if bundle.text("signerName").is_empty() => {
+            validator.required(path.child("signerName"), "must be a valid signer name");
+        }
+        (false, true) => common::signer(validator, &path.child("signerName"), bundle.text("signerName")),
+        (false, false) => validator.required(path, "either name or signerName must be specified"),
+    }
+}
+
+fn certificate(validator: &mut Validator, path: &Path, certificate: View) {
+    if !certificate.is_there() {
+        return;
+    }
+    let signer = certificate.text("signerName");
+    if !signer.is_empty() {
+        common::signer(validator, &path.child("signerName"), signer);
+    }
+    const KEYS: [&str; 6] = ["ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA3072", "RSA4096"];
+    let key = certificate.text("keyType");
+    if !key.is_empty() && !KEYS.contains(&key) {
+        validator.not_supported(path.child("keyType"), key, &KEYS);
+    }
+    if let Some(seconds) =
+        certificate.int("maxExpirationSeconds").filter(|n| !CERTIFICATE_SECONDS.contains(n))
+    {
+        let detail = if seconds < *CERTIFICATE_SECONDS.start() {
+            format!("if provided, maxExpirationSeconds must be >= {}", CERTIFICATE_SECONDS.start())
+        } else {
+            format!("if provided, maxExpirationSeconds must be <= {}", CERTIFICATE_SECONDS.end())
+        };
+        validator.invalid(path.child("maxExpirationSeconds"), seconds, detail);
+    }
+}
+
+/// Where a claim is made for a pod: nothing but labels and annotations can be said about it.
+pub(super) fn claim_template(validator: &mut Validator, path: &Path, template: View) {
+    let place = path.child("metadata");
+    let given = template.child("metadata");
+    metadata::annotations(&place.child("annotations"), given.get("annotations"), &mut validator.errors);
+    metadata::labels(&place.child("labels"), given.get("labels"), &mut validator.errors);
+    for (name, _) in given.members().filter(|(name, _)| !matches!(*name, "labels" | "annotations")) {
+        validator.forbidden(place.child(name), "cannot be set");
+    }
+}
+
+/// Disks of a storage network are named one way or the other.
+pub(super) fn fibre_channel(validator: &mut Validator, path: &Path, source: View) {
+    let (names, ids) = (source.items("targetWWNs"), source.items("wwids"));
+    let place = path.child("targetWWNs");
+    if names.is_empty() && ids.is_empty() {
+        validator.required(place, "must specify either targetWWNs or wwids, but not both");
+    }
+    if !names.is_empty() && !ids.is_empty() {
+        let value = source.get("targetWWNs").cloned().unwrap_or_default();
+        validator.invalid(place, value, "targetWWNs and wwids can not be specified simultaneously");
+    }
+    if names.is_empty() {
+        return;
+    }
+    match source.int("lun") {
+        None => validator.required(path.child("lun"), "lun is required if targetWWNs is specified"),
+        Some(0..=255) => {}
+        Some(lun) => validator.invalid(path.child("lun"), lun, "must be between 0 and 255, inclusive"),
+    }
+}
+
+/// Names of targets and initiators, and the secret that two-way checks need.
+pub(super) fn iscsi(validator: &mut Validator, path: &Path, source: View) {
+    // What persistent volumes say of a name of no sort is shorter.
+    let is_persistent = validator.kind == "PersistentVolume";
+    for (field, place) in [("iqn", "iqn"), ("initiatorName", "initiatorname")] {
+        let name = source.text(field);
+        if name.is_empty() && (field == "iqn" || !source.has(field)) {
+            continue;
+        }
+        if !["iqn", "eui", "naa"].iter().any(|prefix| name.starts_with(prefix)) {
+            let detail = if is_persistent {
+                "must be valid format"
+            } else {
+                "must be valid format starting with iqn, eui, or naa"
+            };
+            validator.invalid(path.child(place), name, detail);
+        } else if !is_iscsi_name(name) {
+            validator.invalid(path.child(place), name, "must be valid format");
+        }
+    }
+    let checks = source.is_true("chapAuthDiscovery") || source.is_true("chapAuthSession");
+    if checks && !source.has("secretRef") {
+        validator.required(path.child("secretRef"), "");
+    }
+    if is_persistent {
+        let portal = source.text("targetPortal");
+        let name = validator.object.child("metadata").text("name");
+        if source.has("initiatorName") && name.len() + 1 + portal.len() > PORTAL_MAX {
+            validator.invalid(path.child("targetportal"), portal, PORTAL);
+        }
+        if source.has("secretRef") && source.child("secretRef").text("name").is_empty() {
+            let reference = path.child("secretRef");
+            validator.required(reference.child("name"), "");
+        }
+    }
+}
+
+/// `iqn.2001-04.com.example:disk`, `eui.` with 16 digits, `naa.` with 32.
+fn is_iscsi_name(name: &str) -> bool {
+    let alphanumeric =
+        |text: &str, len: usize| text.len() == len && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    if let Some(rest) = name.strip_prefix("iqn.") {
+        let Some((date, rest)) = rest.split_once('.') else { return false };
+        let is_date = matches!(date.split_once('-'), Some((year, month))
+            if year.len() == 4 && month.len() == 2 && (year.to_owned() + month).bytes().all(|b| b.is_ascii_digit()));
+        let Some((authority, own)) = rest.split_once(':') else { return false };
+        let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.');
+        let is_own =
+            |b: u8| !matches!(b, b',' | b';' | b'*' | b'&' | b'$' | b'|') && !b.is_ascii_whitespace();
+        return is_date
+            && !authority.is_empty()
+            && authority.bytes().all(fits)
+            && !own.is_empty()
+            && own.bytes().all(is_own);
+    }
+    let id = name.get(4..).unwrap_or_default();
+    (name.starts_with("eui") && alphanumeric(id, 16)) || (name.starts_with("naa") && alphanumeric(id, 32))
+}
+
+/// A dataset is named one way or the other.
+pub(super) fn flocker(validator: &mut Validator, path: &Path, source: View) {
+    let (name, id) = (source.text("datasetName"), source.text("datasetUUID"));
+    match (name.is_empty(), id.is_empty()) {
+        (true, true) => validator.required(path, "one of datasetName and datasetUUID is required"),
+        (false, false) => {
+            let detail = "datasetName and datasetUUID can not be specified simultaneously";
+            validator.invalid(path, "resource", detail);
+        }
+        _ => {}
+    }
+    if name.contains('/') {
+        validator.invalid(path.child("datasetName"), name, "must not contain '/'");
+    }
+}
+
+/// Options may not pretend to be the system's.
+pub(super) fn flex(validator: &mut Validator, path: &Path, source: View) {
+    let (domain, suffix) = (validator.naming.domain, validator.naming.group_suffix);
+    let options = path.child("options");
+    for (key, _) in source.map("options") {
+        if validator.has_enough() {
+            break;
+        }
+        let namespace = format!(".{}", key.split('/').next().unwrap_or_default().to_lowercase());
+        if namespace.ends_with(&format!(".{domain}")) || namespace.ends_with(suffix) {
+            let detail = format!("{domain} and {} namespaces are reserved", suffix.trim_start_matches('.'));
+            validator.invalid(options.key(key), key, detail);
+        }
+    }
+}
+
+/// A registry is a list of hosts with ports.
+pub(super) fn quobyte(validator: &mut Validator, path: &Path, source: View) {
+    let registry = source.text("registry");
+    if registry.is_empty() {
+        return; // refused by schema
+    }
+    if source.text("tenant").len() > TENANT_MAX {
+        let detail = "must be a UUID and may not exceed a length of 64 characters";
+        return validator.required(path.child("tenant"), detail);
+    }
+    let is_pair = |pair: &str| {
+        let host = pair.rsplit_once(':').map(|(host, _)| host);
+        host.is_some_and(|host| !host.contains(':') || (host.starts_with('[') && host.ends_with(']')))
+    };
+    for _ in registry.split(',').filter(|pair| !is_pair(pair)) {
+        if validator.has_enough() {
+            return;
+        }
+        let detail = "must be a host:port pair or multiple pairs separated by commas";
+        validator.invalid(path.child("registry"), registry, detail);
+    }
+}
+
+/// Where a shared directory is.
+pub(super) fn nfs(validator: &mut Validator, path: &Path, source: View) {
+    let directory = source.text("path");
+    if !directory.starts_with('/') {
+        validator.invalid(path.child("path"), directory, "must be an absolute path");
+    }
+}
+
+/// A disk of the provider; the reference server calls it by another name than its member has.
+pub(super) fn compute_disk(validator: &mut Validator, path: &Path, source: View) {
+    let place = path.parent().child("persistentDisk");
+    if source.text("pdName").is_empty() {
+        validator.required(place.child("pdName"), "");
+    }
+    if let Some(partition) = source.int("partition").filter(|partition| !(0..=255).contains(partition)) {
+        validator.invalid(place.child("partition"), partition, "must be between 1 and 255, inclusive");
+    }
+}
+
+/// The namespace of the addresses of a file system can be said.
+pub(super) fn glusterfs(validator: &mut Validator, path: &Path, source: View) {
+    let place = path.child("endpointsNamespace");
+    match source.get("endpointsNamespace").and_then(Value::as_str) {
+        None => {}
+        Some("") => {
+            let detail = "if the endpointnamespace is set, it must be a valid namespace name";
+            validator.invalid(place, "", detail);
+        }
+        Some(name) => validator.refuse(&place, name, names::label(name)),
+    }
+}
+
+/// The namespace of a secret is left out or named.
+pub(super) fn azure_file(validator: &mut Validator, path: &Path, source: View) {
+    if source.has("secretNamespace") && source.text("secretNamespace").is_empty() {
+        validator.required(path.child("secretNamespace"), "");
+    }
+}
+
+/// The address of a disk fits its kind.
+pub(super) fn azure_disk(validator: &mut Validator, path: &Path, source: View) {
+    const MANAGED: &str =
+        "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
+    const BLOB: &str = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";
+    if !source.has("kind") {
+        return;
+    }
+    let address = source.text("diskURI");
+    let (start, form) =
+        if source.text("kind") == "Managed" { ("/subscriptions/", MANAGED) } else { ("https://", BLOB) };
+    if !address.starts_with(start) {
+        validator.not_supported(path.child("diskURI"), address, &[form]);
+    }
+}
+
+/// A secret that is referred to has a name.
+pub(super) fn secret_named(validator: &mut Validator, path: &Path, source: View) {
+    if source.has("secretRef") && source.child("secretRef").text("name").is_empty() {
+        let place = path.child("secretRef");
+        validator.required(place.child("name"), "");
+    }
+}
+
+/// A secret that is referred to has a name and a namespace.
+pub(super) fn secret_placed(validator: &mut Validator, path: &Path, source: View) {
+    secret_named(validator, path, source);
+    if source.has("secretRef") && source.child("secretRef").text("namespace").is_empty() {
+        let place = path.child("secretRef");
+        validator.required(place.child("namespace"), "");
+    }
+}

@@ -1,0 +1,311 @@
+//! Rules for deployments, replica sets, stateful sets and daemon sets: the selector matches the template, and the
+//! update strategy can make progress (docs/api/validation.md#workloads).
+
+use super::super::is_same;
+use super::super::path::Path;
+use super::super::{Validator, forms};
+use super::common::by_name;
+use super::{View, selector};
+use types::schema::ROLLBACK_REVISION;
+use types::schema::table::Form;
+use values::json::Value;
+
+const MISMATCH: &str = "`selector` does not match template `labels`";
+const PERCENT: &str = "must not be greater than 100%";
+
+/// Selector and template of a workload. `kind` is how the reference server calls it in its sentences.
+fn selected_template(validator: &mut Validator, path: &Path, spec: View, kind: (&str, &str)) {
+    let template = spec.child("template");
+    let template_path = path.child("template");
+    let wanted = spec.child("selector");
+    if wanted.is_there() && !selector::is_readable(wanted) {
+        if !unreadable(validator, path, wanted, kind.0) {
+            return;
+        }
+    } else if wanted.is_there() {
+        if selector::is_empty(wanted) {
+            let detail = format!("empty selector is invalid for {}", kind.0);
+            validator.invalid(path.child("selector"), wanted.to_value(), detail);
+        } else {
+            matching(validator, &template_path, wanted, template);
+        }
+    } else {
+        refuse_labels(validator, &template_path, template.child("metadata").child("labels"));
+    }
+    runs_forever(validator, &template_path, template, kind.1);
+}
+
+/// A selector that cannot be read is refused as a whole, and the template is not looked at; but not for daemon sets.
+/// Whether the rest of the template is to be judged.
+fn unreadable(validator: &mut Validator, path: &Path, wanted: View, kind: &str) -> bool {
+    let (detail, goes_on) = match kind {
+        "daemonset" => return true,
+        "statefulset" => ("", true),
+        _ => ("invalid label selector", false),
+    };
+    validator.forget(&path.child("template"));
+    validator.invalid(path.child("selector"), wanted.to_value(), detail);
+    goes_on
+}
+
+/// The labels of a template must be selected.
+pub(super) fn matching(validator: &mut Validator, path: &Path, wanted: View, template: View) {
+    let labels = template.child("metadata").child("labels");
+    if !selector::selects(wanted, labels) {
+        refuse_labels(validator, path, labels);
+    }
+}
+
+/// The labels of a template that is not selected. No selector selects nothing.
+pub(super) fn refuse_labels(validator: &mut Validator, path: &Path, labels: View) {
+    let shown = labels.object().cloned().map_or(Value::Null, Value::Object);
+    let metadata = path.child("metadata");
+    validator.invalid(metadata.child("labels"), shown, MISMATCH);
+}
+
+fn runs_forever(validator: &mut Validator, path: &Path, template: View, kind: &str) {
+    let spec = template.child("spec");
+    let place = path.child("spec");
+    let policy = spec.text("restartPolicy");
+    if policy != "Always" {
+        validator.not_supported(place.child("restartPolicy"), policy, &["Always"]);
+    }
+    if spec.has("activeDeadlineSeconds") {
+        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
+        validator.forbidden(place.child("activeDeadlineSeconds"), detail);
+    }
+}
+
+/// The reference server uses the messages of deployments.
+pub(super) fn replica_set(validator: &mut Validator, path: &Path, spec: View) {
+    selected_template(validator, path, spec, ("deployment", "ReplicaSet"));
+}
+
+pub(super) fn deployment(validator: &mut Validator, path: &Path, spec: View) {
+    selected_template(validator, path, spec, ("deployment", "ReplicaSet"));
+    let ready = spec.int("minReadySeconds").unwrap_or(0);
+    if let Some(deadline) = spec.int("progressDeadlineSeconds")
+        && deadline <= ready
+    {
+        let detail = "must be greater than minReadySeconds";
+        validator.invalid(path.child("progressDeadlineSeconds"), deadline, detail);
+    }
+}
+
+/// The revision that a deployment is to go back to, a member of it in former versions.
+pub(super) fn rollback(validator: &mut Validator, path: &Path, deployment: View) {
+    let revision = deployment.child("metadata").child("annotations").text(ROLLBACK_REVISION);
+    if let Ok(revision) = revision.parse::<i64>()
+        && revision < 0
+    {
+        let (spec, detail) = (path.child("spec"), forms::NOT_NEGATIVE);
+        validator.invalid(spec.child("rollback").child("version"), Value::Int(revision), detail);
+    }
+}
+
+/// How a deployment's pods are replaced.
+pub(super) fn deployment_strategy(validator: &mut Validator, path: &Path, strategy: View) {
+    let rolling = strategy.child("rollingUpdate");
+    let place = path.child("rollingUpdate");
+    match strategy.text("type") {
+        "Recreate" if rolling.is_there() => {
+            validator.forbidden(place, "may not be specified when strategy `type` is 'Recreate'");
+        }
+        "RollingUpdate" if !rolling.is_there() => {
+            validator.required(place, "this should be defaulted and never be nil");
+        }
+        "RollingUpdate" => {
+            let (away, more) = rolling_update(validator, &place, rolling);
+            if is_nothing(away) && is_nothing(more) {
+                let value = away.cloned().unwrap_or(Value::Int(0));
+                validator.invalid(place.child("maxUnavailable"), value, "may not be 0 when `maxSurge` is 0");
+            }
+            not_over_all(validator, &place.child("maxUnavailable"), away);
+        }
+        "Recreate" => {}
+        _ => validator.not_supported(path, strategy.to_value(), &["Recreate", "RollingUpdate"]),
+    }
+}
+
+/// How many pods may be missing, and how many too many may be there, each a count or a share. Only looked at where pods
+/// are replaced step by step.
+fn rolling_update<'v>(
+    validator: &mut Validator,
+    place: &Path,
+    rolling: View<'v>,
+) -> (Option<&'v Value>, Option<&'v Value>) {
+    let mut amount = |name| {
+        let amount = rolling.get(name);
+        if let Some(amount) = amount {
+            forms::value(Form::CountOrPercent, &place.child(name), amount, &mut validator.errors);
+        }
+        amount
+    };
+    (amount("maxUnavailable"), amount("maxSurge"))
+}
+
+/// A share of more than all there is.
+pub(super) fn not_over_all(validator: &mut Validator, path: &Path, amount: Option<&Value>) {
+    if let Some(amount @ Value::String(text)) = amount
+        && forms::is_percent(text)
+        && text.trim_end_matches('%').parse::<u64>().is_ok_and(|percent| percent > 100)
+    {
+        validator.invalid(path, amount.clone(), PERCENT);
+    }
+}
+
+/// Whether a count or share is none at all.
+fn is_nothing(amount: Option<&Value>) -> bool {
+    match amount {
+        Some(Value::Int(count)) => *count == 0,
+        Some(Value::String(text)) if forms::is_percent(text) => {
+            text.trim_end_matches('%').bytes().all(|byte| byte == b'0')
+        }
+        // What is no number counts as none.
+        Some(Value::String(text)) => text.parse::<i64>().unwrap_or(0) == 0,
+        _ => true,
+    }
+}
+
+pub(super) fn daemon_set(validator: &mut Validator, path: &Path, spec: View) {
+    selected_template(validator, path, spec, ("daemonset", "DaemonSet"));
+}
+
+/// How a daemon set's pods are replaced.
+pub(super) fn daemon_set_strategy(validator: &mut Validator, path: &Path, strategy: View) {
+    match strategy.text("type") {
+        "RollingUpdate" => {}
+        "OnDelete" => return,
+        _ => return validator.not_supported(path, strategy.to_value(), &["RollingUpdate", "OnDelete"]),
+    }
+    let rolling = strategy.child("rollingUpdate");
+    let place = path.child("rollingUpdate");
+    if !rolling.is_there() {
+        return validator.required(place, "");
+    }
+    let (away, more) = rolling_update(validator, &place, rolling);
+    match (is_nothing(away), is_nothing(more)) {
+        (true, true) => {
+            validator.required(place.child("maxUnavailable"), "cannot be 0 when maxSurge is 0");
+        }
+        (false, false) => {
+            let value = more.cloned().unwrap_or_default();
+            validator.invalid(
+                place.child("maxSurge"),
+                value,
+                "may not be set when maxUnavailable is non-zero",
+            );
+        }
+        _ => {}
+    }
+    not_over_all(validator, &place.child("maxUnavailable"), away);
+    not_over_all(validator, &place.child("maxSurge"), more);
+}
+
+pub(super) fn stateful_set(validator: &mut Validator, path: &Path, spec: View) {
+    if !validator.is_create() {
+        // They never change, and what an older release took stays.
+        validator.forget(&path.child("serviceName"));
+        validator.forget(&path.child("volumeClaimTemplates"));
+    }
+    selected_template(validator, path, spec, ("statefulset", "StatefulSet"));
+    let management = spec.text("podManagementPolicy");
+    if !matches!(management, "" | "OrderedReady" | "Parallel") {
+        let place = path.child("podManagementPolicy");
+        validator.invalid(place, management, "must be 'OrderedReady' or 'Parallel'");
+    }
+    if let Some(start) = spec.child("ordinals").int("start").filter(|start| *start < 0) {
+        validator.invalid(path.child("ordinals.start"), start, forms::NOT_NEGATIVE);
+    }
+    strategy(validator, &path.child("updateStrategy"), spec.child("updateStrategy"));
+    let retention = spec.child("persistentVolumeClaimRetentionPolicy");
+    let place = path.child("persistentVolumeClaimRetentionPolicy");
+    for name in ["whenDeleted", "whenScaled"] {
+        let policy = retention.text(name);
+        if retention.is_there() && !matches!(policy, "Retain" | "Delete") {
+            validator.not_supported(place.child(name), policy, &["Retain", "Delete"]);
+        }
+    }
+}
+
+fn strategy(validator: &mut Validator, path: &Path, strategy: View) {
+    let rolling = strategy.child("rollingUpdate");
+    let place = path.child("rollingUpdate");
+    match strategy.text("type") {
+        "" => validator.required(path, ""),
+        "OnDelete" if rolling.is_there() => {
+            let detail = "only allowed for updateStrategy 'RollingUpdate'";
+            validator.invalid(place, rolling.to_value(), detail);
+        }
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            if let Some(partition) = rolling.int("partition").filter(|partition| *partition < 0) {
+                validator.invalid(place.child("partition"), partition, forms::NOT_NEGATIVE);
+            }
+            if let Some(away) = rolling.get("maxUnavailable") {
+                let place = place.child("maxUnavailable");
+                if is_nothing(Some(away)) {
+                    validator.invalid(place, away.clone(), "cannot be 0");
+                }
+                not_over_all(validator, &place, Some(away));
+            }
+        }
+        _ => {
+            let detail = "must be 'RollingUpdate' or 'OnDelete'";
+            validator.invalid(path, strategy.to_value(), detail);
+        }
+    }
+}
+
+/// Everything but these members stays as it was made.
+pub(super) fn stateful_set_update(validator: &mut Validator, new: View, old: View) {
+    const FREE: [&str; 7] = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ];
+    let (new, old) = (new.child("spec"), old.child("spec"));
+    let differs = |a: View, b: View| {
+        a.members().any(|(name, value)| !FREE.contains(&name) && !is_same(Some(value), b.get(name)))
+    };
+    if differs(new, old) || differs(old, new) {
+        let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+                      'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
+                      'minReadySeconds' are forbidden";
+        validator.forbidden("spec", detail);
+    }
+}
+
+pub(super) fn replication_controller(validator: &mut Validator, path: &Path, spec: View) {
+    let wanted = spec.child("selector");
+    if wanted.members().next().is_none() {
+        validator.required(path.child("selector"), "");
+    }
+    let template = spec.child("template");
+    let place = path.child("template");
+    if !template.is_there() {
+        return validator.required(place, "");
+    }
+    let labels = template.child("metadata").child("labels");
+    let found = by_name(labels);
+    if wanted.members().any(|(name, value)| found.get(name) != Some(&value)) {
+        refuse_labels(validator, &place, labels);
+    }
+    runs_forever(validator, &place, template, "ReplicationController");
+}
+
+/// A snapshot of a workload holds an object, which no update changes.
+pub(super) fn controller_revision(validator: &mut Validator, path: &Path, revision: View) {
+    if !validator.is_create() {
+        return;
+    }
+    match revision.get("data") {
+        Some(Value::Object(_)) => {}
+        None => validator.required(path.child("data"), "data is mandatory"),
+        Some(_) => validator.required(path.child("data"), "data must be a valid JSON object"),
+    }
+}

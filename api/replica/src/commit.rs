@@ -1,0 +1,267 @@
+//! A conditional write, decided by etcd: one transaction on the revision of the key, and the wait until the engine has it.
+//!
+//! A transaction is sent once. When its answer is lost it may have happened or not, and the caller is told so: a loser of that
+//! race who tried again could overwrite what came after its own write.
+
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use engine::{Change, Committed, Engine, Entry, Expected, Revision, Write};
+use etcd::rpc::{
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, Response, TxnRequest, TxnResponse,
+};
+use etcd::{Code, Error};
+
+use super::allocated::{Parts, Service};
+use super::stored_values::{ValueError, Values, has_unknown};
+use super::{Replica, number, revision};
+use objects::store::{Addresses, CommitFailure, Ledger, Pending};
+use types::schema::registry::Resource;
+use values::status::{Reason, Status};
+
+/// Start of the keys of services.
+const SERVICES: &str = "/core/services/";
+
+impl Ledger for Replica {
+    fn commit(&self, write: Write) -> Pending<'_, Result<Committed, CommitFailure>> {
+        Box::pin(self.decide(write))
+    }
+
+    fn current(&self) -> Pending<'_, Result<(), Status>> {
+        Box::pin(Replica::current(self))
+    }
+
+    fn announce<'l>(
+        &'l self,
+        server: &'l str,
+        address: SocketAddr,
+        round: i64,
+    ) -> Pending<'l, Result<(), Status>> {
+        Box::pin(self.write_address(server, address, round))
+    }
+
+    fn withdraw<'l>(&'l self, server: &'l str) -> Pending<'l, Result<(), Status>> {
+        Box::pin(self.remove_address(server))
+    }
+
+    fn announced(&self) -> Pending<'_, Result<Addresses, Status>> {
+        Box::pin(self.read_addresses())
+    }
+
+    fn enter_service(&self, address: IpAddr, round: i64) -> Pending<'_, Result<(), Status>> {
+        Box::pin(self.write_in_service(address, round))
+    }
+
+    fn leave_service(&self, address: IpAddr) -> Pending<'_, Result<(), Status>> {
+        Box::pin(self.remove_in_service(address))
+    }
+
+    fn in_service(&self) -> Pending<'_, Result<Vec<IpAddr>, Status>> {
+        Box::pin(self.read_in_service())
+    }
+
+    fn repair_allocations(&self) -> Pending<'_, Result<bool, Status>> {
+        Box::pin(self.repair())
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.health.lock().clone()?;
+        if self.has_left() {
+            return Err("the store was moved to another place".to_owned());
+        }
+        self.trouble().map_or(Ok(()), Err)
+    }
+}
+
+impl Replica {
+    pub(super) async fn decide(&self, write: Write) -> Result<Committed, CommitFailure> {
+        let Write { key, expected, change } = write;
+        let Some((etcd_key, resource)) = self.keys.of(&key) else {
+            return Err(Status::internal("the key is no object's").into());
+        };
+        let old = self.replaced(&key, &etcd_key, expected).await?;
+        // Kept until the transaction is decided: so long the stream may bring the value back.
+        let mut _noted = None;
+        let (operation, ttl) = match &change {
+            Change::Delete(_) => {
+                let delete = DeleteRangeRequest { key: etcd_key.clone(), range_end: Bytes::new() };
+                (Request::Delete(delete), None)
+            }
+            Change::Put(payload) => {
+                let value = match resource {
+                    Some(resource) => self.values.encode(resource, payload, old.as_deref()),
+                    None => self.values.encode_custom(payload),
+                };
+                let value = value.map_err(|error: ValueError| Status::internal(error))?;
+                let value = match &self.secrecy {
+                    Some(secrecy) => {
+                        secrecy.seal_outside(&key, &etcd_key, value).map_err(Status::internal)?
+                    }
+                    None => value,
+                };
+                if resource.is_some_and(|resource| self.reads_back(resource, old.as_ref())) {
+                    _noted = Some(self.own.note(&etcd_key, &value, payload));
+                }
+                (Request::Put(PutRequest { key: etcd_key.clone(), value, lease: 0 }), payload.ttl)
+            }
+        };
+        let parts = self.parts(&key, expected, &change).await?;
+        let mut compare = match expected {
+            Expected::Absent => vec![Compare::mod_revision(etcd_key.clone(), 0)],
+            Expected::Revision(at) => vec![Compare::mod_revision(etcd_key.clone(), number(at))],
+            Expected::Any if matches!(change, Change::Delete(_)) => vec![Compare::exists(etcd_key.clone())],
+            Expected::Any => Vec::new(),
+        };
+        let read = RangeRequest { key: etcd_key, keys_only: true, ..RangeRequest::default() };
+        compare.extend(parts.compare);
+        let mut success = vec![operation.into()];
+        success.extend(parts.operations);
+        // A store that is being moved, or was, takes no writes but the mover's.
+        let mark = self.mark_key();
+        compare.push(Compare::mod_revision(mark.clone(), self.claimed()));
+        let mark = RangeRequest { key: mark, keys_only: true, ..RangeRequest::default() };
+        let failure = vec![Request::Range(read).into(), Request::Range(mark).into()];
+        let request = TxnRequest { compare, success, failure };
+        let answer = self.send(request, ttl).await.map_err(|error| self.undecided(&error))?;
+        self.decided(&key, expected, &answer).await
+    }
+
+    /// Whether reading the value that replaces `old` gives what it was encoded from. What a mover writes may lack defaults of this
+    /// release, which are given when it is read.
+    fn reads_back(&self, resource: &Resource, old: Option<&Bytes>) -> bool {
+        old.is_none() && self.claimed() == 0 && Values::is_kept_whole(resource)
+    }
+
+    /// What else belongs into the transaction: of a service what it takes and gives back.
+    async fn parts(&self, key: &Bytes, expected: Expected, change: &Change) -> Result<Parts, CommitFailure> {
+        let place = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(SERVICES));
+        let Some((namespace, name)) = place.and_then(|place| place.split_once('/')) else {
+            return Ok(Parts::default());
+        };
+        let before = match expected {
+            Expected::Absent => None,
+            Expected::Any | Expected::Revision(_) => self.engine.snapshot().get(key),
+        };
+        let before = before.map(|entry| entry.read()).transpose().map_err(objects::store::damaged)?;
+        let before = before.as_ref().map(|record| &record.value[..]);
+        let after = match change {
+            Change::Put(payload) => Some(&payload.value[..]),
+            Change::Delete(_) => None,
+        };
+        Ok(self.allocated(&Service { namespace, name, before, after }).await?)
+    }
+
+    /// The value that is replaced, where it has fields that this release does not know.
+    async fn replaced(
+        &self,
+        key: &Bytes,
+        etcd_key: &Bytes,
+        expected: Expected,
+    ) -> Result<Option<Bytes>, CommitFailure> {
+        let Expected::Revision(at) = expected else { return Ok(None) };
+        let Some(entry) = self.engine.snapshot().get(key).filter(|entry| entry.revision() == at) else {
+            return Ok(None);
+        };
+        let attributes = entry.attributes().map_err(objects::store::damaged)?;
+        if !has_unknown(&attributes) {
+            return Ok(None);
+        }
+        // The newest one: if it is not the expected one, the transaction finds that out.
+        let request = RangeRequest { key: etcd_key.clone(), ..RangeRequest::default() };
+        let found = self.client.range(&request).await.map_err(|error| self.unanswered(&error))?;
+        let found = found.kvs.into_iter().next();
+        let opened = found.map(|kv| self.opened(etcd_key, &kv.value)).transpose();
+        Ok(opened.map_err(Status::internal)?)
+    }
+
+    /// Sends a transaction, with a lease where the state has a time to live.
+    async fn send(
+        &self,
+        mut request: TxnRequest,
+        ttl: Option<std::time::Duration>,
+    ) -> Result<TxnResponse, Error> {
+        let Some(ttl) = ttl else { return self.client.txn(&request).await };
+        let mut is_second = false;
+        loop {
+            let id = self.leases.of(&self.client, ttl).await?;
+            for operation in &mut request.success {
+                if let Some(Request::Put(put)) = &mut operation.request {
+                    put.lease = id;
+                }
+            }
+            match self.client.txn(&request).await {
+                // A refusal: nothing was written.
+                Err(Error::Answered { code: Code::NOT_FOUND, .. }) if !is_second => {
+                    self.leases.forget(id).await;
+                    is_second = true;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// What came of a transaction, once the engine has it.
+    async fn decided(
+        &self,
+        key: &Bytes,
+        expected: Expected,
+        answer: &TxnResponse,
+    ) -> Result<Committed, CommitFailure> {
+        let at = revision(answer.header.unwrap_or_default().revision);
+        if !answer.succeeded {
+            self.follow_to(at).await?;
+            let mut found = answer.responses.iter().filter_map(|response| match &response.response {
+                Some(Response::Range(range)) => Some(range.kvs.first().map_or(0, |kv| kv.mod_revision)),
+                _ => None,
+            });
+            let (found, mark) = (found.next(), found.next());
+            if mark.is_some_and(|mark| mark != self.claimed()) {
+                return Err(self.moved().into());
+            }
+            let is_as_expected = match expected {
+                Expected::Absent => found == Some(0),
+                Expected::Revision(seen) => found == Some(number(seen)),
+                Expected::Any => false,
+            };
+            return Err(match is_as_expected {
+                // Something that the write takes along is not as it was.
+                true => CommitFailure::Again,
+                false => CommitFailure::Conflict { current: self.engine.snapshot().get(key) },
+            });
+        }
+        if let Err(status) = self.follow_to(at).await {
+            let message = format!("{}; the write is stored at revision {at}", status.message);
+            return Err(Status::new(Reason::Timeout, message).into());
+        }
+        let entry = written(&self.engine, key, at).await.ok_or_else(|| {
+            // Its value was read back as something that cannot be read.
+            Status::internal(format!("the object written at revision {at} cannot be read"))
+        })?;
+        Ok(Committed { revision: at, entry })
+    }
+
+    /// The answer to a write of which etcd did not say that it happened.
+    fn undecided(&self, error: &Error) -> CommitFailure {
+        tracing::warn!(%error, unknown = error.outcome_is_unknown(), "etcd did not take a write");
+        if error.outcome_is_unknown() {
+            let message = format!("Timeout: it is unknown whether the write was stored: {error}");
+            return Status::new(Reason::Timeout, message).into();
+        }
+        match error {
+            Error::Answered { .. } => Status::internal(error).into(),
+            _ => Status::new(Reason::ServiceUnavailable, error.to_string()).into(),
+        }
+    }
+}
+
+/// The state that a key was given at a revision; of a delete the final one.
+async fn written(engine: &Engine, key: &Bytes, at: Revision) -> Option<Entry> {
+    if let Some(entry) = engine.snapshot().get(key).filter(|entry| entry.revision() == at) {
+        return Some(entry);
+    }
+    let before = Revision::new(at.get().checked_sub(1)?);
+    let mut tail = engine.tail(before, key.clone()).ok()?;
+    let events = tail.next(1).await.ok()?;
+    let event = events.first().filter(|event| event.revision == at && event.key == *key)?;
+    Some(event.entry.clone())
+}

@@ -1,0 +1,164 @@
+//! Where an object is kept in etcd, and which key of the engine that is: the layout of kube-apiserver (docs/api/etcd.md#keys).
+//!
+//! ```text
+//! /registry/pods/<namespace>/<name>                  /core/pods/<namespace>/<name>
+//! /registry/services/specs/…, minions/…, …           /core/services/…, /core/nodes/…
+//! /registry/<group>/<plural>/…                       /custom:<group>/<plural>/…
+//! ```
+//!
+//! Both directions are pure. Keys of something else (allocations, leases of servers, other prefixes) are no objects.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use types::schema::etcd_path::etcd_path;
+use types::schema::registry::{Registry, Resource};
+
+/// Start of the engine's keys of custom types.
+const CUSTOM: &[u8] = b"/custom:";
+
+/// The map between the keys of the engine and those of etcd.
+pub struct Keys {
+    /// With a slash at its end.
+    prefix: String,
+    /// By the start of the engine's keys.
+    paths: HashMap<String, (String, Arc<Resource>)>,
+    /// By the path, without slashes at its ends.
+    resources: HashMap<String, Arc<Resource>>,
+}
+
+/// The group and the plural name of a custom type, of a key of the engine.
+pub(super) fn custom_type(key: &[u8]) -> Option<(&str, &str)> {
+    let rest = std::str::from_utf8(key.strip_prefix(CUSTOM)?).ok()?;
+    let (group, rest) = rest.split_once('/')?;
+    Some((group, rest.split_once('/')?.0))
+}
+
+/// What a key of etcd is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// An object of a built-in type.
+    Builtin(Arc<Resource>, Bytes),
+    /// An object of a custom type.
+    Custom(Bytes),
+    /// No object.
+    Other,
+}
+
+impl Place {
+    /// The key of the engine.
+    pub fn key(&self) -> Option<&Bytes> {
+        match self {
+            Place::Builtin(_, key) | Place::Custom(key) => Some(key),
+            Place::Other => None,
+        }
+    }
+}
+
+impl Keys {
+    /// The map for these built-in types under `prefix`, such as `/registry`.
+    pub fn new(registry: &Registry, prefix: &str) -> Keys {
+        let (mut paths, mut resources) = (HashMap::new(), HashMap::new());
+        for resource in registry.stored() {
+            let start = &resource.stored().key_prefix;
+            let path = etcd_path(resource);
+            resources.insert(path.clone(), resource.clone());
+            paths.insert(start.clone(), (path, resource.clone()));
+        }
+        let prefix = format!("/{}/", prefix.trim_matches('/'));
+        let prefix = if prefix == "//" { "/".to_owned() } else { prefix };
+        Keys { prefix, paths, resources }
+    }
+
+    /// The start of all keys of objects.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// What a key of etcd is.
+    pub fn place(&self, key: &[u8]) -> Place {
+        let rest = key.strip_prefix(self.prefix.as_bytes()).and_then(|rest| std::str::from_utf8(rest).ok());
+        let Some(rest) = rest else { return Place::Other };
+        let Some((first, after)) = rest.split_once('/') else { return Place::Other };
+        let second = after.split_once('/');
+        // The longer path first: `services/specs` is none of a resource `services`.
+        if let Some((second, name)) = second
+            && let Some(resource) = self.resources.get(&format!("{first}/{second}"))
+        {
+            return builtin(resource, name).unwrap_or(Place::Other);
+        }
+        if let Some(resource) = self.resources.get(first) {
+            return builtin(resource, after).unwrap_or(Place::Other);
+        }
+        match second {
+            // The group of a custom type has a dot in it; a path of another kind has none.
+            Some((plural, name)) if first.contains('.') && !name.is_empty() => {
+                Place::Custom(format!("/custom:{first}/{plural}/{name}").into())
+            }
+            _ => Place::Other,
+        }
+    }
+
+    /// The key in etcd of a key of the engine, and the built-in type where it is of one; `None` for a key that is no object's.
+    pub fn of(&self, key: &[u8]) -> Option<(Bytes, Option<&Arc<Resource>>)> {
+        let text = std::str::from_utf8(key).ok()?;
+        if let Some(rest) = key.strip_prefix(CUSTOM) {
+            return Some(([self.prefix.as_bytes(), rest].concat().into(), None));
+        }
+        let end = text.match_indices('/').nth(2)?.0 + 1;
+        let (path, resource) = self.paths.get(&text[..end])?;
+        Some((format!("{}{path}/{}", self.prefix, &text[end..]).into(), Some(resource)))
+    }
+}
+
+fn builtin(resource: &Arc<Resource>, name: &str) -> Option<Place> {
+    // A namespaced object has a namespace and a name, another one a name only.
+    let segments = name.split('/').filter(|segment| !segment.is_empty()).count();
+    let wanted = if resource.namespaced() { 2 } else { 1 };
+    let fits = segments == wanted && name.matches('/').count() + 1 == wanted;
+    fits.then(|| Place::Builtin(resource.clone(), format!("{}{name}", resource.stored().key_prefix).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use values::naming::KUBERNETES;
+
+    #[test]
+    fn keys_are_those_of_the_reference_server_in_both_directions() {
+        let keys = Keys::new(&Registry::new(&KUBERNETES), "/registry");
+        for (theirs, ours) in [
+            ("/registry/pods/default/web", "/core/pods/default/web"),
+            ("/registry/minions/a", "/core/nodes/a"),
+            ("/registry/controllers/default/a", "/core/replicationcontrollers/default/a"),
+            ("/registry/services/specs/default/a", "/core/services/default/a"),
+            ("/registry/services/endpoints/default/a", "/core/endpoints/default/a"),
+            ("/registry/ingress/default/a", "/networking/ingresses/default/a"),
+            ("/registry/ipaddresses/10.0.0.1", "/networking/ipaddresses/10.0.0.1"),
+            ("/registry/clusterroles/system:node", "/rbac.authorization/clusterroles/system:node"),
+            ("/registry/apiregistration.k8s.io/apiservices/v1.", "/apiregistration/apiservices/v1."),
+            (
+                "/registry/apiextensions.k8s.io/customresourcedefinitions/things.g.example",
+                "/apiextensions/customresourcedefinitions/things.g.example",
+            ),
+            ("/registry/g.example/things/default/a", "/custom:g.example/things/default/a"),
+            ("/registry/g.example/things/a", "/custom:g.example/things/a"),
+            ("/registry/ranges/servicenodeports", ""),
+            ("/registry/masterleases/10.1.1.1", ""),
+            ("/registry/pods/default", ""),
+            ("/registry/pods/default/a/b", ""),
+            ("/registry/pods", ""),
+            ("compact_rev_key", ""),
+            ("/other/pods/default/web", ""),
+        ] {
+            let place = keys.place(theirs.as_bytes());
+            assert_eq!(place.key().map_or(&b""[..], |key| key), ours.as_bytes(), "{theirs}");
+            let back = keys.of(ours.as_bytes()).map(|(key, _)| key);
+            let want = (!matches!(place, Place::Other)).then(|| Bytes::from(theirs));
+            assert_eq!(back, want, "{ours}");
+        }
+        assert_eq!(Keys::new(&Registry::new(&KUBERNETES), "other").prefix(), "/other/");
+    }
+}

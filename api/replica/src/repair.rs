@@ -1,0 +1,224 @@
+//! Repair of what is allocated to services: what a server left that stopped between two writes, or that allocated by rules of its
+//! own (docs/api/etcd.md#allocation). The elected server does it.
+//!
+//! ```text
+//! services ─ their ports      ─► set in /ranges/servicenodeports; others that stay set for long are given back
+//!          └ their addresses  ─► /ipaddresses/<address> each; those of services that have them not are deleted
+//! ```
+//!
+//! Each change is a transaction on what was read, so a service that is made meanwhile is never harmed. Ports are taken before a
+//! service is stored by some servers: only what no service has for longer than a request lasts is given back.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use engine::{Entry, Snapshot};
+use etcd::rpc::{Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, RequestOp, TxnRequest};
+
+use super::allocated::{Bits, PORTS, Service};
+use super::{Replica, number};
+use api::state::allocation::held;
+use objects::store::damaged;
+use values::json::{self, Value};
+use values::status::Status;
+
+/// Start of the engine's keys of services, and of the objects that name addresses.
+const SERVICES: &[u8] = b"/core/services/";
+const ADDRESSES: &[u8] = b"/networking/ipaddresses/";
+
+/// How long something must be allocated that no service has before it is given back: longer than any request lasts.
+const GRACE: Duration = Duration::from_secs(120);
+
+/// Most changes of addresses in one round; the next one goes on.
+const CHANGES_MAX: usize = 256;
+
+/// Ports that are taken and that no service has, since when.
+#[derive(Debug, Default)]
+pub(super) struct Leaks(HashMap<u16, Instant>);
+
+impl Leaks {
+    /// Notes what leaks now; those that did for long.
+    fn note(&mut self, leaking: &BTreeSet<u16>, now: Instant) -> Vec<u16> {
+        self.0.retain(|port, _| leaking.contains(port));
+        for port in leaking {
+            self.0.entry(*port).or_insert(now);
+        }
+        let mut over: Vec<u16> = self
+            .0
+            .iter()
+            .filter(|(_, since)| now.duration_since(**since) > GRACE)
+            .map(|(port, _)| *port)
+            .collect();
+        over.sort_unstable();
+        over
+    }
+}
+
+/// A service with something allocated: its place and revision.
+struct Holder {
+    namespace: String,
+    name: String,
+    entry: Entry,
+}
+
+impl Replica {
+    /// One round. Whether nothing is left that has to be looked at soon.
+    pub(super) async fn repair(&self) -> Result<bool, Status> {
+        // Before the services, so that a port that is taken later is not missed in what was read.
+        let ports_key: Bytes = format!("{}{PORTS}", self.keys.prefix()).into();
+        let request = RangeRequest { key: ports_key.clone(), ..RangeRequest::default() };
+        let found = self.client.range(&request).await.map_err(|error| self.unanswered(&error))?;
+        self.current().await?;
+        let snapshot = self.engine.snapshot();
+        let (mut ports, mut addresses) = (BTreeSet::new(), BTreeMap::new());
+        for entry in snapshot.prefix(SERVICES) {
+            let place = std::str::from_utf8(&entry.key()[SERVICES.len()..]).ok();
+            let Some((namespace, name)) = place.and_then(|place| place.split_once('/')) else { continue };
+            let (namespace, name) = (namespace.to_owned(), name.to_owned());
+            let (of_service, its_ports) = held(&entry.read().map_err(damaged)?.value);
+            ports.extend(its_ports);
+            for address in of_service {
+                let (namespace, name) = (namespace.clone(), name.clone());
+                addresses.insert(address, Holder { namespace, name, entry: entry.clone() });
+            }
+        }
+        let kv = found.kvs.into_iter().next();
+        let bits = match &kv {
+            Some(kv) => Bits::read(&kv.value).map_err(Status::internal)?,
+            None => Bits::of(&self.ports),
+        };
+        let known = kv.map_or(0, |kv| kv.mod_revision);
+        let is_settled = self.repair_ports(&ports, bits, (ports_key, known)).await?;
+        Ok(self.repair_addresses(&snapshot, &addresses).await? && is_settled)
+    }
+
+    async fn repair_ports(
+        &self,
+        held: &BTreeSet<u16>,
+        mut bits: Bits,
+        (key, known): (Bytes, i64),
+    ) -> Result<bool, Status> {
+        let taken: BTreeSet<u16> = bits.taken().collect();
+        // A port outside of the range has no bit.
+        let missing: Vec<u16> = held.difference(&taken).copied().filter(|port| bits.holds(*port)).collect();
+        let leaking = taken.difference(held).copied().collect();
+        let over = self.leaks.lock().note(&leaking, Instant::now());
+        if !missing.is_empty() || !over.is_empty() {
+            tracing::warn!(?missing, given_back = ?over, "the ports of services are put right");
+            missing.iter().for_each(|port| bits.set(*port, true));
+            over.iter().for_each(|port| bits.set(*port, false));
+            let value = bits.write().map_err(Status::internal)?;
+            let put = Request::Put(PutRequest { key: key.clone(), value, lease: 0 });
+            return self.put_right(vec![Compare::mod_revision(key, known)], put.into()).await;
+        }
+        Ok(leaking.is_empty())
+    }
+
+    async fn repair_addresses(
+        &self,
+        snapshot: &Snapshot,
+        held: &BTreeMap<IpAddr, Holder>,
+    ) -> Result<bool, Status> {
+        let (mut named, mut is_settled, mut changes) = (HashSet::new(), true, 0);
+        let now = SystemTime::now();
+        for entry in snapshot.prefix(ADDRESSES) {
+            let text = std::str::from_utf8(&entry.key()[ADDRESSES.len()..]).unwrap_or_default();
+            let Ok(address) = text.parse::<IpAddr>() else { continue };
+            let object = json::parse(&entry.read().map_err(damaged)?.value).map_err(Status::internal)?;
+            let owner = ["namespace", "name"].map(|member| object.str_at(&["spec", "parentRef", member]));
+            let is_its =
+                held.get(&address).is_some_and(|holder| owner == [&*holder.namespace, &*holder.name]);
+            if is_its || !self.is_of_a_service(&object) {
+                named.insert(address);
+                continue;
+            }
+            if !is_older(&object, GRACE, now) {
+                named.insert(address);
+                is_settled = false;
+                continue;
+            }
+            if changes < CHANGES_MAX {
+                changes += 1;
+                tracing::warn!(%address, "an address is given back that no service has");
+                let key = self.address_key(&address);
+                let compare = vec![Compare::mod_revision(key.clone(), number(entry.revision()))];
+                let delete = Request::Delete(DeleteRangeRequest { key, range_end: Bytes::new() });
+                is_settled &= self.put_right(compare, delete.into()).await?;
+            }
+        }
+        for (address, holder) in held.iter().filter(|(address, _)| !named.contains(*address)) {
+            if changes >= CHANGES_MAX {
+                return Ok(false);
+            }
+            changes += 1;
+            let Holder { namespace, name, entry } = holder;
+            let Some((service_key, _)) = self.keys.of(entry.key()) else { continue };
+            tracing::warn!(%address, namespace, name, "the address of a service is put right");
+            let key = self.address_key(address);
+            let compare = vec![
+                Compare::mod_revision(key.clone(), 0),
+                Compare::mod_revision(service_key, number(entry.revision())),
+            ];
+            let value =
+                self.address_object(address, &Service { namespace, name, before: None, after: None })?;
+            let put = Request::Put(PutRequest { key, value, lease: 0 });
+            is_settled &= self.put_right(compare, put.into()).await?;
+        }
+        Ok(is_settled)
+    }
+
+    /// Whether the object of an address is one that servers make for a service; other ones belong to who made them.
+    fn is_of_a_service(&self, object: &Value) -> bool {
+        let label = format!("ipaddress.{}", self.naming.label("managed-by"));
+        object.str_at(&["metadata", "labels", &label]) == format!("ipallocator{}", self.naming.group_suffix)
+            && object.str_at(&["spec", "parentRef", "resource"]) == "services"
+    }
+
+    /// Makes one change on a condition; whether it held. What did not hold is looked at again.
+    async fn put_right(&self, mut compare: Vec<Compare>, operation: RequestOp) -> Result<bool, Status> {
+        compare.push(Compare::mod_revision(self.mark_key(), self.claimed()));
+        let request = TxnRequest { compare, success: vec![operation], ..TxnRequest::default() };
+        let answer = self.client.txn(&request).await.map_err(|error| self.unanswered(&error))?;
+        Ok(answer.succeeded)
+    }
+}
+
+/// Whether an object was made that long ago. One without a time was.
+fn is_older(object: &Value, than: Duration, now: SystemTime) -> bool {
+    let made = object.str_at(&["metadata", "creationTimestamp"]).parse::<jiff::Timestamp>();
+    made.map(SystemTime::from).ok().and_then(|made| made.checked_add(than)).is_none_or(|end| end < now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_given_back_when_no_service_has_it_for_long() {
+        let (mut leaks, start) = (Leaks::default(), Instant::now());
+        for (seconds, leaking, want) in [
+            (0, &[1, 2][..], &[][..]),
+            (60, &[1], &[]),
+            (100, &[1, 2], &[]),
+            (121, &[1, 2], &[1]),
+            (122, &[2], &[]),
+            (200, &[2], &[]),
+            (221, &[2], &[2]),
+        ] {
+            let leaking = leaking.iter().copied().collect();
+            assert_eq!(leaks.note(&leaking, start + Duration::from_secs(seconds)), want, "after {seconds} s");
+        }
+    }
+
+    #[test]
+    fn an_object_is_old_by_its_time() {
+        let now = SystemTime::from("2026-01-01T00:03:00Z".parse::<jiff::Timestamp>().unwrap());
+        for (made, want) in [("2026-01-01T00:00:59Z", true), ("2026-01-01T00:01:01Z", false), ("", true)] {
+            let object =
+                json::parse(format!(r#"{{"metadata":{{"creationTimestamp":"{made}"}}}}"#).as_bytes());
+            assert_eq!(is_older(&object.unwrap(), GRACE, now), want, "{made}");
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Selector attributes: the labels and selectable fields of an object, encoded beside its stored value, so that lists
+//! and watches never parse the value.
+//!
+//! ```text
+//! 0  version, 1
+//! 1  flags: 1 has finalizers, 2 is being deleted, 4 too large: nothing follows the header, 8 where it is kept elsewhere, it
+//!    has fields there that this release does not know
+//! 2  layout (u32 LE): fingerprint of the paths whose values follow, and of the form of a custom object
+//! 6  labels_len (u32 LE)
+//! 10 labels, sorted by (length of key, key): key len (varint) ‖ value len (varint) ‖ key ‖ value …
+//!    values of the slots, in order: len (varint) ‖ text …
+//! ```
+//!
+//! Decoding never panics: damaged or truncated parts count as absent. Name and namespace are part of the key and not
+//! repeated. The *layout* identifies the slots that were written: if a resource's selectable fields change (by a
+//! release or a custom resource definition), older attributes are recognised by their layout, and field selectors are
+//! matched against the value instead ([`Selection::is_outdated`], [`Selection::matches_object`]).
+
+use std::borrow::Cow;
+
+use crate::schema::table::{ResourceTable, Selectable};
+use crate::selector::field::{FieldSelector, slots};
+use crate::selector::label::LabelSelector;
+use values::json::{Object, Value, write};
+use values::status::Status;
+
+const VERSION: u8 = 1;
+const HAS_FINALIZERS: u8 = 1;
+const IS_DELETING: u8 = 2;
+const IS_TOO_LARGE: u8 = 4;
+const HAS_UNKNOWN: u8 = 8;
+const HEADER_LEN: usize = 10;
+
+/// Encodes the selector attributes of `object`, stored as those of `stored`. Objects whose labels and values exceed the
+/// engine's limit get the header only and are always matched by their value.
+///
+/// Slot values are the texts that field selectors compare with: strings unchanged, integers in decimal, `true` and
+/// `false`, and the field's default text for absent ones.
+pub fn encode(stored: &ResourceTable, object: &Object) -> Vec<u8> {
+    encode_changed(stored, object, &[])
+}
+
+/// As [`encode`] for what replaces an object with the attributes `replaced`. Parts that it has of that object, and that were
+/// never read, have the same values as they had there.
+pub fn encode_changed(stored: &ResourceTable, object: &Object, replaced: &[u8]) -> Vec<u8> {
+    let replaced = Attributes::new(replaced);
+    let layout = layout(stored);
+    let metadata = object.get("metadata").and_then(Value::as_object);
+    let member = |name| metadata.and_then(|metadata| metadata.get(name));
+    let mut flags = 0;
+    if member("finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
+        flags |= HAS_FINALIZERS;
+    }
+    if member("deletionTimestamp").is_some_and(|time| !time.is_null()) {
+        flags |= IS_DELETING;
+    }
+    let mut labels: Vec<(&str, &str)> = member("labels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Object::iter)
+        .filter_map(|(key, value)| Some((key, value.as_str()?)))
+        .collect();
+    labels.sort_unstable_by_key(|(key, _)| (key.len(), *key));
+
+    let mut out = Vec::with_capacity(HEADER_LEN + 48 * labels.len() + 16 * stored.selectable.len());
+    out.extend([VERSION, flags]);
+    out.extend(layout.to_le_bytes());
+    out.extend([0; 4]);
+    for (key, value) in labels {
+        push_len(key.len(), &mut out);
+        push_len(value.len(), &mut out);
+        out.extend(key.as_bytes());
+        out.extend(value.as_bytes());
+    }
+    // A length above 4 GiB is cut off below.
+    let labels_len = u32::try_from(out.len() - HEADER_LEN).unwrap_or(u32::MAX);
+    out[6..HEADER_LEN].copy_from_slice(&labels_len.to_le_bytes());
+    let mut before = (replaced.layout() == Some(layout)).then(|| replaced.raw_fields());
+    for slot in slots(stored) {
+        let before = before.as_mut().and_then(Iterator::next).filter(|_| is_unread(slot, object));
+        let text = before.map_or_else(|| select(slot, object), String::from_utf8_lossy);
+        push_len(text.len(), &mut out);
+        out.extend(text.as_bytes());
+    }
+    if out.len() > engine::ATTRIBUTES_BYTES_MAX {
+        out.truncate(HEADER_LEN);
+        out[1] |= IS_TOO_LARGE;
+        out[6..].fill(0);
+    }
+    out
+}
+
+/// Whether all that a selectable field says stands in a part of the object that was not read.
+fn is_unread(field: &Selectable, object: &Object) -> bool {
+    let path = field.path.trim();
+    let (root, _) = step(&mut path.strip_prefix('.').unwrap_or(path));
+    let part = object.get(root).and_then(Value::as_object);
+    !field.path.contains('|') && part.is_some_and(|part| part.unread_text().is_some())
+}
+
+/// Notes in encoded attributes that the object has fields elsewhere that this release does not know.
+pub fn note_unknown(attributes: &mut [u8]) {
+    if let Some(flags) = attributes.get_mut(1) {
+        *flags |= HAS_UNKNOWN;
+    }
+}
+
+/// The text of a selectable field: the first of its paths with a non-empty scalar, or the text for an absent one.
+pub fn select<'o>(field: &Selectable, object: &'o Object) -> Cow<'o, str> {
+    let found = |path: &str| follow(path.trim(), object).and_then(text).filter(|text| !text.is_empty());
+    let path = &*field.path;
+    let selected = match path.bytes().any(|byte| byte == b'|') {
+        false => found(path),
+        true => path.split('|').find_map(found),
+    };
+    selected.unwrap_or_else(|| field.absent.clone())
+}
+
+/// Resolves `spec.a`, `status.podIPs[0].ip`.
+fn follow<'o>(path: &str, object: &'o Object) -> Option<&'o Value> {
+    let mut rest = path.strip_prefix('.').unwrap_or(path);
+    let (name, indices) = step(&mut rest);
+    let mut value = pick(object.get(name)?, indices)?;
+    while !rest.is_empty() {
+        let (name, indices) = step(&mut rest);
+        value = pick(value.get(name)?, indices)?;
+    }
+    Some(value)
+}
+
+/// Takes a step off the front of a path: its name and its indices.
+fn step<'p>(rest: &mut &'p str) -> (&'p str, &'p str) {
+    // Steps are short: a loop over their bytes costs less than a search.
+    let len = rest.bytes().position(|byte| byte == b'.').unwrap_or(rest.len());
+    let step = &rest[..len];
+    *rest = rest.get(len + 1..).unwrap_or_default();
+    step.split_at(step.bytes().position(|byte| byte == b'[').unwrap_or(len))
+}
+
+/// Resolves `[0][1]`.
+fn pick<'v>(mut value: &'v Value, mut indices: &str) -> Option<&'v Value> {
+    while !indices.is_empty() {
+        let (index, rest) = indices.strip_prefix('[')?.split_once(']')?;
+        value = value.as_array()?.get(index.parse::<usize>().ok()?)?;
+        indices = rest;
+    }
+    Some(value)
+}
+
+fn text(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => Some(text.into()),
+        Value::Bool(true) => Some("true".into()),
+        Value::Bool(false) => Some("false".into()),
+        Value::Int(n) => Some(n.to_string().into()),
+        Value::Float(_) | Value::Number(_) => {
+            let mut digits = Vec::new();
+            write(value, &mut digits);
+            Some(String::from_utf8_lossy(&digits).into_owned().into())
+        }
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// Fingerprint of what is written: the slots of a storage, and of a custom type the form of its objects. FNV-1a over
+/// the paths of the slots and their texts for absent values.
+pub fn layout(stored: &ResourceTable) -> u32 {
+    let mut hash = 0x811c_9dc5_u32 ^ stored.form.as_deref().copied().unwrap_or(0);
+    for slot in slots(stored) {
+        for byte in slot.path.bytes().chain([0]).chain(slot.absent.bytes()).chain([0]) {
+            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+    hash
+}
+
+/// LEB128, like protobuf's lengths.
+fn push_len(mut len: usize, out: &mut Vec<u8>) {
+    while len >= 0x80 {
+        out.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    out.push(len as u8);
+}
+
+/// Reads a length off the front; at most four bytes, far more than any key or value needs.
+#[inline]
+fn take_len(bytes: &mut &[u8]) -> Option<usize> {
+    let (&first, mut rest) = bytes.split_first()?;
+    let mut len = usize::from(first & 0x7f);
+    let mut byte = first;
+    let mut shift = 7;
+    while byte & 0x80 != 0 {
+        let (&next, after) = rest.split_first()?;
+        if shift > 21 {
+            return None;
+        }
+        len |= usize::from(next & 0x7f) << shift;
+        (byte, rest, shift) = (next, after, shift + 7);
+    }
+    *bytes = rest;
+    Some(len)
+}
+
+#[inline]
+fn take<'b>(bytes: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
+    let (head, tail) = bytes.split_at_checked(len)?;
+    *bytes = tail;
+    Some(head)
+}
+
+/// A view of encoded selector attributes.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a> {
+    labels: &'a [u8],
+    slots: &'a [u8],
+    flags: u8,
+    layout: Option<u32>,
+}
+
+impl<'a> Attributes<'a> {
+    /// A view of `bytes`. Unknown versions and truncated bytes have neither labels nor values, and a layout that
+    /// matches no resource.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        const ABSENT: Attributes = Attributes { labels: &[], slots: &[], flags: 0, layout: None };
+        let Some((header, body)) = bytes.split_first_chunk::<HEADER_LEN>() else { return ABSENT };
+        let [VERSION, flags, a, b, c, d, labels_len @ ..] = *header else { return ABSENT };
+        let labels_len = usize::try_from(u32::from_le_bytes(labels_len)).unwrap_or(usize::MAX);
+        let Some((labels, slots)) = body.split_at_checked(labels_len) else { return ABSENT };
+        let layout = (flags & IS_TOO_LARGE == 0).then_some(u32::from_le_bytes([a, b, c, d]));
+        Attributes { labels, slots, flags, layout }
+    }
+
+    /// The value of label `key`. Costs one step for each label with a shorter key.
+    #[inline]
+    pub fn label(&self, key: &str) -> Option<&'a str> {
+        let mut rest = self.labels;
+        while !rest.is_empty() {
+            let key_len = take_len(&mut rest)?;
+            let value_len = take_len(&mut rest)?;
+            if key_len > key.len() {
+                return None;
+            }
+            let candidate = take(&mut rest, key_len)?;
+            let value = take(&mut rest, value_len)?;
+            if candidate == key.as_bytes() {
+                return std::str::from_utf8(value).ok();
+            }
+        }
+        None
+    }
+
+    /// The labels, sorted by length of the key and key.
+    pub fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let text = |bytes| std::str::from_utf8(bytes).ok();
+        self.raw_labels().map_while(move |(key, value)| Some((text(key)?, text(value)?)))
+    }
+
+    /// The labels as raw bytes.
+    pub fn raw_labels(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let mut rest = self.labels;
+        std::iter::from_fn(move || {
+            let key_len = take_len(&mut rest)?;
+            let value_len = take_len(&mut rest)?;
+            Some((take(&mut rest, key_len)?, take(&mut rest, value_len)?))
+        })
+    }
+
+    /// The values of the slots present, as raw bytes.
+    pub fn raw_fields(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut rest = self.slots;
+        std::iter::from_fn(move || {
+            let len = take_len(&mut rest)?;
+            take(&mut rest, len)
+        })
+    }
+
+    /// The value of a slot; empty if absent.
+    #[inline]
+    pub fn field(&self, slot: usize) -> &'a str {
+        self.raw_fields().nth(slot).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or("")
+    }
+
+    /// Whether the object has finalizers.
+    pub fn has_finalizers(&self) -> bool {
+        self.flags & HAS_FINALIZERS != 0
+    }
+
+    /// Whether the object has a deletion timestamp.
+    pub fn is_deleting(&self) -> bool {
+        self.flags & IS_DELETING != 0
+    }
+
+    /// Whether the object has fields elsewhere that this release does not know ([`note_unknown`]).
+    pub fn has_unknown(&self) -> bool {
+        self.flags & HAS_UNKNOWN != 0
+    }
+
+    /// Fingerprint of the slots that were written ([`layout`]); `None` if the bytes are not attributes or were too
+    /// large to be encoded.
+    pub fn layout(&self) -> Option<u32> {
+        self.layout
+    }
+}
+
+/// The selection of a list, a watch or a collection delete: objects that match both selectors.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    label: LabelSelector,
+    field: FieldSelector,
+    layout: u32,
+}
+
+impl Selection {
+    /// Selects objects of a storage by both selectors; `field` was resolved for that storage.
+    pub fn new(label: LabelSelector, field: FieldSelector, stored: &ResourceTable) -> Self {
+        Selection { label, field, layout: layout(stored) }
+    }
+
+    /// Selects every object of every storage.
+    pub const fn everything() -> Self {
+        Selection { label: LabelSelector::everything(), field: FieldSelector::everything(), layout: 0 }
+    }
+
+    /// Parses both query forms for `resource`, whose objects are stored as those of `stored`.
+    ///
+    /// # Errors
+    /// 400; the label selector is checked first. Source: docs/api/selectors.md.
+    pub fn parse(
+        label: &str,
+        field: &str,
+        resource: &ResourceTable,
+        stored: &ResourceTable,
+    ) -> Result<Self, Status> {
+        let label = LabelSelector::parse(label)?;
+        Ok(Selection::new(label, FieldSelector::parse(field, resource, stored)?, stored))
+    }
+
+    /// Whether no object is excluded.
+    pub fn is_everything(&self) -> bool {
+        self.label.is_everything() && self.field.is_everything()
+    }
+
+    /// The label selector.
+    pub fn label(&self) -> &LabelSelector {
+        &self.label
+    }
+
+    /// The field selector.
+    pub fn field(&self) -> &FieldSelector {
+        &self.field
+    }
+
+    /// Fingerprint of the slots that the field selector refers to.
+    pub fn layout(&self) -> u32 {
+        self.layout
+    }
+
+    /// Whether selection depends on the attributes; otherwise name and namespace suffice.
+    pub fn needs_attributes(&self) -> bool {
+        !self.label.is_everything() || self.field.needs_slots()
+    }
+
+    /// Whether the attributes lack the values that this selection compares, because they were written with other slots,
+    /// were too large, or are damaged: then [`Selection::matches_object`] decides.
+    #[inline]
+    pub fn is_outdated(&self, attributes: &Attributes) -> bool {
+        match attributes.layout {
+            Some(layout) => layout != self.layout && self.field.needs_slots(),
+            None => !self.is_everything(),
+        }
+    }
+
+    /// Whether the object is selected. Allocates nothing. The attributes must not be outdated.
+    #[inline]
+    pub fn matches(&self, name: &str, namespace: &str, attributes: &Attributes) -> bool {
+        self.label.matches(|key| attributes.label(key))
+            && self.field.matches(name, namespace, |slot| attributes.field(slot))
+    }
+
+    /// Whether the object is selected, decided by its value; `stored` is the storage of the selection.
+    pub fn matches_object(
+        &self,
+        name: &str,
+        namespace: &str,
+        stored: &ResourceTable,
+        object: &Object,
+    ) -> bool {
+        let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
+        let texts: Vec<Cow<str>> = slots(stored).map(|slot| select(slot, object)).collect();
+        self.label.matches(|key| labels?.get(key)?.as_str())
+            && self.field.matches(name, namespace, |slot| texts.get(slot).map_or("", |text| text))
+    }
+}
+
+#[cfg(test)]
+#[path = "attributes_test.rs"]
+mod tests;

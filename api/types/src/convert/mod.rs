@@ -1,0 +1,108 @@
+//! Conversion between the versions of a kind that share one storage.
+//!
+//! ```text
+//! autoscaling/v1 HorizontalPodAutoscaler ──to_stored──► autoscaling/v2 HorizontalPodAutoscaler
+//! events v1 Event                        ◄─to_served──  core/v1 Event
+//! networking/v1beta1 IPAddress           ◄───same────►  networking/v1 IPAddress
+//! resource/v1beta1 ResourceClaim         ◄─to_served──  resource/v1 ResourceClaim
+//! ```
+//!
+//! An object is stored in one version and served in each; values without a field in a version are kept in annotations,
+//! so that a round trip loses nothing. If the served version is the stored one, the usual case, conversion is the
+//! identity. The resulting tree is canonical for its type, whatever order the input had. Nothing here knows requests or
+//! bytes. Versions of custom types are the business of `conversion`.
+
+pub mod autoscaling;
+mod devices;
+mod events;
+pub mod ingress;
+
+#[cfg(test)]
+mod convert_test;
+
+use crate::schema::conform::conform;
+use crate::schema::registry::{Resource, Storage};
+use crate::schema::table::Message;
+use values::json::{Object, Value};
+use values::naming::Naming;
+use values::status::Status;
+
+include!(concat!(env!("OUT_DIR"), "/conversions.rs"));
+
+/// What is between a served version and the stored one where they differ in more than their names.
+struct Conversion {
+    to_served: fn(Object, &Naming) -> Object,
+    to_stored: fn(Object, &Naming) -> Object,
+}
+
+/// autoscaling/v1 and v2.
+const AUTOSCALER: Conversion = Conversion { to_served: autoscaling::to_v1, to_stored: autoscaling::to_v2 };
+
+/// The Event of the events group and that of the core group.
+const EVENT: Conversion = Conversion {
+    to_served: |event, _| events::from_core(event),
+    to_stored: |event, _| events::to_core(event),
+};
+
+/// Versions whose types have the same members.
+const SAME: Conversion = Conversion { to_served: |object, _| object, to_stored: |object, _| object };
+
+/// How a served version and the stored one differ.
+enum Step<'r> {
+    /// In nothing.
+    Identity,
+    /// In their `apiVersion` only: one type under two names.
+    Rename(&'r Storage),
+    /// In members too.
+    Convert(&'static Conversion, &'r Storage),
+}
+
+/// Converts an object from its stored form to the version of `resource`.
+///
+/// # Errors
+/// 500 if the object does not have the stored type, or if no conversion between the two versions exists, which is a
+/// mistake in the schema that the tests detect.
+pub fn to_served(resource: &Resource, object: Object, naming: &Naming) -> Result<Object, Status> {
+    let converted = match step(resource)? {
+        Step::Identity => return Ok(object),
+        Step::Rename(_) => object,
+        Step::Convert(conversion, _) => (conversion.to_served)(object, naming),
+    };
+    finish(&resource.table.message, &resource.api_version, converted)
+}
+
+/// Converts an object in the version of `resource` to its stored form.
+///
+/// # Errors
+/// As [`to_served`].
+pub fn to_stored(resource: &Resource, object: Object, naming: &Naming) -> Result<Object, Status> {
+    let (storage, converted) = match step(resource)? {
+        Step::Identity => return Ok(object),
+        Step::Rename(storage) => (storage, object),
+        Step::Convert(conversion, storage) => (storage, (conversion.to_stored)(object, naming)),
+    };
+    finish(&storage.message, &storage.api_version, converted)
+}
+
+fn step(resource: &Resource) -> Result<Step<'_>, Status> {
+    let Some(storage) = &resource.storage else { return Ok(Step::Identity) };
+    if resource.is_stored_form() {
+        return Ok(Step::Identity);
+    }
+    let number = usize::from(resource.table.behavior.conversion);
+    if let Some(conversion) = number.checked_sub(1).and_then(|at| CONVERSIONS.get(at)) {
+        return Ok(Step::Convert(conversion, storage));
+    }
+    if resource.table.message.is(&storage.message) {
+        return Ok(Step::Rename(storage));
+    }
+    let (kind, version) = (&resource.table.kind, &resource.api_version);
+    Err(Status::internal(format!("no conversion between {version} {kind} and its stored version")))
+}
+
+/// Sets the version and brings the members into the form and order of the type.
+fn finish(message: &Message, api_version: &str, mut object: Object) -> Result<Object, Status> {
+    object.insert("apiVersion", api_version.into());
+    let decoded = conform(message, Value::Object(object)).map_err(Status::internal)?;
+    Ok(decoded.object)
+}

@@ -1,0 +1,217 @@
+//! Content negotiation of discovery documents, including the aggregated form
+//! (docs/api/discovery.md#aggregated-discovery, docs/api/encodings.md#accept).
+//!
+//! Clauses are tried by descending `q`, specific ones before wildcards, otherwise in header order. `q=0` does
+//! not exclude. The aggregated form is recognised by its three parameters in any order. The router, which stands before
+//! most documents, takes exact media types and `*/*` only; the negotiation behind it takes `application/*` and `*` too.
+
+use http::HeaderMap;
+use http::header::ACCEPT;
+
+use values::naming::Naming;
+
+/// Group stem of the aggregated form.
+pub(super) const AGGREGATED_GROUP: &str = "apidiscovery";
+/// Version of the aggregated form.
+pub(super) const AGGREGATED_VERSION: &str = "v2";
+/// Kind of the aggregated form.
+pub(super) const AGGREGATED_KIND: &str = "APIGroupDiscoveryList";
+
+/// What asks for the types of this server alone, where servers know those of their peers.
+const LOCAL_PROFILE: &str = "nopeer";
+
+/// How a document is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Encoding {
+    /// As JSON.
+    Json,
+    /// As YAML.
+    Yaml,
+    /// As protobuf in its envelope, under this media type.
+    Protobuf(&'static str),
+}
+
+impl Encoding {
+    /// The media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Encoding::Json => "application/json",
+            Encoding::Yaml => "application/yaml",
+            Encoding::Protobuf(media_type) => media_type,
+        }
+    }
+}
+
+/// The form to answer in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Form {
+    /// The plain document.
+    Plain,
+    /// All groups, versions and resources at once, those of peers too.
+    Aggregated,
+    /// The same of this server alone.
+    Local,
+}
+
+/// Clauses beyond this many are not looked at: no client sends them, and sorting them is work.
+const CLAUSES_MAX: usize = 64;
+
+/// One clause of an `Accept` header.
+pub struct Clause<'a> {
+    /// `type/subtype` as it was written.
+    pub media_type: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+    quality: f64,
+}
+
+/// The form that `headers` ask for; `None` when nothing they accept is served (406). Where the document has no
+/// aggregated form, its clause matches nothing.
+pub(super) fn form(
+    headers: &HeaderMap,
+    naming: &'static Naming,
+    has_aggregated: bool,
+) -> Option<(Form, Encoding)> {
+    let clauses = Clause::sorted(headers);
+    if clauses.is_empty() {
+        return Some((Form::Plain, Encoding::Json));
+    }
+    clauses
+        .iter()
+        .filter_map(|clause| clause.form(naming))
+        .find(|(form, _)| has_aggregated || *form == Form::Plain)
+}
+
+/// Whether the router finds a media type in the header that a document has, whatever its parameters.
+pub(super) fn names_one(headers: &HeaderMap, naming: &'static Naming) -> bool {
+    let clauses = Clause::sorted(headers);
+    clauses.is_empty()
+        || clauses.iter().any(|clause| clause.media_type == "*/*" || clause.exact(naming).is_some())
+}
+
+impl<'a> Clause<'a> {
+    /// The clauses of all `Accept` headers in the order in which they are to be tried.
+    pub fn sorted(headers: &'a HeaderMap) -> Vec<Self> {
+        let mut clauses = Vec::new();
+        for value in headers.get_all(ACCEPT) {
+            let text = value.to_str().unwrap_or("");
+            clauses.extend(text.split(',').filter_map(Clause::parse).take(CLAUSES_MAX - clauses.len()));
+        }
+        clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(a.wildcards().cmp(&b.wildcards())));
+        clauses
+    }
+
+    fn parse(text: &'a str) -> Option<Clause<'a>> {
+        let mut parts = text.split(';').map(str::trim);
+        let media_type = parts.next().filter(|media_type| !media_type.is_empty())?;
+        let parameters: Vec<(&str, &str)> = parts
+            .filter_map(|part| part.split_once('='))
+            .map(|(name, value)| (name.trim(), value.trim().trim_matches('"')))
+            .collect();
+        let quality = parameters.iter().find(|(name, _)| *name == "q");
+        // A quality that cannot be read counts as 0; NaN would not sort.
+        let quality = quality.map_or(1.0, |(_, q)| q.parse().unwrap_or(0.0));
+        let quality = if f64::is_nan(quality) { 0.0 } else { quality };
+        Some(Clause { media_type, parameters, quality })
+    }
+
+    fn wildcards(&self) -> u8 {
+        match self.media_type {
+            "*/*" | "*" => 2,
+            "application/*" => 1,
+            _ => 0,
+        }
+    }
+
+    fn parameter(&self, name: &str) -> &'a str {
+        self.parameters.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The encoding whose media type the clause names.
+    fn exact(&self, naming: &'static Naming) -> Option<Encoding> {
+        match self.media_type {
+            "application/json" => Some(Encoding::Json),
+            "application/yaml" => Some(Encoding::Yaml),
+            other => {
+                let mut types = naming.understood().map(|words| words.protobuf_media_type);
+                types.find(|media_type| *media_type == other).map(Encoding::Protobuf)
+            }
+        }
+    }
+
+    fn form(&self, naming: &'static Naming) -> Option<(Form, Encoding)> {
+        let encoding = match self.media_type {
+            "*/*" | "*" | "application/*" => Encoding::Json,
+            _ => self.exact(naming)?,
+        };
+        let form = match (self.parameter("g"), self.parameter("v"), self.parameter("as")) {
+            ("", "", "") => Some(Form::Plain),
+            (group, AGGREGATED_VERSION, AGGREGATED_KIND)
+                if group.strip_suffix(naming.group_suffix) == Some(AGGREGATED_GROUP) =>
+            {
+                let is_local = self.parameter("profile") == LOCAL_PROFILE;
+                Some(if is_local { Form::Local } else { Form::Aggregated })
+            }
+            _ => None,
+        };
+        form.map(|form| (form, encoding))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+    use values::naming::{CLUSTER, KUBERNETES};
+
+    #[test]
+    fn the_accept_header_selects_the_form() {
+        let aggregated = |naming: &Naming, version| {
+            let group = naming.group(AGGREGATED_GROUP, true);
+            format!("application/json;g={group};v={version};as=APIGroupDiscoveryList")
+        };
+        let only_old = &*aggregated(&KUBERNETES, "v2beta1");
+        let old = &*format!("{only_old},application/json");
+        let kubectl = &*format!("{},{old}", aggregated(&KUBERNETES, "v2"));
+        let spaced = aggregated(&CLUSTER, "v2").replace(';', "; ");
+        let other = CLUSTER.protobuf_media_type;
+        for (accept, naming, want) in [
+            ("", &KUBERNETES, Some(Form::Plain)),
+            ("*/*", &KUBERNETES, Some(Form::Plain)),
+            ("application/json", &KUBERNETES, Some(Form::Plain)),
+            (kubectl, &KUBERNETES, Some(Form::Aggregated)),
+            (kubectl, &CLUSTER, Some(Form::Plain)),
+            (old, &KUBERNETES, Some(Form::Plain)),
+            (only_old, &KUBERNETES, None),
+            (&format!("{spaced};profile=nopeer"), &CLUSTER, Some(Form::Local)),
+            ("text/html", &CLUSTER, None),
+            ("application/yaml, text/html", &CLUSTER, Some(Form::Plain)),
+            ("application/*", &CLUSTER, Some(Form::Plain)),
+            ("text/*", &CLUSTER, None),
+            ("Application/JSON", &CLUSTER, None),
+            (&format!("text/html, {other};q=0.9, */*;q=0.1"), &CLUSTER, Some(Form::Plain)),
+            ("application/json;q=oops", &CLUSTER, Some(Form::Plain)),
+            (&format!("{};q=0.5,application/json", aggregated(&CLUSTER, "v2")), &CLUSTER, Some(Form::Plain)),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
+            assert_eq!(form(&headers, naming, true).map(|(form, _)| form), want, "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_router_looks_for_exact_media_types() {
+        for (accept, want) in [
+            ("", true),
+            ("*/*", true),
+            ("application/json;as=Table", true),
+            ("text/html, application/yaml;q=0", true),
+            ("*", false),
+            ("application/*", false),
+            ("text/html", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
+            assert_eq!(names_one(&headers, &KUBERNETES), want, "{accept}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The groups of other servers in the discovery documents, among the own ones (docs/api/extension-servers.md#groups-of-extension-servers).
+//!
+//! The documents of this server are made first; what others serve is put between, by priority. A version that another
+//! server serves in the place of this one is there once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::documents;
+use super::swagger::Swagger;
+use crate::schema::registry::Group;
+use crate::schema::versions::compare_versions;
+use values::json::{Object, Value};
+
+/// A version of a group that another server serves, or none does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Foreign {
+    /// Group.
+    pub group: String,
+    /// Version.
+    pub version: String,
+    /// Groups of a higher one come first.
+    pub group_priority: u32,
+    /// Versions of a higher one come first.
+    pub version_priority: u32,
+    /// Its APIService names no server, and this one does not have it either: plain documents list it, and that is all.
+    pub is_unserved: bool,
+    /// Its resources in the aggregated form; `None` while its server does not answer.
+    pub resources: Option<Arc<[Value]>>,
+    /// The path and hash of its OpenAPI document, where that server has one.
+    pub openapi: Option<String>,
+    /// What its OpenAPI document of v2 says of the version.
+    pub swagger: Option<Arc<Swagger>>,
+}
+
+/// The versions of each foreign group, in order, with the group's priority: the highest that one of them asks for.
+fn groups(foreign: &[Foreign]) -> BTreeMap<&str, (u32, Vec<&Foreign>)> {
+    let mut groups: BTreeMap<&str, (u32, Vec<&Foreign>)> = BTreeMap::new();
+    for one in foreign {
+        let (priority, versions) = groups.entry(&one.group).or_default();
+        *priority = (*priority).max(one.group_priority);
+        versions.push(one);
+    }
+    for (_, versions) in groups.values_mut() {
+        versions.sort_by(|a, b| {
+            let by_priority = b.version_priority.cmp(&a.version_priority);
+            by_priority.then_with(|| compare_versions(&a.version, &b.version))
+        });
+    }
+    groups
+}
+
+/// Puts entries of foreign groups among the own ones, which are those of `own` in their order. `add` adds versions to an
+/// entry, `make` makes one.
+fn merged<'g>(
+    entries: Vec<Value>,
+    own: impl Iterator<Item = &'g Arc<Group>>,
+    foreign: &[Foreign],
+    add: impl Fn(&mut Value, &[&Foreign]),
+    make: impl Fn(&str, &[&Foreign]) -> Value,
+) -> Vec<Value> {
+    let mut foreign = groups(foreign);
+    let mut all: Vec<(u32, &str, Value)> = Vec::with_capacity(entries.len() + foreign.len());
+    for (group, mut entry) in own.zip(entries) {
+        if let Some((_, versions)) = foreign.remove(&*group.name) {
+            add(&mut entry, &versions);
+        }
+        all.push((group.priority, &group.name, entry));
+    }
+    all.extend(foreign.iter().map(|(name, (priority, versions))| (*priority, *name, make(name, versions))));
+    all.sort_by(|(a, name, _), (b, other, _)| b.cmp(a).then_with(|| name.cmp(other)));
+    all.into_iter().map(|(_, _, entry)| entry).collect()
+}
+
+/// `/apis` with the foreign groups.
+pub(super) fn group_list<'g>(
+    mut list: Value,
+    own: impl Iterator<Item = &'g Arc<Group>>,
+    foreign: &[Foreign],
+) -> Value {
+    if let Some(entries) = list_at(&mut list, "groups").filter(|_| !foreign.is_empty()) {
+        let add = |entry: &mut Value, versions: &[&Foreign]| add_versions(entry, versions);
+        let make = |name: &str, versions: &[&Foreign]| entry(name, versions, Object::new());
+        *entries = merged(std::mem::take(entries), own, foreign, add, make);
+    }
+    list
+}
+
+/// `/apis/<group>`, of both; `None` where neither has it.
+pub(super) fn group(own: Option<&Group>, name: &str, foreign: &[Foreign]) -> Option<Value> {
+    let mut groups = groups(foreign);
+    let versions = groups.remove(name).map(|(_, versions)| versions);
+    match (own, versions) {
+        (Some(own), versions) => {
+            let mut group = documents::group(own);
+            add_versions(&mut group, &versions.unwrap_or_default());
+            Some(group)
+        }
+        (None, Some(versions)) => {
+            let mut head = Object::with_capacity(5);
+            head.push("kind", "APIGroup".into());
+            head.push("apiVersion", "v1".into());
+            Some(entry(name, &versions, head))
+        }
+        (None, None) => None,
+    }
+}
+
+/// The aggregated form with the foreign groups.
+pub(super) fn aggregated<'g>(
+    mut document: Value,
+    own: impl Iterator<Item = &'g Arc<Group>>,
+    foreign: &[Foreign],
+) -> Value {
+    if let Some(entries) = list_at(&mut document, "items").filter(|_| !foreign.is_empty()) {
+        let versions_of =
+            |versions: &[&Foreign]| versions.iter().map(|one| aggregated_version(one)).collect();
+        let add = |entry: &mut Value, versions: &[&Foreign]| {
+            if let Some(list) = list_at(entry, "versions") {
+                list.retain(|own| versions.iter().all(|one| one.version != own.str_at(&["version"])));
+                let mut more: Vec<Value> = versions_of(versions);
+                list.append(&mut more);
+            }
+        };
+        let make = |name: &str, versions: &[&Foreign]| {
+            object([
+                ("metadata", object([("name", name.into())])),
+                ("versions", Value::Array(versions_of(versions))),
+            ])
+        };
+        *entries = merged(std::mem::take(entries), own, foreign, add, make);
+    }
+    document
+}
+
+pub(super) fn list_at<'v>(value: &'v mut Value, member: &str) -> Option<&'v mut Vec<Value>> {
+    match value.as_object_mut()?.get_mut(member)? {
+        Value::Array(list) => Some(list),
+        _ => None,
+    }
+}
+
+pub(super) fn object<const N: usize>(members: [(&'static str, Value); N]) -> Value {
+    Value::Object(members.into_iter().map(|(name, value)| (name.into(), value)).collect())
+}
+
+fn group_version(one: &Foreign) -> Value {
+    let Foreign { group, version, .. } = one;
+    object([("groupVersion", format!("{group}/{version}").into()), ("version", version.as_str().into())])
+}
+
+fn add_versions(entry: &mut Value, versions: &[&Foreign]) {
+    if let Some(list) = list_at(entry, "versions") {
+        let more =
+            versions.iter().filter(|one| list.iter().all(|own| one.version != own.str_at(&["version"])));
+        let mut more: Vec<Value> = more.map(|one| group_version(one)).collect();
+        list.append(&mut more);
+    }
+}
+
+fn entry(name: &str, versions: &[&Foreign], mut to: Object) -> Value {
+    to.push("name", name.into());
+    to.push("versions", Value::Array(versions.iter().map(|one| group_version(one)).collect()));
+    if let Some(preferred) = versions.first() {
+        to.push("preferredVersion", group_version(preferred));
+    }
+    to.into()
+}
+
+/// One version with its resources, or marked as stale while its server does not answer.
+fn aggregated_version(one: &Foreign) -> Value {
+    let mut version = Object::with_capacity(3);
+    version.push("version", one.version.as_str().into());
+    if let Some(resources) = one.resources.as_deref().filter(|resources| !resources.is_empty()) {
+        version.push("resources", Value::Array(resources.to_vec()));
+    }
+    version.push("freshness", if one.resources.is_some() { "Current" } else { "Stale" }.into());
+    version.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use values::json::{parse, write};
+
+    fn foreign(group: &str, version: &str, group_priority: u32, version_priority: u32) -> Foreign {
+        let (group, version) = (group.to_owned(), version.to_owned());
+        Foreign {
+            group,
+            version,
+            group_priority,
+            version_priority,
+            is_unserved: false,
+            resources: None,
+            openapi: None,
+            swagger: None,
+        }
+    }
+
+    fn text(value: &Value) -> String {
+        let mut out = Vec::new();
+        write(value, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn groups_stand_by_priority_and_versions_within_them() {
+        let all = [
+            foreign("b", "v1", 5, 1),
+            foreign("a", "v1", 5, 1),
+            foreign("c", "v1", 9, 1),
+            foreign("a", "v2", 1, 7),
+        ];
+        let list = group_list(parse(br#"{"groups":[]}"#).unwrap(), std::iter::empty(), &all);
+        let version =
+            |of: &str| format!(r#"{{"groupVersion":"{of}","version":"{}"}}"#, of.split_once('/').unwrap().1);
+        let one = |name: &str| {
+            let v1 = version(&format!("{name}/v1"));
+            format!(r#"{{"name":"{name}","versions":[{v1}],"preferredVersion":{v1}}}"#)
+        };
+        let (v2, v1) = (version("a/v2"), version("a/v1"));
+        let a = format!(r#"{{"name":"a","versions":[{v2},{v1}],"preferredVersion":{v2}}}"#);
+        assert_eq!(text(&list), format!(r#"{{"groups":[{},{a},{}]}}"#, one("c"), one("b")));
+        assert!(group(None, "none", &all).is_none());
+    }
+
+    #[test]
+    fn a_version_without_an_answer_is_stale() {
+        let resources = |list: &[Value]| Some(Arc::from(list));
+        let thing = parse(br#"{"resource":"things"}"#).unwrap();
+        for (resources, want) in [
+            (resources(&[thing]), r#""resources":[{"resource":"things"}],"freshness":"Current""#),
+            (resources(&[]), r#""freshness":"Current""#),
+            (None, r#""freshness":"Stale""#),
+        ] {
+            let all = [Foreign { resources, ..foreign("a", "v1", 1, 1) }];
+            let document = aggregated(parse(br#"{"items":[]}"#).unwrap(), std::iter::empty(), &all);
+            let version = format!(r#"{{"version":"v1",{want}}}"#);
+            let group = format!(r#"{{"metadata":{{"name":"a"}},"versions":[{version}]}}"#);
+            assert_eq!(text(&document), format!(r#"{{"items":[{group}]}}"#));
+        }
+    }
+}

@@ -1,0 +1,614 @@
+//! Builds schemas from types: one definition per message, special scalar and custom type, in either dialect.
+//!
+//! ```text
+//! operations name bodies ──► Definitions (a work list that follows every reference once)
+//!                                │
+//!                                └─► (name, schema tree) in order of names
+//! ```
+//!
+//! OpenAPI v3 keeps defaults and wraps a reference that has siblings in `allOf`; v2 has neither `oneOf` nor defaults
+//! and allows members beside `$ref`. Members of a schema are in alphabetical order. A list without a declared merge
+//! strategy is published as `atomic`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::constraints::constrain;
+use super::custom;
+use crate::schema::builtin;
+use crate::schema::published::Published;
+use crate::schema::registry::{Registry, Resource, Subresource, Version};
+use crate::schema::table::{
+    Element, Empty, Extension, Field, Kind, ListType, Message, PublishedUnion, Ref, SubresourceTable, Text,
+    Unknown,
+};
+use values::json::{self, Object, Value};
+use values::naming::Naming;
+
+/// Stem of the package of metadata types.
+pub(super) const META: &str = "apimachinery.pkg.apis.meta.v1";
+const APIEXTENSIONS: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1";
+
+/// Which OpenAPI.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Dialect {
+    /// 2.0, alias Swagger.
+    V2,
+    /// 3.0.
+    V3,
+}
+
+impl Dialect {
+    /// Prefix of references to definitions.
+    pub(super) fn reference_prefix(self) -> &'static str {
+        match self {
+            Dialect::V2 => "#/definitions/",
+            Dialect::V3 => "#/components/schemas/",
+        }
+    }
+}
+
+/// Group, version and kind of one body.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) struct Gvk {
+    /// Full group name; empty for the core group.
+    pub group: String,
+    /// Version.
+    pub version: Text,
+    /// Kind.
+    pub kind: Text,
+}
+
+impl Gvk {
+    /// That of a resource's objects.
+    pub(super) fn of(resource: &Resource) -> Self {
+        let kind = resource.table.kind.clone();
+        Gvk { group: resource.group.clone(), version: resource.version.clone(), kind }
+    }
+
+    /// That of a resource's lists.
+    pub(super) fn of_list(resource: &Resource) -> Self {
+        Gvk { kind: resource.table.list_kind.clone(), ..Gvk::of(resource) }
+    }
+
+    /// That of a subresource's body.
+    pub(super) fn of_body(subresource: &Subresource) -> Self {
+        let SubresourceTable { version, kind, .. } = &subresource.table;
+        Gvk { group: subresource.group.clone(), version: version.clone(), kind: kind.clone() }
+    }
+}
+
+/// Which kinds a message is the body of, over the whole registry.
+#[derive(Debug, Default)]
+pub(super) struct Kinds {
+    /// By package and name of the message.
+    of: HashMap<(Text, Text), Vec<Gvk>>,
+}
+
+impl Kinds {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let naming = registry.naming();
+        let mut kinds = Kinds::default();
+        for resource in registry.resources() {
+            kinds.add(&resource.table.message, Gvk::of(resource));
+            if let Some(list) = list_message(resource, naming) {
+                kinds.add(&list, Gvk::of_list(resource));
+            }
+            for subresource in &resource.subresources {
+                kinds.add(&subresource.table.message, Gvk::of_body(subresource));
+            }
+        }
+        let meta = |name: &str| builtin::message(naming, &format!("{META}.{name}"));
+        let core = |kind: &'static str| Gvk { group: String::new(), version: "v1".into(), kind: kind.into() };
+        for kind in ["Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"] {
+            if let Some(message) = meta(kind) {
+                kinds.add(message, core(kind));
+            }
+        }
+        // These two belong to every group version at once. Those without built-in types are left out, so that no
+        // document of another version changes when they come or go.
+        let is_builtin =
+            |version: &&Arc<Version>| version.resources.iter().any(|resource| !resource.is_custom());
+        for kind in ["DeleteOptions", "WatchEvent"] {
+            if let Some(message) = meta(kind) {
+                kinds.add(message, core(kind));
+                let versions = registry.groups().iter().flat_map(|group| &group.versions);
+                for version in versions.filter(is_builtin) {
+                    let (group, version) = (version.group.clone(), version.version.clone());
+                    kinds.add(message, Gvk { group, version, kind: kind.into() });
+                }
+            }
+        }
+        kinds
+    }
+
+    fn add(&mut self, message: &Message, gvk: Gvk) {
+        let known = self.of.entry(identity(message)).or_default();
+        if let Err(at) = known.binary_search(&gvk) {
+            known.insert(at, gvk);
+        }
+    }
+}
+
+/// What tells a message from all others.
+fn identity(message: &Message) -> (Text, Text) {
+    (message.package.clone(), message.name.clone())
+}
+
+/// The message of a built-in resource's lists.
+fn list_message(resource: &Resource, naming: &Naming) -> Option<Ref<Message>> {
+    let (item, list_kind) = (&resource.table.message, &resource.table.list_kind);
+    if list_kind.is_empty() || item.custom {
+        return None;
+    }
+    builtin::message(naming, &format!("{}.{list_kind}", item.package)).map(Ref::Static)
+}
+
+/// The source of a definition.
+enum Source<'a> {
+    Message(Ref<Message>),
+    Scalar(&'static Scalar),
+    /// The objects of a custom type, with the schema as its author wrote it.
+    Custom(&'a Resource, &'a Published),
+    CustomList(&'a Resource),
+}
+
+/// The definitions that a document needs: grows by [`Definitions::reference`] calls, then yields schemas.
+pub(super) struct Definitions<'a> {
+    naming: &'static Naming,
+    dialect: Dialect,
+    /// Group and version of the document, where it is of one.
+    of: Option<(&'a str, &'a str)>,
+    kinds: &'a Kinds,
+    sources: BTreeMap<String, Source<'a>>,
+    /// Messages whose fields were not looked through yet.
+    pending: Vec<Ref<Message>>,
+}
+
+impl<'a> Definitions<'a> {
+    pub(super) fn new(naming: &'static Naming, dialect: Dialect, kinds: &'a Kinds) -> Self {
+        Definitions { naming, dialect, of: None, kinds, sources: BTreeMap::new(), pending: Vec::new() }
+    }
+
+    /// For the document of one version: kinds that belong to every version are only told for that one.
+    pub(super) fn of(mut self, version: &'a Version) -> Self {
+        self.of = Some((&version.group, &version.version));
+        self
+    }
+
+    /// Name of the definition of a metadata type such as `Status`.
+    pub(super) fn meta(&mut self, name: &str) -> String {
+        self.named(&format!("{META}.{name}"))
+    }
+
+    /// Name of the definition of patch bodies: any of the patch formats, which are no messages.
+    pub(super) fn patch(&mut self) -> String {
+        let name = self.scalar_name(&PATCH);
+        self.sources.entry(name.clone()).or_insert(Source::Scalar(&PATCH));
+        name
+    }
+
+    /// Name of the definition of the message with this stem.
+    pub(super) fn named(&mut self, stem: &str) -> String {
+        if let Some(message) = builtin::message(self.naming, stem) {
+            self.need(&message.into());
+        }
+        format!("{}.{stem}", self.naming.openapi_root)
+    }
+
+    /// The message with this stem, for its fields alone: no definition is made of it.
+    pub(super) fn options(&self, stem: &str) -> Option<Ref<Message>> {
+        builtin::message(self.naming, stem).map(Ref::Static)
+    }
+
+    /// Name of the definition of a message.
+    pub(super) fn message(&mut self, message: &Ref<Message>) -> String {
+        self.need(message);
+        message.full_name(self.naming)
+    }
+
+    /// Name of the definition of a resource's objects.
+    pub(super) fn object(&mut self, resource: &'a Resource) -> String {
+        let Some(schema) = resource.published.as_deref() else {
+            return self.message(&resource.table.message);
+        };
+        let name = custom::definition_name(&Gvk::of(resource));
+        self.meta("ObjectMeta");
+        self.sources.entry(name.clone()).or_insert(Source::Custom(resource, schema));
+        name
+    }
+
+    /// Name of the definition of a resource's lists; `None` where there are none.
+    pub(super) fn list(&mut self, resource: &'a Resource) -> Option<String> {
+        if !resource.table.message.custom {
+            let message = list_message(resource, self.naming)?;
+            return Some(self.message(&message));
+        }
+        let name = custom::definition_name(&Gvk::of_list(resource));
+        self.meta("ListMeta");
+        self.object(resource);
+        self.sources.entry(name.clone()).or_insert(Source::CustomList(resource));
+        Some(name)
+    }
+
+    fn need(&mut self, message: &Ref<Message>) {
+        let name = message.full_name(self.naming);
+        if let std::collections::btree_map::Entry::Vacant(entry) = self.sources.entry(name) {
+            entry.insert(Source::Message(message.clone()));
+            self.pending.push(message.clone());
+        }
+    }
+
+    /// Follows the references of all messages so far.
+    fn close(&mut self) {
+        while let Some(message) = self.pending.pop() {
+            for field in &*message.fields {
+                self.need_kind(&field.kind);
+            }
+        }
+    }
+
+    /// What a kind refers to.
+    fn need_kind(&mut self, kind: &Kind) {
+        match kind {
+            // Structs of types made at run time stand where they are used.
+            Kind::Message(message) if message.custom => {
+                message.fields.iter().for_each(|field| self.need_kind(&field.kind));
+            }
+            Kind::Message(message) => self.need(message),
+            Kind::List(list) => self.need_kind(&list.item.kind),
+            Kind::Map(map) => self.need_kind(&map.value.kind),
+            kind => {
+                if let Some(scalar) = Scalar::of(kind) {
+                    let name = self.scalar_name(scalar);
+                    self.sources.entry(name).or_insert(Source::Scalar(scalar));
+                }
+                if let Some(message) = kind.message() {
+                    self.need(message);
+                }
+            }
+        }
+    }
+
+    /// Calls `each` with the name and schema of every definition, in order of names.
+    pub(super) fn for_each(mut self, mut each: impl FnMut(&str, &Value)) {
+        self.close();
+        for (name, source) in &self.sources {
+            let schema = match source {
+                Source::Message(message) => self.message_schema(message),
+                Source::Scalar(scalar) => scalar.schema(self.dialect),
+                Source::Custom(resource, schema) => {
+                    custom::object(resource, schema.schema(), self.naming, self.dialect)
+                }
+                Source::CustomList(resource) => custom::list(resource, self.naming, self.dialect),
+            };
+            each(name, &schema);
+        }
+    }
+
+    fn scalar_name(&self, scalar: &Scalar) -> String {
+        format!("{}.{}.{}", self.naming.openapi_root, scalar.package, scalar.name)
+    }
+
+    fn message_schema(&self, message: &Message) -> Value {
+        let mut schema = Object::with_capacity(6);
+        push_text(&mut schema, "description", &message.description);
+        if !message.fields.is_empty() {
+            let mut fields: Vec<&Field> = message.fields.iter().collect();
+            fields.sort_by_key(|field| &field.name);
+            let properties: Object =
+                fields.iter().map(|field| (field.name.clone(), self.property(message, field))).collect();
+            schema.push("properties", properties.into());
+        }
+        let required: Vec<Value> =
+            message.fields.iter().filter(|field| field.required).map(|field| (*field.name).into()).collect();
+        if !required.is_empty() {
+            schema.push("required", Value::Array(required));
+        }
+        schema.push("type", "object".into());
+        if let Some(kinds) = self.kinds.of.get(&identity(message)) {
+            let is_of_all = matches!(&*message.name, "DeleteOptions" | "WatchEvent");
+            let is_told = |gvk: &&Gvk| match self.of {
+                Some(of) if is_of_all => gvk.group.is_empty() || (&*gvk.group, &*gvk.version) == of,
+                _ => true,
+            };
+            let kinds = kinds.iter().filter(is_told).map(gvk_value).collect();
+            schema.push(self.naming.extension("group-version-kind"), Value::Array(kinds));
+        }
+        if message.atomic {
+            schema.push(self.naming.extension("map-type"), "atomic".into());
+        }
+        if message.embedded {
+            schema.push(self.naming.extension("embedded-resource"), true.into());
+        }
+        if let Some(union) = message.published_union {
+            schema.push(self.naming.extension("unions"), Value::Array(vec![published_union(union)]));
+        }
+        if message.unknown == Unknown::Preserve {
+            schema.push(self.naming.extension("preserve-unknown-fields"), true.into());
+        }
+        schema.into()
+    }
+
+    /// The schema of one property, with everything that is said about the field.
+    fn property(&self, message: &Message, field: &Field) -> Value {
+        // The lists of objects, and the verbs of discovery, which are a type of their own.
+        let is_unmarked = match &field.kind {
+            Kind::List(list) => list.wrapped || (field.name == "items" && is_list(message)),
+            _ => false,
+        };
+        let mut schema = self.value(&field.kind, field.empty, field);
+        constrain(&mut schema, field.limits.as_deref(), field.empty, self.dialect);
+        let reference = schema.remove("$ref");
+        push_text(&mut schema, "description", &field.description);
+        if let (Dialect::V3, Some(default)) = (self.dialect, &field.default)
+            && let Ok(default) = json::parse(default.as_bytes())
+        {
+            schema.push("default", default);
+        }
+        self.push_merge_rules(&mut schema, field, is_unmarked);
+        if let Some(reference) = reference {
+            if self.dialect == Dialect::V2 || schema.is_empty() {
+                schema.push("$ref", reference);
+            } else {
+                let target = Object::from_iter([("$ref".into(), reference)]);
+                schema.push("allOf", Value::Array(vec![target.into()]));
+            }
+        }
+        schema.members_mut().sort_by(|a, b| a.0.cmp(&b.0));
+        schema.into()
+    }
+
+    fn push_list_type(&self, schema: &mut Object, merge: &ListType) {
+        let list_type = match merge {
+            ListType::Atomic => "atomic",
+            ListType::Set => "set",
+            ListType::Map(keys) => {
+                let keys = keys.iter().map(|key| (**key).into()).collect();
+                schema.push(self.naming.extension("list-map-keys"), Value::Array(keys));
+                "map"
+            }
+        };
+        schema.push(self.naming.extension("list-type"), list_type.into());
+    }
+
+    /// `is_unmarked` for a list that says nothing of how it merges.
+    fn push_merge_rules(&self, schema: &mut Object, field: &Field, is_unmarked: bool) {
+        if let Kind::List(list) = &field.kind {
+            if !is_unmarked {
+                self.push_list_type(schema, &list.merge);
+            }
+        } else if let Some(map_type) = map_type(field) {
+            schema.push(self.naming.extension("map-type"), map_type.into());
+        }
+        if let Some(Extension { name, value }) = field.published {
+            schema.push(self.naming.extension(name), (*value).into());
+        }
+        let patch = field.patch;
+        let strategies =
+            [(patch.merge, "merge"), (patch.retain_keys, "retainKeys"), (patch.replace, "replace")];
+        let strategies: Vec<&str> =
+            strategies.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
+        if !strategies.is_empty() {
+            schema.push(self.naming.extension("patch-strategy"), strategies.join(",").into());
+        }
+        if let Some(key) = patch.merge_key {
+            schema.push(self.naming.extension("patch-merge-key"), key.into());
+        }
+    }
+
+    /// The schema of a value of the field: a reference, or type, format and values of a scalar, or what is in a list or
+    /// map.
+    fn value(&self, kind: &Kind, empty: Empty, field: &Field) -> Object {
+        let is_custom = empty != Empty::Absent;
+        let element = |element: &Element| {
+            let mut schema = self.value(&element.kind, element.empty, field);
+            constrain(&mut schema, element.limits.as_deref(), element.empty, self.dialect);
+            if let (Kind::List(list), true) = (&element.kind, element.empty != Empty::Absent) {
+                self.push_list_type(&mut schema, &list.merge);
+            }
+            schema.members_mut().sort_by(|a, b| a.0.cmp(&b.0));
+            schema
+        };
+        let extension = |name: &str| Object::from_iter([(self.naming.extension(name).into(), true.into())]);
+        let (kind, format) = match kind {
+            Kind::Bool => ("boolean", ""),
+            Kind::Int32 => ("integer", "int32"),
+            Kind::Int64 => ("integer", "int64"),
+            Kind::Double => ("number", "double"),
+            Kind::String => ("string", ""),
+            Kind::Bytes => ("string", "byte"),
+            Kind::List(list) => return container("items", element(&list.item), "array"),
+            Kind::Map(map) => return container("additionalProperties", element(&map.value), "object"),
+            Kind::Message(message) if message.custom => {
+                return match self.message_schema(message) {
+                    Value::Object(schema) => schema,
+                    _ => Object::new(),
+                };
+            }
+            Kind::Message(message) => return self.reference(&message.full_name(self.naming)),
+            Kind::IntOrString if is_custom => return extension("int-or-string"),
+            Kind::Json if is_custom => return extension("preserve-unknown-fields"),
+            other => {
+                let name = Scalar::of(other).map(|scalar| self.scalar_name(scalar));
+                return self.reference(&name.unwrap_or_default());
+            }
+        };
+        let mut schema = Object::with_capacity(3);
+        if !field.enumeration.is_empty() {
+            let values = field.enumeration.iter().map(|value| (**value).into()).collect();
+            schema.push("enum", Value::Array(values));
+        }
+        push_text(&mut schema, "format", if field.format.is_empty() { format } else { &field.format });
+        schema.push("type", kind.into());
+        schema
+    }
+
+    fn reference(&self, name: &str) -> Object {
+        let target = format!("{}{name}", self.dialect.reference_prefix());
+        Object::from_iter([("$ref".into(), target.into())])
+    }
+}
+
+/// A union, with each field under the value that stands for it: its name as a type's.
+fn published_union(union: &PublishedUnion) -> Value {
+    let mut object = Object::new();
+    if !union.discriminator.is_empty() {
+        object.push("discriminator", union.discriminator.into());
+    }
+    let value = |name: &str| {
+        let (first, rest) = name.split_at(1);
+        Value::String(first.to_ascii_uppercase() + rest)
+    };
+    let fields: Object = union.members.iter().map(|name| ((*name).into(), value(name))).collect();
+    object.push("fields-to-discriminateBy", fields.into());
+    object.into()
+}
+
+/// Whether a message is a list of objects.
+fn is_list(message: &Message) -> bool {
+    let metadata = message.field("metadata").and_then(|field| field.kind.message());
+    metadata.is_some_and(|metadata| matches!(&*metadata.name, "ListMeta"))
+}
+
+/// How apply treats the map or struct of a field, where that differs from its type.
+fn map_type(field: &Field) -> Option<&'static str> {
+    let (own, by_type) = match &field.kind {
+        Kind::Message(message) => (field.atomic, message.atomic),
+        Kind::Map(map) => (map.atomic, false),
+        _ => (false, false),
+    };
+    match (own, by_type) {
+        (true, false) => Some("atomic"),
+        (false, true) => Some("granular"),
+        _ => None,
+    }
+}
+
+fn container(member: &'static str, inner: Object, kind: &'static str) -> Object {
+    Object::from_iter([(member.into(), inner.into()), ("type".into(), kind.into())])
+}
+
+/// A type that JSON writes as something else than an object of its fields.
+struct Scalar {
+    package: &'static str,
+    name: &'static str,
+    description: &'static str,
+    kind: &'static str,
+    format: &'static str,
+    /// Alternative types in v3; v2 publishes `kind`.
+    one_of: &'static [&'static str],
+}
+
+impl Scalar {
+    /// `None` for kinds that are written inline or are messages.
+    fn of(kind: &Kind) -> Option<&'static Scalar> {
+        Some(match kind {
+            Kind::Time => &TIME,
+            Kind::MicroTime => &MICRO_TIME,
+            Kind::Duration => &DURATION,
+            Kind::Quantity => &QUANTITY,
+            Kind::IntOrString => &INT_OR_STRING,
+            Kind::RawExtension => &RAW_EXTENSION,
+            Kind::FieldsV1 => &FIELDS_V1,
+            Kind::Json => &JSON,
+            Kind::SchemaOrArray(_) => &SCHEMA_OR_ARRAY,
+            Kind::SchemaOrBool(_) => &SCHEMA_OR_BOOL,
+            Kind::SchemaOrStrings(_) => &SCHEMA_OR_STRINGS,
+            Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double => return None,
+            Kind::String | Kind::Bytes | Kind::Message(_) => return None,
+            Kind::List(_) | Kind::Map(_) => return None,
+        })
+    }
+
+    fn schema(&self, dialect: Dialect) -> Value {
+        let mut schema = Object::with_capacity(4);
+        push_text(&mut schema, "description", self.description);
+        push_text(&mut schema, "format", self.format);
+        if dialect == Dialect::V3 && !self.one_of.is_empty() {
+            let types = self.one_of.iter().map(|kind| Object::from_iter([("type".into(), (*kind).into())]));
+            schema.push("oneOf", Value::Array(types.map(Value::Object).collect()));
+        } else {
+            push_text(&mut schema, "type", self.kind);
+        }
+        schema.into()
+    }
+}
+
+const fn scalar(
+    package: &'static str,
+    name: &'static str,
+    kind: &'static str,
+    format: &'static str,
+    one_of: &'static [&'static str],
+    description: &'static str,
+) -> Scalar {
+    Scalar { package, name, description, kind, format, one_of }
+}
+
+static TIME: Scalar =
+    scalar(META, "Time", "string", "date-time", &[], "A moment as RFC 3339 with whole seconds, in UTC.");
+static MICRO_TIME: Scalar =
+    scalar(META, "MicroTime", "string", "date-time", &[], "A moment as RFC 3339 with microseconds, in UTC.");
+static PATCH: Scalar = scalar(
+    META,
+    "Patch",
+    "object",
+    "",
+    &[],
+    "A patch in the format that the Content-Type of the request names.",
+);
+static DURATION: Scalar =
+    scalar(META, "Duration", "string", "", &[], "A span of time such as `300ms`, `1.5h` or `2h45m`.");
+static FIELDS_V1: Scalar = scalar(
+    META,
+    "FieldsV1",
+    "object",
+    "",
+    &[],
+    "A set of fields as a tree: `f:<name>` is a member, `k:<keys>` a list element by its keys, `v:<value>` a \
+     set element, `.` the node itself.",
+);
+static QUANTITY: Scalar = scalar(
+    "apimachinery.pkg.api.resource",
+    "Quantity",
+    "string",
+    "",
+    &["string", "number"],
+    "A fixed-point number with a decimal (m, k, M, G …) or binary (Ki, Mi, Gi …) suffix or an exponent, such \
+     as `500m`, `1.5Gi` or `2e3`. At most three digits follow the point; more are rounded up.",
+);
+static INT_OR_STRING: Scalar = scalar(
+    "apimachinery.pkg.util.intstr",
+    "IntOrString",
+    "string",
+    "int-or-string",
+    &["integer", "string"],
+    "A number, or a string such as a name or a percentage.",
+);
+static RAW_EXTENSION: Scalar =
+    scalar("apimachinery.pkg.runtime", "RawExtension", "object", "", &[], "An embedded object of any kind.");
+static JSON: Scalar = scalar(APIEXTENSIONS, "JSON", "", "", &[], "Any JSON value.");
+static SCHEMA_OR_ARRAY: Scalar =
+    scalar(APIEXTENSIONS, "JSONSchemaPropsOrArray", "", "", &[], "A schema, or an array of schemas.");
+static SCHEMA_OR_BOOL: Scalar =
+    scalar(APIEXTENSIONS, "JSONSchemaPropsOrBool", "", "", &[], "A schema, or a boolean.");
+static SCHEMA_OR_STRINGS: Scalar =
+    scalar(APIEXTENSIONS, "JSONSchemaPropsOrStringArray", "", "", &[], "A schema, or an array of strings.");
+
+/// Group, version and kind as the extensions write them.
+pub(super) fn gvk_value(gvk: &Gvk) -> Value {
+    let text = |text: &str| Value::String(text.to_owned());
+    let members = [
+        ("group".into(), text(&gvk.group)),
+        ("kind".into(), text(&gvk.kind)),
+        ("version".into(), text(&gvk.version)),
+    ];
+    Object::from_iter(members).into()
+}
+
+pub(super) fn push_text(schema: &mut Object, name: &'static str, text: &str) {
+    if !text.is_empty() {
+        schema.push(name, text.into());
+    }
+}

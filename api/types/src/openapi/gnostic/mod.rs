@@ -1,0 +1,173 @@
+//! Encodes document trees as protobuf in the layout of `gnostic` (`openapi_v2.proto`, `openapi_v3.proto`).
+//!
+//! One small encoder for both, driven by one table (`layout`): it says for each JSON member under which number each of
+//! the two versions has it, and in which form. Members that the table does not list are left out unless they are
+//! extensions (`x-…`), which travel as named YAML text; JSON is YAML. Scalars are always written, also when zero,
+//! which every reader accepts.
+
+pub(super) mod layout;
+
+use prost::encoding::{WireType, encode_key, encode_varint};
+
+use super::definition::Dialect;
+use values::json::{self, Value};
+
+/// Field numbers in 2.0 and 3.0; 0 where the version has no such field.
+pub(super) type Numbers = [u32; 2];
+
+/// No field in either version.
+const NONE: Numbers = [0, 0];
+
+/// The number for `dialect`.
+pub(super) fn number_in(dialect: Dialect, numbers: Numbers) -> u32 {
+    match dialect {
+        Dialect::V2 => numbers[0],
+        Dialect::V3 => numbers[1],
+    }
+}
+
+/// How an object becomes a message.
+pub(super) struct Message {
+    /// JSON member, field numbers, form; few enough for a linear search.
+    pub members: &'static [(&'static str, Numbers, Form)],
+    /// Field that takes the extensions.
+    pub extensions: Numbers,
+    /// Field and form of all other members, as `{1: name, 2: value}`.
+    pub rest: Option<(Numbers, Form)>,
+}
+
+/// How a value becomes a field.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// String.
+    Text,
+    /// Boolean.
+    Flag,
+    /// Double.
+    Number,
+    /// `int64`.
+    Integer,
+    /// Any value, as a message with YAML text under 2.
+    Any,
+    /// A message.
+    Message(&'static Message),
+    /// Each element of an array under the same number; a value that is no array counts as one element.
+    Each(&'static Form),
+    /// Each member of an object under the same number, as `{1: name, 2: value}`.
+    Named(&'static Form),
+    /// A message with this one field.
+    Wrap(Numbers, &'static Form),
+    /// Depends on version and value; `None` leaves it out.
+    Choice(fn(Dialect, &Value) -> Option<&'static Form>),
+}
+
+/// Appends the fields of `value` as `layout` says.
+pub(super) fn message(dialect: Dialect, layout: &Message, value: &Value, out: &mut Vec<u8>) {
+    let Some(members) = value.as_object() else { return };
+    let extensions = number_in(dialect, layout.extensions);
+    for (name, value) in members.iter() {
+        if let Some((_, numbers, form)) = layout.members.iter().find(|(known, ..)| *known == name) {
+            let number = number_in(dialect, *numbers);
+            if number != 0 {
+                field(dialect, number, form, value, out);
+            }
+        } else if name.starts_with("x-") {
+            if extensions != 0 {
+                entry(dialect, extensions, name, value, &Form::Any, out);
+            }
+        } else if let Some((numbers, form)) = &layout.rest {
+            entry(dialect, number_in(dialect, *numbers), name, value, form, out);
+        }
+    }
+}
+
+/// Appends `value` as field `number`.
+fn field(dialect: Dialect, number: u32, form: &Form, value: &Value, out: &mut Vec<u8>) {
+    match form {
+        Form::Text => bytes(number, value.as_str().unwrap_or("").as_bytes(), out),
+        Form::Flag => varint(number, u64::from(value.as_bool().unwrap_or(false)), out),
+        // Two's complement is how protobuf writes negative integers.
+        Form::Integer => varint(number, value.as_i64().unwrap_or(0).cast_unsigned(), out),
+        Form::Number => {
+            let double = match value {
+                Value::Int(n) => *n as f64,
+                Value::Float(n) => *n,
+                _ => 0.0,
+            };
+            encode_key(number, WireType::SixtyFourBit, out);
+            out.extend_from_slice(&double.to_le_bytes());
+        }
+        Form::Any => nested(number, out, |out| {
+            let mut yaml = Vec::new();
+            json::write(value, &mut yaml);
+            yaml.push(b'\n');
+            bytes(2, &yaml, out);
+        }),
+        Form::Message(layout) => nested(number, out, |out| message(dialect, layout, value, out)),
+        Form::Each(form) => match value {
+            Value::Array(elements) => {
+                elements.iter().for_each(|element| field(dialect, number, form, element, out))
+            }
+            element => field(dialect, number, form, element, out),
+        },
+        Form::Named(form) => {
+            for (name, value) in value.as_object().into_iter().flat_map(|members| members.iter()) {
+                entry(dialect, number, name, value, form, out);
+            }
+        }
+        Form::Wrap(inner, form) => {
+            nested(number, out, |out| field(dialect, number_in(dialect, *inner), form, value, out))
+        }
+        Form::Choice(choose) => {
+            if let Some(form) = choose(dialect, value) {
+                field(dialect, number, form, value, out);
+            }
+        }
+    }
+}
+
+/// One of the large maps of a document: the field number of its entries and their layout.
+pub(super) struct Section {
+    /// Field of the entries inside the section's message.
+    pub number: Numbers,
+    /// Form of the values.
+    pub form: Form,
+}
+
+impl Section {
+    /// Appends one entry to the content of the section.
+    pub(super) fn add(&self, dialect: Dialect, name: &str, value: &Value, out: &mut Vec<u8>) {
+        entry(dialect, number_in(dialect, self.number), name, value, &self.form, out);
+    }
+}
+
+fn entry(dialect: Dialect, number: u32, name: &str, value: &Value, form: &Form, out: &mut Vec<u8>) {
+    nested(number, out, |out| {
+        bytes(1, name.as_bytes(), out);
+        field(dialect, 2, form, value, out);
+    });
+}
+
+fn varint(number: u32, value: u64, out: &mut Vec<u8>) {
+    encode_key(number, WireType::Varint, out);
+    encode_varint(value, out);
+}
+
+/// Appends a length-delimited field.
+pub(super) fn bytes(number: u32, content: &[u8], out: &mut Vec<u8>) {
+    encode_key(number, WireType::LengthDelimited, out);
+    encode_varint(content.len() as u64, out);
+    out.extend_from_slice(content);
+}
+
+/// Appends a message whose length is known once it is written: it is written in place and moved by the length.
+fn nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    encode_key(number, WireType::LengthDelimited, out);
+    let start = out.len();
+    write(out);
+    let mut length = [0; 10];
+    let mut rest = &mut length[..];
+    encode_varint((out.len() - start) as u64, &mut rest);
+    let used = 10 - rest.len();
+    out.splice(start..start, length[..used].iter().copied());
+}

@@ -1,0 +1,241 @@
+//! Tree to canonical tree by schema: what `decode` does to text, done to the outcome of a patch.
+//!
+//! The tree is handed to decode's visitors as if it were being parsed, so both obey one set of rules. Values are
+//! moved, not copied. Depth is bounded here, because a patch can nest deeper than any text it was made of. Of an object
+//! that came of another one by a few changes, only what is not as it was is read again.
+
+use serde::de::value::StringDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::forward_to_deserialize_any;
+use smallvec::SmallVec;
+
+use super::decode::{DecodeError, Decoded, Single, read_item, read_root, read_value};
+use super::decode_form::{given, is_always_written, is_lost, zero_field};
+use super::decode_report::Report;
+use super::table::{Field, Kind, Message};
+use values::cancellation;
+use values::json::{DEPTH_MAX, Key, Object, Value};
+
+/// Makes `value` an object of type `message`: types checked, unknown fields dropped and reported, fields in schema
+/// order, scalars canonical.
+///
+/// # Errors
+/// As [`decode`](super::decode::decode).
+pub fn conform(message: &Message, value: Value) -> Result<Decoded, DecodeError> {
+    let report = Report::default();
+    let read = read_root(&report, message, Source { value, depth: DEPTH_MAX });
+    report.finish(message, read, |halt| halt.0)
+}
+
+/// As [`conform`], for a `value` most of which is as in `known`, which conforms already: what is equal, in its place, stays
+/// as it is.
+///
+/// # Errors
+/// As [`conform`].
+pub fn conform_changes(message: &Message, mut value: Value, known: &Object) -> Result<Decoded, DecodeError> {
+    if let Value::Object(object) = &mut value
+        && conforms_in_place(message, object, known)
+    {
+        return Ok(Decoded { object: std::mem::take(object), strict: Vec::new() });
+    }
+    // What is wrong or unknown, and where, is told of the object as a whole. What was done to its other parts is what
+    // would be done to them now.
+    conform(message, value)
+}
+
+/// Makes `object` conform, if there is nothing to be said of it; what is equal to `known`, in its place, stays as it is.
+/// Otherwise `false`: only parts of it conform then, and [`conform`] says the rest.
+pub fn conforms_in_place(message: &Message, object: &mut Object, known: &Object) -> bool {
+    members(message, object, known, DEPTH_MAX - 1).is_ok()
+}
+
+/// Makes one value conform to a kind, as if it stood alone: errors name no place. `None` for what counts as none.
+///
+/// # Errors
+/// As [`decode`](super::decode::decode).
+pub fn conform_value(kind: &Kind, value: Value) -> Result<Option<Value>, DecodeError> {
+    let report = Report::default();
+    let read = reread(Single { report: &report, kind, path: None, is_free: false }, value);
+    match (Report::default().absorb(report), read) {
+        (Some(failure), _) => Err(failure),
+        (None, Err(message)) => Err(DecodeError { message, path: String::new() }),
+        (None, Ok(value)) => Ok(value),
+    }
+}
+
+/// Something does not conform, or is to be reported; it is still where it was.
+struct Odd;
+
+/// Makes the members of a struct conform. Their values may nest `depth` levels more.
+fn members(message: &Message, object: &mut Object, known: &Object, depth: usize) -> Result<(), Odd> {
+    // Fields that are given, by position, and where their members stand.
+    let mut given: SmallVec<[(usize, usize); 24]> = SmallVec::new();
+    let mut next_known = known.iter();
+    for (at, (name, value)) in object.members_mut().iter_mut().enumerate() {
+        let position = message.position(name.as_bytes()).ok_or(Odd)?;
+        let field = &message.fields[position];
+        // Nearly always both have the same members in the same order.
+        let known = match next_known.next() {
+            Some((other, known)) if *name == other => Some(known),
+            _ => known.get(name),
+        };
+        if known.is_some_and(|known| known == value) || whole(field, value, known, depth)? {
+            given.push((position, at));
+        }
+    }
+    // From here on nothing can go wrong, and values are moved.
+    if !given.is_sorted() {
+        given.sort_unstable();
+    }
+    let mut given = given.into_iter().peekable();
+    let mut old = std::mem::take(object.members_mut());
+    let members = object.members_mut();
+    members.reserve(old.len());
+    for (at, field) in message.fields.iter().enumerate() {
+        let value = match given.next_if(|(position, _)| *position == at) {
+            Some((_, member)) => std::mem::take(&mut old[member].1),
+            None if is_always_written(field) => zero_field(field),
+            None => continue,
+        };
+        members.push((field.name.clone(), value));
+    }
+    Ok(())
+}
+
+/// Makes the value of a field conform, which may nest `depth` levels; whether there is one then.
+fn whole(field: &Field, value: &mut Value, known: Option<&Value>, depth: usize) -> Result<bool, Odd> {
+    cancellation::step();
+    let deeper = |levels: usize| depth.checked_sub(levels).ok_or(Odd);
+    match (&field.kind, &mut *value, known) {
+        (Kind::Message(message), Value::Object(object), Some(Value::Object(known))) => {
+            members(message, object, known, deeper(1)?)?;
+        }
+        (Kind::List(list), Value::Array(items), Some(Value::Array(known)))
+            if !items.is_empty() && matches!(list.item.kind, Kind::Message(_)) =>
+        {
+            for (at, item) in items.iter_mut().enumerate() {
+                match (&list.item.kind, &mut *item, known.get(at)) {
+                    (_, item, Some(known)) if *item == *known => {}
+                    (Kind::Message(message), Value::Object(item), Some(Value::Object(known))) => {
+                        members(message, item, known, deeper(2)?)?;
+                    }
+                    (_, item, _) => {
+                        let source = Source { value: item.clone(), depth: deeper(1)? };
+                        *item = clean(|report| read_item(report, &list.item, source))?;
+                    }
+                }
+            }
+        }
+        (_, value, _) => {
+            let source = Source { value: value.clone(), depth };
+            match given(field, clean(|report| read_value(report, &field.kind, source))?) {
+                Some(read) => *value = read,
+                None => return Ok(false),
+            }
+        }
+    }
+    Ok(!is_lost(field, value))
+}
+
+/// What `read` makes of a part, if there is nothing to be said of it.
+fn clean<T>(read: impl FnOnce(&Report) -> Result<T, Halt>) -> Result<T, Odd> {
+    let report = Report::default();
+    let part = read(&report).map_err(|_| Odd)?;
+    if report.is_empty() { Ok(part) } else { Err(Odd) }
+}
+
+/// Reads a value that is a tree already.
+///
+/// # Errors
+/// The sentence, unless the report has the error.
+pub(super) fn reread(single: Single<'_>, value: Value) -> Result<Option<Value>, String> {
+    single.deserialize(Source { value, depth: DEPTH_MAX }).map_err(|halt: Halt| halt.0)
+}
+
+/// How decoding ends early: with the error already in the report, or with this sentence.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Halt(String);
+
+impl serde::de::Error for Halt {
+    fn custom<T: std::fmt::Display>(sentence: T) -> Self {
+        Halt(sentence.to_string())
+    }
+}
+
+struct Source {
+    value: Value,
+    /// Levels that may still be entered.
+    depth: usize,
+}
+
+impl<'de> Deserializer<'de> for Source {
+    type Error = Halt;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Halt> {
+        let deeper = || self.depth.checked_sub(1).ok_or_else(|| Halt("exceeded max depth".to_owned()));
+        match self.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(value),
+            Value::Int(value) => visitor.visit_i64(value),
+            Value::Float(value) => visitor.visit_f64(value),
+            // JSON has no bytes, so that these can only be the words of a number.
+            Value::Number(words) => visitor.visit_bytes(words.as_bytes()),
+            Value::String(text) => visitor.visit_string(text),
+            Value::Array(items) => visitor.visit_seq(Items { items: items.into_iter(), depth: deeper()? }),
+            Value::Object(members) => {
+                let members = members.into_members().into_iter();
+                visitor.visit_map(Members { members, value: Value::Null, depth: deeper()? })
+            }
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+struct Items {
+    items: std::vec::IntoIter<Value>,
+    depth: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items {
+    type Error = Halt;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Halt> {
+        let depth = self.depth;
+        self.items.next().map(|value| seed.deserialize(Source { value, depth })).transpose()
+    }
+}
+
+struct Members {
+    members: std::vec::IntoIter<(Key, Value)>,
+    /// The value of the member whose name was handed out last.
+    value: Value,
+    depth: usize,
+}
+
+impl<'de> MapAccess<'de> for Members {
+    type Error = Halt;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Halt> {
+        let Some((name, value)) = self.members.next() else { return Ok(None) };
+        self.value = value;
+        match name {
+            // Names from the schema are looked up without making a string of them.
+            Key::Borrowed(name) => seed.deserialize(name.into_deserializer()),
+            Key::Owned(name) => seed.deserialize(StringDeserializer::new(name)),
+        }
+        .map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Halt> {
+        seed.deserialize(Source { value: std::mem::take(&mut self.value), depth: self.depth })
+    }
+}
+
+#[cfg(test)]
+#[path = "conform_test.rs"]
+mod tests;

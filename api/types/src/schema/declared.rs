@@ -1,0 +1,151 @@
+//! The members of an object that its type declares, in the order of the fields.
+//!
+//! What walks an object by its type (encoding, validation, ownership) goes over these members and over the few fields
+//! that count even when they are absent, and not over all fields of the type. Typical objects cost no allocation.
+
+use smallvec::SmallVec;
+
+use super::decode_form::is_always_written;
+use super::table::{Field, Message, Presence};
+use values::json::{Object, Value};
+
+/// Members that most objects have at most.
+const TYPICAL: usize = 16;
+
+/// Declared members by the positions of their fields in [`Message::fields`], ascending.
+#[derive(Default)]
+pub struct Declared<'o>(SmallVec<[(usize, &'o Value); TYPICAL]>);
+
+impl<'o> Declared<'o> {
+    /// No members yet.
+    #[inline]
+    pub fn new() -> Self {
+        Declared(SmallVec::new())
+    }
+
+    /// Takes the members of `object`, which is of type `message`. Filled in place, since moving it costs as much as a
+    /// small object.
+    #[inline]
+    pub fn of(&mut self, message: &Message, object: &'o Object) -> &[(usize, &'o Value)] {
+        let mut is_ascending = true;
+        let mut last = 0;
+        for (name, value) in object.iter() {
+            let Some(at) = message.position(name.as_bytes()) else { continue };
+            is_ascending &= last <= at;
+            last = at;
+            self.0.push((at, value));
+        }
+        if !is_ascending {
+            self.0.sort_by_key(|(at, _)| *at);
+        }
+        &self.0
+    }
+}
+
+/// Visits declared members and the fields at the positions `due`, both ascending, in the order of the fields; those of
+/// `due` that are absent without a value.
+#[inline]
+pub fn visit<'m, 'o>(
+    message: &'m Message,
+    declared: &[(usize, &'o Value)],
+    due: &[usize],
+    mut visit: impl FnMut(&'m Field, Option<&'o Value>),
+) {
+    let fields = &*message.fields;
+    let mut due = due.iter().copied().peekable();
+    for &(at, value) in declared {
+        while let Some(absent) = due.next_if(|due| *due < at) {
+            visit(&fields[absent], None);
+        }
+        due.next_if_eq(&at);
+        visit(&fields[at], Some(value));
+    }
+    due.for_each(|absent| visit(&fields[absent], None));
+}
+
+impl Field {
+    /// What validation asks of its presence.
+    pub fn presence(&self) -> Presence {
+        self.check.map_or(Presence::Published, |check| check.presence)
+    }
+
+    /// Whether validation may refuse its absence.
+    pub fn is_demanded(&self) -> bool {
+        match self.presence() {
+            Presence::Published => self.required,
+            Presence::Taken => false,
+            Presence::Needed | Presence::NotZero | Presence::AsEmpty => true,
+        }
+    }
+}
+
+impl Message {
+    /// Positions of the fields that are always written, ascending.
+    pub(crate) fn always_written(&self) -> &[usize] {
+        self.compiled.always.get_or_init(|| self.positions(is_always_written))
+    }
+
+    /// Positions of the fields whose absence validation may refuse, ascending.
+    pub fn demanded(&self) -> &[usize] {
+        self.compiled.demanded.get_or_init(|| self.positions(Field::is_demanded))
+    }
+
+    /// By the position of a field, where it stands among all fields in the order of their names.
+    pub fn ranks(&self) -> &[u32] {
+        self.compiled.ranks.get_or_init(|| {
+            let mut by_name: Vec<usize> = (0..self.fields.len()).collect();
+            by_name.sort_unstable_by_key(|at| &self.fields[*at].name);
+            let mut ranks = vec![0; by_name.len()];
+            by_name.iter().zip(0..).for_each(|(at, rank)| ranks[*at] = rank);
+            ranks
+        })
+    }
+
+    fn positions(&self, is_one: impl Fn(&Field) -> bool) -> Vec<usize> {
+        self.fields.iter().enumerate().filter(|(_, field)| is_one(field)).map(|(at, _)| at).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::builtin;
+    use values::json;
+    use values::naming::KUBERNETES;
+    use values::testing::object;
+
+    #[test]
+    fn ranks_are_the_order_of_the_names() {
+        for message in builtin::messages(&KUBERNETES) {
+            let mut by_rank: Vec<_> = message.ranks().iter().zip(&*message.fields).collect();
+            by_rank.sort_by_key(|(rank, _)| **rank);
+            assert!(by_rank.is_sorted_by(|(_, a), (_, b)| a.name < b.name), "{}", message.name);
+        }
+    }
+
+    #[test]
+    fn members_come_in_the_order_of_the_fields_with_what_is_due_between() {
+        let message = builtin::message(&KUBERNETES, "api.core.v1.ContainerPort").unwrap();
+        for (given, due, wanted) in [
+            ("{}", &[][..], ""),
+            (r#"{"name":"a","containerPort":1}"#, &[], "name=\"a\" containerPort=1"),
+            (r#"{"containerPort":1,"other":2,"name":"a"}"#, &[], "name=\"a\" containerPort=1"),
+            ("{}", &[0, 2], "name containerPort"),
+            (r#"{"containerPort":1}"#, &[0, 2, 3], "name containerPort=1 protocol"),
+            (r#"{"protocol":null}"#, &[2], "containerPort protocol=null"),
+        ] {
+            let object = object(given);
+            let mut found = Declared::new();
+            let mut seen = Vec::new();
+            visit(message, found.of(message, &object), due, |field, value| {
+                let mut text = field.name.as_bytes().to_vec();
+                if let Some(value) = value {
+                    text.push(b'=');
+                    json::write(value, &mut text);
+                }
+                seen.push(String::from_utf8(text).unwrap());
+            });
+            assert_eq!(seen.join(" "), wanted, "{given}");
+        }
+    }
+}

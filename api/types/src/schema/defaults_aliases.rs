@@ -1,0 +1,171 @@
+//! Members that say again what another one says: former names beside new ones, and one value beside a list of them.
+//!
+//! The reference server has one of the two in its own form of an object and makes the other whenever it serves one, so
+//! that clients of every age find what they look for. Here both are stored; which one counts when they differ is said
+//! at each rule. Source: upstream's conversions of `core/v1` and `apps/v1`.
+
+use std::num::IntErrorKind;
+
+use go::Quoted;
+
+use super::defaults::Node;
+use super::table::Message;
+use values::json::{Key, Object, Value};
+use values::naming::Naming;
+
+/// The annotation in which a daemon set counts its templates. The strategy counts, here is where it begins.
+pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// The annotation with the revision that a deployment is to go back to.
+pub const ROLLBACK_REVISION: &str = "deprecated.deployment.rollback.to";
+
+/// Why the annotation of an object that stands for a former number cannot be read, in Go's words. An object with one is not
+/// accepted.
+pub fn unreadable_annotation(message: &Message, object: &Object) -> Option<String> {
+    let name = match &*message.name {
+        "DaemonSet" if !message.custom => TEMPLATE_GENERATION,
+        "Deployment" if !message.custom => ROLLBACK_REVISION,
+        _ => return None,
+    };
+    let is_rollback = name == ROLLBACK_REVISION;
+    let text = object.get("metadata")?.get("annotations")?.get(name)?.as_str()?;
+    if is_rollback && text.is_empty() {
+        return None;
+    }
+    let why = match text.parse::<i64>().err()?.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    let error = format!("strconv.ParseInt: parsing {}: {why}", Quoted(text));
+    Some(if is_rollback {
+        format!("failed to parse annotation[{name}]={text} as int64: {error}")
+    } else {
+        error
+    })
+}
+
+/// Sets the members that upstream's internal form of a kind always has. Upstream makes bookmarks, which have no more members
+/// than an empty object, from that form.
+pub fn complete_empty(message: &Message, object: &mut Object) {
+    match &*message.name {
+        _ if message.custom => {}
+        "Deployment" | "ReplicaSet" | "StatefulSet" => {
+            object.object_entry("spec").insert("replicas", Value::Int(0));
+        }
+        "DaemonSet" => {
+            let metadata = object.object_entry("metadata");
+            metadata.object_entry("annotations").insert(TEMPLATE_GENERATION, "0".into());
+        }
+        _ => {}
+    }
+}
+
+/// `serviceAccount` is the former name of `serviceAccountName`, which counts unless it is empty.
+pub(super) fn pod_spec(spec: &mut Node, _: &'static Naming) {
+    const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];
+    let Some(account) =
+        NAMES.map(|name| spec.text(name).to_owned()).into_iter().find(|text| !text.is_empty())
+    else {
+        return;
+    };
+    for name in NAMES {
+        if spec.text(name) != account {
+            spec.set(name, account.as_str().into());
+        }
+    }
+}
+
+/// Annotations that told the init containers of a pod, and their statuses, before there were fields for them, are dropped
+/// from pods and templates.
+pub(super) fn pod_template(template: &mut Node, naming: &'static Naming) {
+    let is_former = |key: &str| {
+        key.split_once('/').is_some_and(|(domain, name)| {
+            matches!(domain.strip_suffix(naming.domain), Some("pod.alpha." | "pod.beta."))
+                && matches!(name, "init-containers" | "init-container-statuses")
+        })
+    };
+    let metadata = template.object.get("metadata");
+    let annotations = metadata.and_then(|metadata| metadata.get("annotations")).and_then(Value::as_object);
+    if !annotations.is_some_and(|annotations| annotations.iter().any(|(key, _)| is_former(key))) {
+        return;
+    }
+    let metadata = template.object.object_entry("metadata");
+    let annotations = metadata.object_entry("annotations");
+    annotations.retain(|key, _| !is_former(key));
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+}
+
+/// `podIP` is the first of `podIPs`.
+pub(super) fn pod_status(status: &mut Node, _: &'static Naming) {
+    let text = |item: &Value| item.str_at(&["ip"]).to_owned();
+    first_of_list(status, ("podIP", "podIPs"), text, |ip| {
+        Object::from_iter([(Key::Borrowed("ip"), ip.into())]).into()
+    });
+}
+
+/// `podCIDR` is the first of `podCIDRs`.
+pub(super) fn node_spec(spec: &mut Node, _: &'static Naming) {
+    let text = |item: &Value| item.as_str().unwrap_or_default().to_owned();
+    first_of_list(spec, ("podCIDR", "podCIDRs"), text, |network| network.into());
+}
+
+/// The single value counts, because those who know nothing of the list write it; where it is missing, the list does.
+fn first_of_list(
+    node: &mut Node,
+    (single, list): (&str, &str),
+    text: impl Fn(&Value) -> String,
+    item: impl Fn(&str) -> Value,
+) {
+    let items = node.object.get(list).and_then(Value::as_array).unwrap_or_default();
+    let first = items.first().map(text).unwrap_or_default();
+    let own = node.text(single).to_owned();
+    match (own.is_empty(), first.is_empty()) {
+        (true, false) => node.set(single, first.into()),
+        (false, _) if own != first => node.set(list, Value::Array(vec![item(&own)])),
+        _ => {}
+    }
+}
+
+/// The claims of a stateful set say what they are, as objects of their own do.
+pub(super) fn stateful_set_spec(spec: &mut Node, _: &'static Naming) {
+    spec.each("volumeClaimTemplates", |mut claim| {
+        claim.set("kind", "PersistentVolumeClaim".into());
+        claim.set("apiVersion", "v1".into());
+    });
+}
+
+/// The annotation of a deployment is a number, or is not there.
+pub(super) fn deployment(deployment: &mut Node, _: &'static Naming) {
+    let Some(mut metadata) = deployment.child("metadata") else { return };
+    whole_number(&mut metadata, ROLLBACK_REVISION);
+}
+
+/// A daemon set that does not say how often its template was changed says that it does not know.
+pub(super) fn daemon_set(set: &mut Node, _: &'static Naming) {
+    let Some(mut metadata) = set.child_or_new("metadata") else { return };
+    if metadata.map("annotations").is_some_and(|annotations| annotations.contains(TEMPLATE_GENERATION)) {
+        return whole_number(&mut metadata, TEMPLATE_GENERATION);
+    }
+    let annotations = metadata.map("annotations").cloned().unwrap_or_default();
+    let mut members = annotations.into_members();
+    let at = members.partition_point(|(name, _)| &**name < TEMPLATE_GENERATION);
+    members.insert(at, (Key::Borrowed(TEMPLATE_GENERATION), "0".into()));
+    metadata.set("annotations", members.into_iter().collect::<Object>().into());
+}
+
+/// Writes a number in an annotation as such numbers are written; an empty text is none. What is no number stays.
+fn whole_number(metadata: &mut Node, name: &str) {
+    let annotations = metadata.object.get_mut("annotations").and_then(Value::as_object_mut);
+    let Some(annotations) = annotations else { return };
+    let Some(text) = annotations.get(name).and_then(Value::as_str).map(str::to_owned) else { return };
+    if text.is_empty() {
+        annotations.remove(name);
+        if annotations.is_empty() {
+            metadata.object.remove("annotations");
+        }
+    } else if let Ok(number) = text.parse::<i64>() {
+        annotations.insert(name.to_owned(), number.to_string().into());
+    }
+}

@@ -1,0 +1,416 @@
+//! Defaults that depend on more than their own field, one small rule per type (docs/api/validation.md#defaults).
+//!
+//! A rule sees its object after the plain values were set and before anything below it was defaulted.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hashbrown::HashSet;
+use quantity::Quantity;
+
+use super::defaults::Node;
+use super::defaults_aliases as aliases;
+use super::scalars::time;
+use super::table::Message;
+use values::image;
+use values::json::{Key, Object, Value};
+use values::naming::Naming;
+
+/// Fills in what depends on other members.
+pub(super) type Rule = fn(&mut Node, &'static Naming);
+
+include!(concat!(env!("OUT_DIR"), "/default_rules.rs"));
+
+/// The rule that a type names.
+pub(super) fn of(message: &Message) -> Option<Rule> {
+    DEFAULT_RULES.get(usize::from(message.default_rule.checked_sub(1)?)).copied()
+}
+
+fn rolling_update(strategy: &mut Node, values: [(&str, Value); 2]) {
+    if strategy.text("type") == "RollingUpdate"
+        && let Some(mut rolling) = strategy.child_or_new("rollingUpdate")
+    {
+        for (name, value) in values {
+            rolling.fill(name, || value);
+        }
+    }
+}
+
+fn deployment_strategy(strategy: &mut Node, _: &'static Naming) {
+    rolling_update(strategy, [("maxUnavailable", "25%".into()), ("maxSurge", "25%".into())]);
+}
+
+fn daemon_set_strategy(strategy: &mut Node, _: &'static Naming) {
+    rolling_update(strategy, [("maxUnavailable", Value::Int(1)), ("maxSurge", Value::Int(0))]);
+    // Upstream's internal form has both numbers, whatever the type of the strategy is.
+    if let Some(mut rolling) = strategy.child("rollingUpdate") {
+        for name in ["maxUnavailable", "maxSurge"] {
+            rolling.fill(name, || Value::Int(0));
+        }
+    }
+}
+
+/// A rolling update is only spelled out for those who left the type open, or asked for it themselves.
+fn stateful_set_strategy(strategy: &mut Node, _: &'static Naming) {
+    if strategy.is_unset("type") {
+        strategy.set("type", "RollingUpdate".into());
+        let _ = strategy.child_or_new("rollingUpdate");
+    }
+    if let Some(mut rolling) = strategy.child("rollingUpdate") {
+        // `maxUnavailable` stays open: its default is behind a feature gate that is off.
+        rolling.fill("partition", || Value::Int(0));
+    }
+}
+
+fn autoscaler_behavior(behavior: &mut Node, _: &'static Naming) {
+    let policy = |kind: &str, value: i64| {
+        let members =
+            [("type", kind.into()), ("value", Value::Int(value)), ("periodSeconds", Value::Int(15))];
+        Value::Object(members.into_iter().map(|(name, value)| (Key::Borrowed(name), value)).collect())
+    };
+    if let Some(mut up) = behavior.child_or_new("scaleUp") {
+        up.fill("stabilizationWindowSeconds", || Value::Int(0));
+        up.fill("selectPolicy", || "Max".into());
+        up.fill("policies", || Value::Array(vec![policy("Pods", 4), policy("Percent", 100)]));
+    }
+    if let Some(mut down) = behavior.child_or_new("scaleDown") {
+        down.fill("selectPolicy", || "Max".into());
+        down.fill("policies", || Value::Array(vec![policy("Percent", 100)]));
+    }
+}
+
+fn template_labels(workload: &Node) -> Option<Object> {
+    let labels = workload.object.get("spec")?.at(&["template", "metadata", "labels"])?.as_object()?;
+    (!labels.is_empty()).then(|| labels.clone())
+}
+
+fn copy_labels(workload: &mut Node, labels: &Option<Object>) {
+    if let (Some(labels), Some(mut metadata)) = (labels, workload.child_or_new("metadata")) {
+        metadata.fill("labels", || Value::Object(labels.clone()));
+    }
+}
+
+fn job(job: &mut Node, _: &'static Naming) {
+    let labels = template_labels(job);
+    copy_labels(job, &labels);
+    let Some(mut spec) = job.child_or_new("spec") else { return };
+    if spec.is_unset("completions") && spec.is_unset("parallelism") {
+        spec.set("completions", Value::Int(1));
+    }
+    let per_index = !spec.is_unset("backoffLimitPerIndex");
+    let failure_policy = !spec.is_unset("podFailurePolicy");
+    spec.fill("parallelism", || Value::Int(1));
+    spec.fill("backoffLimit", || Value::Int(if per_index { i64::from(i32::MAX) } else { 6 }));
+    spec.fill("completionMode", || "NonIndexed".into());
+    spec.fill("suspend", || Value::Bool(false));
+    let replacement = if failure_policy { "Failed" } else { "TerminatingOrFailed" };
+    spec.fill("podReplacementPolicy", || replacement.into());
+    spec.fill("manualSelector", || Value::Bool(false));
+}
+
+fn replication_controller(controller: &mut Node, _: &'static Naming) {
+    let labels = template_labels(controller);
+    copy_labels(controller, &labels);
+    if let (Some(labels), Some(mut spec)) = (labels, controller.child_or_new("spec")) {
+        spec.fill("selector", || Value::Object(labels));
+    }
+}
+
+/// Returns the pull policy of an image: `Always` if its tag can name another image tomorrow.
+fn pull_policy(image: &str) -> &'static str {
+    if image::is_latest(image) { "Always" } else { "IfNotPresent" }
+}
+
+fn container(container: &mut Node, _: &'static Naming) {
+    let policy = pull_policy(container.text("image"));
+    container.fill("imagePullPolicy", || policy.into());
+}
+
+/// A volume that says nothing about its source is an empty directory.
+fn volume(volume: &mut Node, _: &'static Naming) {
+    let has_source = volume.object.iter().any(|(name, value)| name != "name" && !value.is_null());
+    if !has_source {
+        volume.set("emptyDir", Value::Object(Object::new()));
+    }
+    if let Some(mut source) = volume.child("image") {
+        let policy = pull_policy(source.text("reference"));
+        source.fill("pullPolicy", || policy.into());
+    }
+}
+
+/// Adds to a resource list what `from` has and it lacks, for the names that `wanted` takes.
+fn complete(list: &mut Object, from: &Object, wanted: impl Fn(&str) -> bool) {
+    let known: HashSet<&str> = list.iter().map(|(name, _)| name).collect();
+    let missing = from.iter().filter(|(name, _)| wanted(name) && !known.contains(name));
+    let added: Vec<(Key, Value)> =
+        missing.map(|(name, value)| (Key::Owned(name.to_owned()), value.clone())).collect();
+    drop(known);
+    if !added.is_empty() {
+        list.members_mut().extend(added);
+        list.members_mut().sort_by(|(a, _), (b, _)| a.cmp(b));
+    }
+}
+
+/// Completes the list at a field; an empty outcome is no list.
+fn complete_field(node: &mut Node, field: &str, from: &Object, wanted: impl Fn(&str) -> bool) {
+    let mut list = node.map(field).cloned().unwrap_or_default();
+    complete(&mut list, from, wanted);
+    if !list.is_empty() {
+        node.set(field, Value::Object(list));
+    }
+}
+
+/// Most names in lists that are compared without a set of them.
+const FEW: usize = 16;
+
+/// Completes the list at a field by the one at another.
+fn complete_from(node: &mut Node, field: &str, from: &str) {
+    let Some(from) = node.map(from) else { return };
+    let is_complete = |list: &Object| {
+        from.len() <= FEW && list.len() <= FEW && from.iter().all(|(name, _)| list.contains(name))
+    };
+    if !node.map(field).is_some_and(is_complete) {
+        let from = from.clone();
+        complete_field(node, field, &from, |_| true);
+    }
+}
+
+fn limit_range_item(item: &mut Node, _: &'static Naming) {
+    if item.text("type") != "Container" {
+        return;
+    }
+    for (field, from) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
+        complete_from(item, field, from);
+    }
+}
+
+/// The name is always a label as well.
+fn namespace(namespace: &mut Node, naming: &'static Naming) {
+    let Some(mut metadata) = namespace.child_or_new("metadata") else { return };
+    let name = metadata.text("name").to_owned();
+    if name.is_empty() {
+        return;
+    }
+    let label = naming.label("metadata.name");
+    let mut labels = metadata.map("labels").cloned().unwrap_or_default();
+    if labels.insert(label, name.into()).is_none() {
+        labels.members_mut().sort_by(|(a, _), (b, _)| a.cmp(b));
+    }
+    metadata.set("labels", Value::Object(labels));
+}
+
+fn node_status(status: &mut Node, _: &'static Naming) {
+    if let Some(capacity) = status.map("capacity").cloned() {
+        status.fill("allocatable", || Value::Object(capacity));
+    }
+}
+
+fn persistent_volume(volume: &mut Node, _: &'static Naming) {
+    if let Some(mut spec) = volume.child_or_new("spec") {
+        spec.fill("persistentVolumeReclaimPolicy", || "Retain".into());
+        spec.fill("volumeMode", || "Filesystem".into());
+    }
+}
+
+fn pod(pod: &mut Node, naming: &'static Naming) {
+    aliases::pod_template(pod, naming);
+    let Some(mut spec) = pod.child_or_new("spec") else { return };
+    let host_network = spec.object.get("hostNetwork").and_then(Value::as_bool) == Some(true);
+    for list in ["containers", "initContainers"] {
+        spec.each(list, |mut container| {
+            if let Some(mut resources) = container.child("resources") {
+                complete_from(&mut resources, "requests", "limits");
+            }
+            if host_network {
+                container.each("ports", |mut port| {
+                    let own = port.object.get("containerPort").cloned().unwrap_or(Value::Int(0));
+                    port.fill("hostPort", || own);
+                });
+            }
+        });
+    }
+    pod_resources(&mut spec);
+    spec.fill("enableServiceLinks", || Value::Bool(true));
+}
+
+/// Resources of the pod as a whole, once it says some: what is left open follows from its containers and limits.
+fn pod_resources(spec: &mut Node) {
+    let Some(resources) = spec.object.get("resources") else { return };
+    let given =
+        |list: &str| resources.get(list).and_then(Value::as_object).filter(|list| !list.is_empty()).cloned();
+    let (limits, requests) = (given("limits"), given("requests"));
+    if limits.is_none() && requests.is_none() {
+        return;
+    }
+    let huge = |name: &str| name.starts_with("hugepages-");
+    let container_limits = aggregate(spec, "limits");
+    let container_requests = aggregate(spec, "requests");
+    let Some(mut resources) = spec.child("resources") else { return };
+    let asked = requests.unwrap_or_default();
+    complete_field(&mut resources, "limits", &container_limits, |name| huge(name) && !asked.contains(name));
+    if let Some(limits) = resources.map("limits").cloned() {
+        complete_field(&mut resources, "requests", &container_requests, |name| {
+            matches!(name, "cpu" | "memory")
+        });
+        complete_field(&mut resources, "requests", &limits, |name| {
+            matches!(name, "cpu" | "memory") || huge(name)
+        });
+    }
+}
+
+/// What the containers need together: running ones add up, and starting ones need theirs beside the sidecars
+/// that were started before them.
+fn aggregate(spec: &Node, list: &str) -> Object {
+    let containers = |name: &str| {
+        let items = spec.object.get(name).and_then(Value::as_array).unwrap_or_default();
+        items.iter().map(|container| {
+            let resources = container.at(&["resources", list]).and_then(Value::as_object);
+            (container.str_at(&["restartPolicy"]) == "Always", resources)
+        })
+    };
+    let quantities = |resources: Option<&Object>| {
+        let members = resources.into_iter().flat_map(Object::iter);
+        let parse = |text: &Value| text.as_str().and_then(|text| Quantity::parse(text).ok());
+        members.filter_map(|(name, text)| Some((name.to_owned(), parse(text)?))).collect::<Vec<_>>()
+    };
+    let mut sum: std::collections::BTreeMap<String, Quantity> = Default::default();
+    let mut peak = sum.clone();
+    for (_, resources) in containers("containers") {
+        for (name, quantity) in quantities(resources) {
+            let total = sum.entry(name).or_insert(Quantity::ZERO);
+            *total = total.plus(quantity);
+        }
+    }
+    let mut sidecars = peak.clone();
+    for (is_sidecar, resources) in containers("initContainers") {
+        for (name, quantity) in quantities(resources) {
+            let started = sidecars.entry(name.clone()).or_insert(Quantity::ZERO);
+            let now = started.plus(quantity);
+            if is_sidecar {
+                *started = now;
+                let total = sum.entry(name.clone()).or_insert(Quantity::ZERO);
+                *total = total.plus(quantity);
+            }
+            let most = peak.entry(name).or_insert(Quantity::ZERO);
+            if now > *most {
+                *most = now;
+            }
+        }
+    }
+    for (name, quantity) in peak {
+        let total = sum.entry(name).or_insert(Quantity::ZERO);
+        if quantity > *total {
+            *total = quantity;
+        }
+    }
+    sum.into_iter().map(|(name, quantity)| (Key::Owned(name), quantity.to_text().into())).collect()
+}
+
+fn service(service: &mut Node, _: &'static Naming) {
+    if let Some(mut spec) = service.child_or_new("spec") {
+        // The service's own rule comes before its spec's plain values.
+        spec.fill("sessionAffinity", || "None".into());
+        spec.fill("type", || "ClusterIP".into());
+        let kind = spec.text("type").to_owned();
+        match spec.text("sessionAffinity") {
+            "None" => {
+                spec.object.remove("sessionAffinityConfig");
+            }
+            "ClientIP" => {
+                if let Some(mut config) = spec.child_or_new("sessionAffinityConfig")
+                    && let Some(mut client) = config.child_or_new("clientIP")
+                {
+                    client.fill("timeoutSeconds", || Value::Int(10800));
+                }
+            }
+            _ => {}
+        }
+        spec.each("ports", |mut port| {
+            let target = port.object.get("targetPort");
+            let open = target.is_none_or(|target| {
+                target.is_null() || target.as_i64() == Some(0) || target.as_str() == Some("")
+            });
+            if open && let Some(own) = port.object.get("port").cloned() {
+                port.set("targetPort", own);
+            }
+        });
+        let external = spec.object.get("externalIPs").and_then(Value::as_array);
+        let has_external = external.is_some_and(|ips| !ips.is_empty());
+        let outside = matches!(kind.as_str(), "NodePort" | "LoadBalancer");
+        if outside || (kind == "ClusterIP" && has_external) {
+            spec.fill("externalTrafficPolicy", || "Cluster".into());
+        }
+        if outside || kind == "ClusterIP" {
+            spec.fill("internalTrafficPolicy", || "Cluster".into());
+        }
+        if kind == "LoadBalancer" {
+            spec.fill("allocateLoadBalancerNodePorts", || Value::Bool(true));
+        }
+    }
+    // A spec that is complete decides as well: a write of the status leaves it as it was stored.
+    let kind = service.object.get("spec").and_then(|spec| spec.get("type"));
+    if kind.and_then(Value::as_str) == Some("LoadBalancer")
+        && let Some(mut status) = service.child("status")
+        && let Some(mut balancer) = status.child("loadBalancer")
+    {
+        balancer.each("ingress", |mut ingress| {
+            if !ingress.text("ip").is_empty() {
+                ingress.fill("ipMode", || "VIP".into());
+            }
+        });
+    }
+}
+
+fn network_policy(spec: &mut Node, _: &'static Naming) {
+    let egress = spec.object.get("egress").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
+    spec.fill("policyTypes", || {
+        let types = ["Ingress", "Egress"].into_iter().take(1 + usize::from(egress));
+        Value::Array(types.map(Value::from).collect())
+    });
+}
+
+fn subject(subject: &mut Node, naming: &'static Naming) {
+    if matches!(subject.text("kind"), "User" | "Group") {
+        subject.fill("apiGroup", || naming.group("rbac.authorization", true).into());
+    }
+}
+
+fn device_count(request: &mut Node, _: &'static Naming) {
+    if request.text("allocationMode") == "ExactCount" {
+        request.fill("count", || Value::Int(1));
+    }
+}
+
+/// A request of v1beta1, which names a class unless it has alternatives.
+fn device_request(request: &mut Node, naming: &'static Naming) {
+    if !request.text("deviceClassName").is_empty() {
+        request.fill("allocationMode", || "ExactCount".into());
+        device_count(request, naming);
+    }
+}
+
+fn device_taint(taint: &mut Node, _: &'static Naming) {
+    taint.fill("timeAdded", || {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        time::format_seconds(i64::try_from(now).unwrap_or(0)).into()
+    });
+}
+
+fn custom_definition(definition: &mut Node, _: &'static Naming) {
+    if let Some(mut spec) = definition.child_or_new("spec")
+        && let Some(mut names) = spec.child_or_new("names")
+    {
+        let kind = names.text("kind").to_owned();
+        names.fill("singular", || kind.to_lowercase().into());
+        if !kind.is_empty() {
+            names.fill("listKind", || format!("{kind}List").into());
+        }
+    }
+    let stored = {
+        let versions = definition.object.get("spec").and_then(|spec| spec.get("versions"));
+        let mut versions = versions.and_then(Value::as_array).unwrap_or_default().iter();
+        versions.find(|version| version.get("storage").and_then(Value::as_bool) == Some(true)).cloned()
+    };
+    if let (Some(version), Some(mut status)) = (stored, definition.child_or_new("status")) {
+        status.fill("storedVersions", || Value::Array(vec![version.str_at(&["name"]).into()]));
+    }
+}

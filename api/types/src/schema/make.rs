@@ -1,0 +1,646 @@
+//! Types made at run time: values, structs and resources put together in code, to be added to a registry.
+//!
+//! ```text
+//! Node (a value) ─► Struct (fields) ─► ResourceMaker ─ make ─► Arc<Resource> ─► Registry::with
+//! ```
+//!
+//! What is made here follows the rules of structural schemas: whatever was given is kept as it is, zeros and empty lists
+//! included, and `null` is a value only where it is said to be. Every object begins with `kind`, `apiVersion` and
+//! `metadata`; other fields stand by name. This module does not know where descriptions of types come from.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::builtin::{self, FIELD};
+use super::compiled::Compiled;
+use super::limits::Limits;
+use super::published::Published;
+use super::registry::{Resource, Storage, subresource};
+use super::share::Pool;
+use super::table::{
+    Behavior, Column, Element, Empty, Field, Kind, List, ListType, Map, Message, NameRule, Ref,
+    ResourceTable, ScalePaths, Scope, Selectable, Slot, StatusRules, StorageTable, SubresourceTable, Text,
+    Unknown,
+};
+use values::json;
+use values::naming::Naming;
+
+/// Verbs of a stored resource.
+const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+
+/// The type of scales.
+const SCALE: &str = "api.autoscaling.v1.Scale";
+
+/// Why a type cannot be made.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum MakeError {
+    /// Two fields of a struct have one name.
+    #[error("field {0} is there twice")]
+    Twice(Text),
+    /// A list has keys that its elements do not have, or elements that are no structs.
+    #[error("elements have no field {0} to tell them apart")]
+    NoKey(Text),
+    /// A default is no JSON.
+    #[error("default of field {0} is no JSON")]
+    Default(Text),
+    /// What describes the type cannot be read.
+    #[error("what describes the type cannot be read")]
+    Unreadable,
+    /// The schema is larger than any that a client can send.
+    #[error("the schema has too many nodes")]
+    TooLarge,
+}
+
+/// One value: its kind and what is said about it.
+#[derive(Clone, Debug)]
+pub struct Node {
+    kind: Kind,
+    empty: Empty,
+    limits: Option<Limits>,
+    default: Option<Text>,
+    description: Text,
+    format: Text,
+}
+
+impl Node {
+    /// A value of a kind, such as [`Kind::String`]; any JSON for [`Kind::Json`].
+    pub fn new(kind: Kind) -> Self {
+        Node {
+            kind,
+            empty: Empty::Kept,
+            limits: None,
+            default: None,
+            description: "".into(),
+            format: "".into(),
+        }
+    }
+
+    /// A list that is replaced as one.
+    pub fn list(item: Node) -> Self {
+        Node::list_of(item, ListType::Atomic)
+    }
+
+    /// A list of scalars, none of which comes twice.
+    pub fn set(item: Node) -> Self {
+        Node::list_of(item, ListType::Set)
+    }
+
+    /// A list whose elements are told apart by these fields of theirs.
+    pub fn keyed(item: Node, keys: impl IntoIterator<Item = impl Into<Text>>) -> Self {
+        Node::list_of(item, ListType::Map(keys.into_iter().map(Into::into).collect::<Vec<Text>>().into()))
+    }
+
+    fn list_of(item: Node, merge: ListType) -> Self {
+        Node::new(Kind::List(Ref::new(List { item: item.element(), merge, wrapped: false })))
+    }
+
+    /// A map whose values are owned one by one.
+    pub fn map(value: Node) -> Self {
+        Node::new(Kind::Map(Ref::new(Map { value: value.element(), atomic: false })))
+    }
+
+    /// A map that is replaced as one.
+    pub fn atomic_map(value: Node) -> Self {
+        Node::new(Kind::Map(Ref::new(Map { value: value.element(), atomic: true })))
+    }
+
+    /// `null` is a value, too.
+    #[must_use]
+    pub fn nullable(self) -> Self {
+        Node { empty: Empty::Nullable, ..self }
+    }
+
+    /// What it is where nothing was given, as JSON text; of elements of lists and maps, where `null` was given.
+    #[must_use]
+    pub fn default(self, json: impl Into<Text>) -> Self {
+        Node { default: Some(json.into()), ..self }
+    }
+
+    /// What validation asks of it.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Node { limits: Some(limits), ..self }
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn described(self, description: impl Into<Text>) -> Self {
+        Node { description: description.into(), ..self }
+    }
+
+    /// The format that is published.
+    #[must_use]
+    pub fn format(self, format: impl Into<Text>) -> Self {
+        Node { format: format.into(), ..self }
+    }
+
+    /// As an element of a list, or a value of a map.
+    pub fn element(self) -> Element {
+        let mut limits = self.limits;
+        if self.default.is_some() {
+            limits.get_or_insert_default().default = self.default;
+        }
+        Element { kind: self.kind, empty: self.empty, limits: limits.map(Ref::new) }
+    }
+
+    fn field(self, name: Text, required: bool) -> Result<Field, MakeError> {
+        if self.default.as_ref().is_some_and(|default| json::parse(default.as_bytes()).is_err()) {
+            return Err(MakeError::Default(name));
+        }
+        check_keys(&self.kind)?;
+        Ok(Field {
+            name,
+            atomic: matches!(&self.kind, Kind::Message(message) if message.atomic),
+            kind: self.kind,
+            empty: self.empty,
+            description: self.description,
+            required,
+            pointer: true,
+            assigned: self.default.clone(),
+            default: self.default,
+            format: self.format,
+            limits: self.limits.map(Ref::new),
+            ..FIELD
+        })
+    }
+}
+
+/// Whether the elements of every list in a value have the fields that tell them apart.
+fn check_keys(kind: &Kind) -> Result<(), MakeError> {
+    match kind {
+        Kind::List(list) => {
+            if let ListType::Map(keys) = &list.merge {
+                let has = |key: &Text| match &list.item.kind {
+                    Kind::Message(item) => item.field(key).is_some(),
+                    _ => false,
+                };
+                if let Some(key) = keys.iter().find(|key| !has(key)) {
+                    return Err(MakeError::NoKey(key.clone()));
+                }
+            }
+            check_keys(&list.item.kind)
+        }
+        Kind::Map(map) => check_keys(&map.value.kind),
+        _ => Ok(()),
+    }
+}
+
+/// A struct.
+#[derive(Clone, Debug, Default)]
+pub struct Struct {
+    name: Text,
+    fields: Vec<(Text, Node, bool)>,
+    unknown: Unknown,
+    is_atomic: bool,
+    is_embedded: bool,
+    description: Text,
+    limits: Option<Limits>,
+    metadata: Option<Limits>,
+}
+
+impl Struct {
+    /// Without fields yet; `name` is what errors call it.
+    pub fn new(name: impl Into<Text>) -> Self {
+        Struct { name: name.into(), ..Struct::default() }
+    }
+
+    /// With one more field.
+    #[must_use]
+    pub fn field(mut self, name: impl Into<Text>, node: Node) -> Self {
+        self.fields.push((name.into(), node, false));
+        self
+    }
+
+    /// With one more field, which must be given.
+    #[must_use]
+    pub fn required(mut self, name: impl Into<Text>, node: Node) -> Self {
+        self.fields.push((name.into(), node, true));
+        self
+    }
+
+    /// What validation asks of it beyond its fields. Fields that were required before are required still.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Struct { limits: Some(limits), ..self }
+    }
+
+    /// What validation asks of the metadata of an object.
+    #[must_use]
+    pub fn metadata(self, limits: Limits) -> Self {
+        Struct { metadata: Some(limits), ..self }
+    }
+
+    /// What becomes of other members.
+    #[must_use]
+    pub fn unknown(self, unknown: Unknown) -> Self {
+        Struct { unknown, ..self }
+    }
+
+    /// Owned and replaced as one.
+    #[must_use]
+    pub fn atomic(self) -> Self {
+        Struct { is_atomic: true, ..self }
+    }
+
+    /// An object inside an object: with a `kind`, an `apiVersion` and `metadata` besides its fields.
+    #[must_use]
+    pub fn embedded(self) -> Self {
+        Struct { is_embedded: true, ..self }
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn described(self, description: impl Into<Text>) -> Self {
+        Struct { description: description.into(), ..self }
+    }
+
+    /// The struct as a value.
+    ///
+    /// # Errors
+    /// [`MakeError`].
+    pub fn node(self) -> Result<Node, MakeError> {
+        Ok(Node::new(Kind::Message(self.message("", false)?)))
+    }
+
+    /// The type of the objects of a version of a group.
+    ///
+    /// # Errors
+    /// [`MakeError`].
+    pub fn object(self, (group, version): (&str, &str)) -> Result<Ref<Message>, MakeError> {
+        let reversed: Vec<&str> = group.rsplit('.').collect();
+        self.message(&format!("{}.{version}", reversed.join(".")), true)
+    }
+
+    fn message(self, package: &str, is_object: bool) -> Result<Ref<Message>, MakeError> {
+        let mut limits = self.limits;
+        let mut known: HashSet<Text> = limits.iter().flat_map(|limits| &limits.required).cloned().collect();
+        let mut fields = Vec::with_capacity(self.fields.len() + 3);
+        for (name, node, required) in self.fields {
+            if required && known.insert(name.clone()) {
+                limits.get_or_insert_default().required.push(name.clone());
+            }
+            fields.push(node.field(name, required)?);
+        }
+        fields.sort_by(|a: &Field, b| a.name.cmp(&b.name));
+        if is_object || self.is_embedded {
+            let is_of_all = |field: &Field| matches!(&*field.name, "kind" | "apiVersion" | "metadata");
+            let mut first = type_fields(is_object, self.metadata);
+            for field in first.iter_mut().filter(|_| self.is_embedded) {
+                let described = fields.iter().find(|described| described.name == field.name);
+                field.assigned = described.and_then(|described| described.assigned.clone());
+            }
+            fields.retain(|field| !is_of_all(field));
+            fields.splice(0..0, first);
+        }
+        if let Some(pair) = fields.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            return Err(MakeError::Twice(pair[0].name.clone()));
+        }
+        Ok(Ref::new(Message {
+            name: self.name,
+            package: package.to_owned().into(),
+            description: self.description,
+            fields: fields.into(),
+            inlined: (&[]).into(),
+            wire: (&[]).into(),
+            atomic: self.is_atomic,
+            union: None,
+            published_union: None,
+            rule: 0,
+            checked_apart: false,
+            default_rule: 0,
+            unknown: self.unknown,
+            embedded: self.is_embedded,
+            custom: true,
+            limits: limits.map(Ref::new),
+            compiled: Compiled::new(),
+        }))
+    }
+}
+
+/// Description of `apiVersion` in custom types; tools look for its first words.
+pub const API_VERSION_DESCRIPTION: &str =
+    "APIVersion defines the schema that the object is written in, as `<group>/<version>`.";
+
+/// Description of `kind` in custom types; tools look for its first words.
+pub const KIND_DESCRIPTION: &str =
+    "Kind is a string value that names the type of the object, in CamelCase. It cannot change.";
+
+/// What every object begins with.
+fn type_fields(is_object: bool, limits: Option<Limits>) -> [Field; 3] {
+    let of = |name: &'static str, kind: Kind, description: &'static str| Field {
+        name: name.into(),
+        kind,
+        description: description.into(),
+        pointer: !is_object,
+        ..FIELD
+    };
+    [
+        of("kind", Kind::String, KIND_DESCRIPTION),
+        of("apiVersion", Kind::String, API_VERSION_DESCRIPTION),
+        Field {
+            limits: limits.map(Ref::new),
+            ..of(
+                "metadata",
+                Kind::Message(Ref::Static(builtin::OBJECT_META)),
+                "Metadata that every object has.",
+            )
+        },
+    ]
+}
+
+/// One resource of one group version.
+#[derive(Debug)]
+pub struct ResourceMaker {
+    group: String,
+    version: Text,
+    table: ResourceTable,
+    has_status: bool,
+    scale: Option<ScalePaths>,
+    prefix: Option<String>,
+    published: Option<Ref<Published>>,
+    fault: Option<Ref<Option<MakeError>>>,
+}
+
+impl ResourceMaker {
+    /// A stored resource of this name, of whose objects `object` says the fields.
+    ///
+    /// # Errors
+    /// [`MakeError`].
+    pub fn new(
+        (group, version): (&str, &str),
+        plural: impl Into<Text>,
+        scope: Scope,
+        object: Struct,
+    ) -> Result<Self, MakeError> {
+        let kind = object.name.clone();
+        let message = object.object((group, version))?;
+        Ok(ResourceMaker::of((group, version), plural, scope, (kind, message)))
+    }
+
+    /// A stored resource of this name with objects of a kind and its type, which is not looked at.
+    pub fn of(
+        (group, version): (&str, &str),
+        plural: impl Into<Text>,
+        scope: Scope,
+        (kind, message): (Text, Ref<Message>),
+    ) -> Self {
+        ResourceMaker {
+            group: group.to_owned(),
+            version: version.to_owned().into(),
+            table: ResourceTable { scope, ..table(plural.into(), kind, message) },
+            has_status: false,
+            scale: None,
+            prefix: None,
+            published: None,
+            fault: None,
+        }
+    }
+
+    /// Under other names: the singular, the kind of lists, short names and categories.
+    #[must_use]
+    pub fn names(
+        mut self,
+        singular: impl Into<Text>,
+        list_kind: impl Into<Text>,
+        short_names: &[&str],
+        categories: &[&str],
+    ) -> Self {
+        let owned = |names: &[&str]| names.iter().map(|name| Text::Owned((*name).to_owned())).collect();
+        let (short_names, categories): (Vec<Text>, Vec<Text>) = (owned(short_names), owned(categories));
+        self.table.singular = singular.into();
+        self.table.list_kind = list_kind.into();
+        self.table.short_names = short_names.into();
+        self.table.categories = categories.into();
+        self
+    }
+
+    /// With these verbs only, sorted.
+    #[must_use]
+    pub fn verbs(mut self, verbs: &'static [&'static str]) -> Self {
+        self.table.verbs = verbs;
+        self
+    }
+
+    /// With one more column; its cell is a JSON path.
+    #[must_use]
+    pub fn column(mut self, column: Column) -> Self {
+        self.table.columns.to_mut().push(column);
+        self
+    }
+
+    /// With one more field that selectors may name, by its dotted path.
+    #[must_use]
+    pub fn selectable(mut self, path: impl Into<Text>) -> Self {
+        let path = path.into();
+        let selectable = Selectable { label: path.clone(), path, absent: "".into() };
+        self.table.selectable.to_mut().push(selectable);
+        self
+    }
+
+    /// Deprecated; requests are warned with this text.
+    #[must_use]
+    pub fn deprecated(mut self, warning: impl Into<Text>) -> Self {
+        self.table.deprecated = warning.into();
+        self
+    }
+
+    /// With a subresource `status`, which alone writes the field of this name.
+    #[must_use]
+    pub fn status(mut self) -> Self {
+        self.has_status = true;
+        self
+    }
+
+    /// With a subresource `scale`, whose parts stand at these paths.
+    #[must_use]
+    pub fn scale(self, paths: ScalePaths) -> Self {
+        ResourceMaker { scale: Some(paths), ..self }
+    }
+
+    /// With rules, which validation asks of its objects.
+    #[must_use]
+    pub fn rules(mut self, rules: Ref<Slot>) -> Self {
+        self.table.rules = Some(rules);
+        self
+    }
+
+    /// With this fingerprint of the form of its objects.
+    #[must_use]
+    pub fn form(mut self, form: Ref<u32>) -> Self {
+        self.table.form = Some(form);
+        self
+    }
+
+    /// With keys that begin so in the store, instead of `/custom:<group>/<plural>/`. No keys of built-in types begin so, whose groups are
+    /// written without the vendor's suffix and could else have the name of a custom group.
+    #[must_use]
+    pub fn storage_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// With this schema in OpenAPI documents, as the author of the type wrote it. Otherwise it follows from the type.
+    #[must_use]
+    pub fn published(mut self, schema: Ref<Published>) -> Self {
+        self.published = Some(schema);
+        self
+    }
+
+    /// With this as the place where it says why there is no type, which is made later.
+    #[must_use]
+    pub fn fault(mut self, fault: Ref<Option<MakeError>>) -> Self {
+        self.fault = Some(fault);
+        self
+    }
+
+    /// With the parts of its objects' type shared with those of other types in the pool.
+    #[must_use]
+    pub fn shared(mut self, pool: &mut Pool) -> Self {
+        pool.share(&mut self.table.message);
+        self
+    }
+
+    /// The resource, to be added to registries of this naming profile.
+    pub fn make(self, naming: &Naming) -> Arc<Resource> {
+        Arc::new(self.resource(naming))
+    }
+
+    /// The same, for callers that have more to say of it.
+    pub fn resource(self, naming: &Naming) -> Resource {
+        let ResourceMaker { group, version, mut table, has_status, scale, prefix, published, fault } = self;
+        let subresource_of = |name, group: Text, version, kind, message| SubresourceTable {
+            name,
+            group,
+            group_suffixed: false,
+            version,
+            kind,
+            verbs: &["get", "patch", "update"],
+            message,
+            connect: false,
+            update_rule: 0,
+            scale: None,
+        };
+        let mut subresources = Vec::new();
+        if let (Some(paths), Some(message)) = (scale, builtin::message(naming, SCALE)) {
+            let table =
+                subresource_of("scale", "autoscaling".into(), "v1".into(), "Scale".into(), message.into());
+            subresources.push(SubresourceTable { scale: Some(paths), ..table });
+        }
+        if has_status {
+            let (kind, message) = (table.kind.clone(), table.message.clone());
+            subresources.push(subresource_of("status", group.clone().into(), version.clone(), kind, message));
+            let status: Vec<Text> = vec!["status".into()];
+            table.status = Some(StatusRules {
+                kept_by_main: status.clone().into(),
+                // All but the status.
+                kept_by_status: (&[]).into(),
+                reset_by_main: status.into(),
+                reset_by_status: vec!["metadata".into(), "spec".into()].into(),
+                kept_on_create: false,
+            });
+        }
+        table.subresources = subresources.into();
+        table.storage = Some(StorageTable {
+            group: group.clone().into(),
+            group_suffixed: false,
+            version: version.clone(),
+            resource: table.plural.clone(),
+        });
+        let api_version = format!("{group}/{version}");
+        let key_prefix = prefix.unwrap_or_else(|| format!("/custom:{group}/{}/", table.plural));
+        let subresources = table.subresources.iter().map(|table| subresource(naming, table)).collect();
+        let table = Ref::new(table);
+        let storage = Storage {
+            group: group.clone(),
+            api_version: api_version.clone(),
+            kind: table.kind.clone(),
+            message: table.message.clone(),
+            table: table.clone(),
+            key_prefix,
+            ttl: None,
+        };
+        let storage = Some(storage);
+        Resource {
+            table,
+            group,
+            version,
+            api_version,
+            storage,
+            subresources,
+            published,
+            fault,
+            versions: None,
+            unserved: Vec::new(),
+            ending: AtomicBool::new(false),
+        }
+    }
+}
+
+/// A stored resource of this name with objects of this type, without anything special about it.
+pub fn table(plural: Text, kind: Text, message: Ref<Message>) -> ResourceTable {
+    ResourceTable {
+        plural,
+        singular: kind.to_lowercase().into(),
+        list_kind: format!("{kind}List").into(),
+        kind,
+        short_names: (&[]).into(),
+        categories: (&[]).into(),
+        scope: Scope::Namespaced,
+        verbs: VERBS,
+        message,
+        subresources: (&[]).into(),
+        storage: None,
+        columns: (&[]).into(),
+        selectable: (&[]).into(),
+        selectable_refusal: Some("field label not supported: ".into()),
+        name_rule: NameRule::Subdomain,
+        put_creates: false,
+        unconditional_update: false,
+        orphans_by_default: false,
+        graceful_delete: false,
+        delete_returns_object: false,
+        generation_on: (&[]).into(),
+        status: None,
+        immutable: &[],
+        format: Slot::new(),
+        rules: None,
+        form: None,
+        deprecated: "".into(),
+        behavior: &Behavior::PLAIN,
+    }
+}
+
+/// A type with these fields and nothing special about it, as a built-in one could be.
+#[cfg(any(test, feature = "testing"))]
+pub fn plain(name: &'static str, fields: Vec<Field>) -> Message {
+    Message {
+        name: name.into(),
+        package: "test".into(),
+        description: "".into(),
+        fields: fields.into(),
+        inlined: (&[]).into(),
+        wire: (&[]).into(),
+        atomic: false,
+        union: None,
+        published_union: None,
+        rule: 0,
+        checked_apart: false,
+        default_rule: 0,
+        unknown: Unknown::Prune,
+        embedded: false,
+        custom: false,
+        limits: None,
+        compiled: Compiled::new(),
+    }
+}
+
+/// A resource of objects without fields, for tests that look at something else.
+#[cfg(any(test, feature = "testing"))]
+pub fn nothing(plural: &'static str, kind: &'static str) -> ResourceTable {
+    table(
+        plural.into(),
+        kind.into(),
+        Struct::new(kind).message("test", false).expect("there are no fields to go wrong"),
+    )
+}

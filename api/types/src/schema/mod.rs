@@ -1,0 +1,39 @@
+//! Built-in types as data: one description per type, and everything that follows from it.
+
+#[cfg(test)]
+mod agreement_test;
+pub mod behavior;
+pub mod builtin;
+pub mod compiled;
+pub mod conform;
+pub mod declared;
+pub mod decode;
+pub mod decode_form;
+mod decode_inner;
+mod decode_members;
+mod decode_merge;
+pub mod decode_raw;
+mod decode_report;
+mod decode_straight;
+pub mod defaults;
+mod defaults_aliases;
+mod defaults_rules;
+pub mod encode;
+pub mod etcd_path;
+#[cfg(any(test, feature = "testing"))]
+pub mod generate;
+pub mod handle;
+pub mod kind;
+pub mod limits;
+pub mod make;
+pub mod pattern;
+pub mod published;
+pub mod registry;
+pub mod scalars;
+pub mod share;
+pub mod table;
+pub mod text_types;
+pub mod versioned;
+pub mod versions;
+
+pub use defaults_aliases::{ROLLBACK_REVISION, TEMPLATE_GENERATION, complete_empty, unreadable_annotation};

@@ -1,0 +1,314 @@
+//! Parts of types made at run time that are equal become one part.
+//!
+//! ```text
+//! Message ─ fields ─► List ─► Message ─► Limits        from the leaves up: what is below is one already,
+//!    └──────────────► the pool: an equal one? ─► it    so that two parts are compared by their own members alone
+//! ```
+//!
+//! Definitions repeat themselves: a template of a pod stands in dozens of them, and a selector many times in each. The pool
+//! holds nothing alive: a part is dropped with the last type that has it. What is worked out of a part (`compiled`) is
+//! shared with it. Built-in types are not touched.
+//!
+//! Recursion is as deep as the schema that the type was made of, whose depth its reader bounds.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::mem::discriminant;
+use std::sync::{Arc, Weak};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::handle::{Ref, Slice};
+use super::kind::{Element, Kind, List, ListType, Map};
+use super::limits::{Limits, Schemas};
+use super::table::{Field, Message};
+use values::json::{self, Value};
+
+/// Entries of parts that are gone are looked for when there are twice as many entries as after the last look, and
+/// at least so many.
+const SWEPT_MIN: usize = 1024;
+
+/// The parts of all types that were given to it, as long as a type has them.
+#[derive(Debug, Default)]
+pub struct Pool {
+    messages: Shelf<Message>,
+    lists: Shelf<List>,
+    maps: Shelf<Map>,
+    limits: Shelf<Limits>,
+}
+
+impl Pool {
+    /// Puts parts that are known in the place of equal ones in a type that is new, and notes the others.
+    pub fn share(&mut self, message: &mut Ref<Message>) {
+        self.one(message);
+    }
+
+    fn kind(&mut self, kind: &mut Kind) {
+        match kind {
+            Kind::Message(message) => self.one(message),
+            Kind::List(list) => self.one(list),
+            Kind::Map(map) => self.one(map),
+            _ => {}
+        }
+    }
+
+    fn limits(&mut self, limits: &mut Option<Ref<Limits>>) {
+        if let Some(limits) = limits {
+            self.one(limits);
+        }
+    }
+
+    fn element(&mut self, element: &mut Element) {
+        self.kind(&mut element.kind);
+        self.limits(&mut element.limits);
+    }
+
+    fn one<T: Part>(&mut self, part: &mut Ref<T>) {
+        let Ref::Shared(made) = part else { return };
+        // A part that others have as well was looked at before.
+        let Some(own) = Arc::get_mut(made) else { return };
+        own.share(self);
+        T::shelf(self).take(made);
+    }
+}
+
+/// Parts of one kind, by their hash.
+#[derive(Debug)]
+struct Shelf<T> {
+    known: HashTable<(u64, Weak<T>)>,
+    hasher: DefaultHashBuilder,
+    /// How many entries there are when those of parts that are gone are taken away.
+    full: usize,
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
+        Shelf { known: HashTable::new(), hasher: DefaultHashBuilder::default(), full: SWEPT_MIN }
+    }
+}
+
+impl<T: Part> Shelf<T> {
+    /// Puts the known part in the place of one that is equal to it.
+    fn take(&mut self, part: &mut Arc<T>) {
+        let mut hasher = self.hasher.build_hasher();
+        part.hash(&mut hasher);
+        let hash = hasher.finish();
+        let mut known = None;
+        self.known.find(hash, |(other, weak)| {
+            *other == hash && {
+                known = weak.upgrade().filter(|known| known.is_same(part));
+                known.is_some()
+            }
+        });
+        if let Some(known) = known {
+            *part = known;
+            return;
+        }
+        if self.known.len() >= self.full {
+            self.known.retain(|(_, weak)| weak.strong_count() > 0);
+            self.full = (self.known.len() * 2).max(SWEPT_MIN);
+            self.known.shrink_to(self.full, |(hash, _)| *hash);
+        }
+        self.known.insert_unique(hash, (hash, Arc::downgrade(part)), |(hash, _)| *hash);
+    }
+}
+
+/// A part of a type.
+trait Part: Sized + 'static {
+    /// Where those of its kind are.
+    fn shelf(pool: &mut Pool) -> &mut Shelf<Self>;
+
+    /// Shares what is below it, and gives back room that it does not need.
+    fn share(&mut self, pool: &mut Pool);
+
+    /// Adds what equal parts have in common. Parts below count by identity: they are shared already.
+    fn hash(&self, to: &mut impl Hasher);
+
+    /// Whether both are equal. Parts below are equal if they are one.
+    fn is_same(&self, other: &Self) -> bool;
+}
+
+impl Part for Message {
+    fn shelf(pool: &mut Pool) -> &mut Shelf<Self> {
+        &mut pool.messages
+    }
+
+    fn share(&mut self, pool: &mut Pool) {
+        if let Slice::Owned(fields) = &mut self.fields {
+            fields.shrink_to_fit();
+            for field in fields {
+                pool.kind(&mut field.kind);
+                pool.limits(&mut field.limits);
+            }
+        }
+        pool.limits(&mut self.limits);
+    }
+
+    fn hash(&self, to: &mut impl Hasher) {
+        (&self.name, &self.package, self.unknown as u8, self.atomic, self.embedded).hash(to);
+        address(self.limits.as_ref()).hash(to);
+        for field in &*self.fields {
+            (&field.name, field.required, &field.assigned, field.empty as u8).hash(to);
+            hash_kind(&field.kind, to);
+            address(field.limits.as_ref()).hash(to);
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let Message { name, package, description, fields, unknown, atomic, embedded, custom, limits, .. } =
+            self;
+        // What is left out, types made at run time do not have.
+        *custom
+            && other.custom
+            && (name, package, description) == (&other.name, &other.package, &other.description)
+            && (unknown, atomic, embedded) == (&other.unknown, &other.atomic, &other.embedded)
+            && is_one(limits.as_ref(), other.limits.as_ref())
+            && fields.len() == other.fields.len()
+            && fields.iter().zip(&*other.fields).all(|(field, other)| is_same_field(field, other))
+    }
+}
+
+fn is_same_field(field: &Field, other: &Field) -> bool {
+    let Field { name, kind, empty, description, required, pointer, default, assigned, format, .. } = field;
+    (name, description, format) == (&other.name, &other.description, &other.format)
+        && (empty, required, pointer) == (&other.empty, &other.required, &other.pointer)
+        && (default, assigned) == (&other.default, &other.assigned)
+        && (field.omit_empty, field.atomic) == (other.omit_empty, other.atomic)
+        && is_same_kind(kind, &other.kind)
+        && is_one(field.limits.as_ref(), other.limits.as_ref())
+}
+
+impl Part for List {
+    fn shelf(pool: &mut Pool) -> &mut Shelf<Self> {
+        &mut pool.lists
+    }
+
+    fn share(&mut self, pool: &mut Pool) {
+        pool.element(&mut self.item);
+    }
+
+    fn hash(&self, to: &mut impl Hasher) {
+        discriminant(&self.merge).hash(to);
+        if let ListType::Map(keys) = &self.merge {
+            keys.hash(to);
+        }
+        hash_element(&self.item, to);
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.merge, self.wrapped) == (&other.merge, other.wrapped)
+            && is_same_element(&self.item, &other.item)
+    }
+}
+
+impl Part for Map {
+    fn shelf(pool: &mut Pool) -> &mut Shelf<Self> {
+        &mut pool.maps
+    }
+
+    fn share(&mut self, pool: &mut Pool) {
+        pool.element(&mut self.value);
+    }
+
+    fn hash(&self, to: &mut impl Hasher) {
+        self.atomic.hash(to);
+        hash_element(&self.value, to);
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.atomic == other.atomic && is_same_element(&self.value, &other.value)
+    }
+}
+
+impl Part for Limits {
+    fn shelf(pool: &mut Pool) -> &mut Shelf<Self> {
+        &mut pool.limits
+    }
+
+    fn share(&mut self, _: &mut Pool) {
+        self.required.shrink_to_fit();
+        self.enumeration.shrink_to_fit();
+    }
+
+    /// Everything is added, the schemas below too: limits that differ in these alone would otherwise all have one hash,
+    /// and each would be compared with all others.
+    fn hash(&self, to: &mut impl Hasher) {
+        let number =
+            |bound: Option<(f64, bool)>| bound.map(|(bound, is_excluded)| (bound.to_bits(), is_excluded));
+        (number(self.min), number(self.max), self.multiple_of.map(f64::to_bits)).hash(to);
+        (self.length, self.items, self.members).hash(to);
+        (self.unique, self.any_type, &self.default, self.enumeration.len()).hash(to);
+        self.enumeration.iter().for_each(|value| hash_value(value, to));
+        (self.pattern.as_ref().map(|pattern| pattern.as_str()), &self.format, &self.required).hash(to);
+        self.rules.len().hash(to);
+        self.rules.iter().for_each(|rule| (&rule.rule, &rule.message, &rule.field_path).hash(to));
+        let Some(schemas) = self.schemas.as_deref() else { return false.hash(to) };
+        let Schemas { all_of, any_of, one_of, not, kind, properties, items } = schemas;
+        (all_of.len(), any_of.len(), one_of.len(), properties.len()).hash(to);
+        (not.is_some(), items.is_some(), kind).hash(to);
+        properties.iter().for_each(|(name, _)| name.hash(to));
+        let lists = all_of.iter().chain(any_of).chain(one_of).chain(not);
+        let parts = lists.chain(properties.iter().map(|(_, part)| part)).chain(items);
+        parts.for_each(|part| part.hash(to));
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+/// Equal values are equal texts.
+fn hash_value(value: &Value, to: &mut impl Hasher) {
+    let mut text = Vec::new();
+    json::write_sorted(value, &mut text);
+    text.hash(to);
+}
+
+fn is_same_element(element: &Element, other: &Element) -> bool {
+    element.empty == other.empty
+        && is_same_kind(&element.kind, &other.kind)
+        && is_one(element.limits.as_ref(), other.limits.as_ref())
+}
+
+fn is_same_kind(kind: &Kind, other: &Kind) -> bool {
+    match (kind, other) {
+        (Kind::List(list), Kind::List(other)) => list.is(other),
+        (Kind::Map(map), Kind::Map(other)) => map.is(other),
+        _ => match (kind.message(), other.message()) {
+            (Some(message), Some(other_message)) => {
+                discriminant(kind) == discriminant(other) && message.is(other_message)
+            }
+            _ => discriminant(kind) == discriminant(other),
+        },
+    }
+}
+
+fn is_one<T>(part: Option<&Ref<T>>, other: Option<&Ref<T>>) -> bool {
+    match (part, other) {
+        (Some(part), Some(other)) => part.is(other),
+        (part, other) => part.is_none() && other.is_none(),
+    }
+}
+
+fn hash_element(element: &Element, to: &mut impl Hasher) {
+    (element.empty as u8).hash(to);
+    hash_kind(&element.kind, to);
+    address(element.limits.as_ref()).hash(to);
+}
+
+fn hash_kind(kind: &Kind, to: &mut impl Hasher) {
+    discriminant(kind).hash(to);
+    match kind {
+        Kind::List(list) => address(Some(list)).hash(to),
+        Kind::Map(map) => address(Some(map)).hash(to),
+        _ => address(kind.message()).hash(to),
+    }
+}
+
+/// Where a part is, as a number; 0 without one.
+fn address<T>(part: Option<&Ref<T>>) -> usize {
+    part.map_or(0, |part| std::ptr::from_ref::<T>(part).addr())
+}
+
+#[cfg(test)]
+#[path = "share_test.rs"]
+mod tests;

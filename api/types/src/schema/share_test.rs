@@ -1,0 +1,108 @@
+use super::*;
+use crate::schema::make::{Node, ResourceMaker, Struct};
+use crate::schema::registry::Resource;
+use crate::schema::table::Scope;
+use values::naming::KUBERNETES;
+
+/// A type with these fields in `spec`.
+fn made(kind: &str, spec: Struct, pool: &mut Pool) -> Resource {
+    let object = Struct::new(kind.to_owned()).field("spec", spec.node().unwrap());
+    let maker = ResourceMaker::new(("example.com", "v1"), "things", Scope::Cluster, object).unwrap();
+    maker.shared(pool).resource(&KUBERNETES)
+}
+
+fn spec(resource: &Resource) -> &Ref<Message> {
+    resource.table.message.field("spec").unwrap().kind.message().unwrap()
+}
+
+fn text(length: u64) -> Node {
+    Node::new(Kind::String).limits(Limits { length: (None, Some(length)), ..Limits::default() })
+}
+
+fn selector(length: u64) -> Node {
+    let expression = Struct::new("").required("key", text(length)).field("values", Node::list(text(length)));
+    let labels = Node::map(text(length));
+    let selector =
+        Struct::new("").field("labels", labels).field("all", Node::list(expression.node().unwrap()));
+    selector.node().unwrap()
+}
+
+#[test]
+fn equal_parts_are_one_within_a_type_and_across_types() {
+    let mut pool = Pool::default();
+    let of = |length| Struct::new("").field("a", selector(length)).field("b", selector(length));
+    let first = made("First", of(5), &mut pool);
+    let part =
+        |resource: &Resource, name: &str| spec(resource).field(name).unwrap().kind.message().unwrap().clone();
+    assert!(part(&first, "a").is(&part(&first, "b")));
+    let second = made("Second", of(5), &mut pool);
+    assert!(spec(&first).is(spec(&second)));
+    assert!(!first.table.message.is(&second.table.message));
+    let third = made("Third", of(6), &mut pool);
+    assert!(!part(&first, "a").is(&part(&third, "a")));
+}
+
+#[test]
+fn parts_that_differ_in_anything_stay_apart() {
+    let limited = |limits: Limits| Node::new(Kind::String).limits(limits);
+    let one = |node: Node| Struct::new("").field("a", node);
+    let plain = || Node::new(Kind::String);
+    let enumeration = |text: &str| limited(Limits { enumeration: vec![text.into()], ..Limits::default() });
+    let pattern = |text: &str| {
+        let pattern = crate::schema::pattern::Pattern::new(text.to_owned());
+        limited(Limits { pattern: Some(pattern), ..Limits::default() })
+    };
+    let inner = || Struct::new("").field("k", plain());
+    let different = [
+        Struct::new(""),
+        one(plain()),
+        Struct::new("").field("b", plain()),
+        Struct::new("").required("a", plain()),
+        one(plain()).atomic(),
+        one(plain()).embedded(),
+        one(plain()).unknown(crate::schema::table::Unknown::Preserve),
+        one(plain()).field("b", plain()),
+        one(plain().nullable()),
+        one(plain().default("\"x\"")),
+        one(plain().default("\"y\"")),
+        one(Node::new(Kind::Int64)),
+        one(Node::new(Kind::Json)),
+        one(Node::list(plain())),
+        one(Node::set(plain())),
+        one(Node::list(plain().nullable())),
+        one(Node::list(text(3))),
+        one(Node::list(inner().node().unwrap())),
+        one(Node::keyed(inner().node().unwrap(), ["k"])),
+        one(Node::map(plain())),
+        one(Node::atomic_map(plain())),
+        one(inner().node().unwrap()),
+        one(inner().atomic().node().unwrap()),
+        one(enumeration("x")),
+        one(enumeration("y")),
+        one(pattern("x")),
+        one(pattern("y")),
+        one(text(3)),
+        one(text(4)),
+    ];
+    let mut pool = Pool::default();
+    let all: Vec<_> = different.into_iter().map(|each| made("Thing", each, &mut pool)).collect();
+    for (at, one) in all.iter().enumerate() {
+        for (other_at, other) in all.iter().enumerate().skip(at + 1) {
+            assert!(!spec(one).is(spec(other)), "{at} and {other_at}");
+        }
+    }
+}
+
+#[test]
+fn the_pool_keeps_no_part_and_forgets_those_that_are_gone() {
+    let mut pool = Pool::default();
+    for length in 0..SWEPT_MIN as u64 * 4 {
+        drop(made("Thing", Struct::new("").field("a", text(length)), &mut pool));
+        assert!(pool.messages.known.len() <= SWEPT_MIN && pool.limits.known.len() <= SWEPT_MIN);
+    }
+    let kept = made("Thing", Struct::new("").field("a", text(1)), &mut pool);
+    let weak = pool.messages.known.iter().filter(|(_, weak)| weak.strong_count() > 0).count();
+    assert_eq!(weak, 2, "the object and its spec");
+    drop(kept);
+    assert!(pool.messages.known.iter().all(|(_, weak)| weak.strong_count() == 0));
+}

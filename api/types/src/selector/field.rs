@@ -1,0 +1,300 @@
+//! Field selectors: the query grammar, the selectable fields of a resource, and matching
+//! (docs/api/selectors.md#field-selectors).
+//!
+//! ```text
+//! text ─► FieldTerms (label, =|!=, value) ─► resolve(resource, stored) ─► FieldSelector (name, namespace, slots)
+//!          exact("metadata.name") for routing                          matches(name, namespace, value of slot)
+//! ```
+//!
+//! A *slot* is the position of a selectable value among an object's selector attributes: see [`slots`]. Several labels,
+//! and several resources that share one storage, can map to the same slot, because a slot is a path in the stored form.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::schema::table::{ResourceTable, Scope, Selectable};
+use values::field::go_quote;
+use values::status::Status;
+
+/// The label every resource has.
+pub const NAME: &str = "metadata.name";
+
+/// The label of namespaced resources and of those without a list of their own.
+pub const NAMESPACE: &str = "metadata.namespace";
+
+/// A parsed field selector with unresolved labels; terms in upstream's order.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct FieldTerms(Vec<Term>);
+
+/// One condition on one field.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Term {
+    /// The label, as given.
+    pub label: String,
+    /// `=` or `==`; otherwise `!=`.
+    pub equals: bool,
+    /// The value, unescaped.
+    pub value: String,
+}
+
+/// A resolved field selector: conditions on name, namespace and slots.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct FieldSelector(Vec<Condition>);
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Condition {
+    source: Source,
+    term: Term,
+}
+
+/// The source of a condition's value.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Source {
+    Name,
+    Namespace,
+    /// A slot of the selector attributes.
+    Slot(usize),
+    /// A label that is accepted and always empty.
+    Empty,
+}
+
+/// The distinct paths among a resource's selectable fields, in table order: the slots of its attributes.
+pub fn slots(stored: &ResourceTable) -> impl Iterator<Item = &Selectable> {
+    let selectable = &stored.selectable;
+    selectable.iter().enumerate().filter_map(move |(at, field)| {
+        let is_new = !selectable[..at].iter().any(|earlier| earlier.path == field.path);
+        (is_new && !field.path.is_empty()).then_some(field)
+    })
+}
+
+impl FieldTerms {
+    /// Parses the query form; the empty text has no terms.
+    ///
+    /// # Errors
+    /// 400 with upstream's texts. Source: docs/api/selectors.md#field-selectors.
+    pub fn parse(text: &str) -> Result<Self, Status> {
+        let mut parts = split_terms(text);
+        parts.sort_unstable();
+        let term = |part: &&str| {
+            let (label, equals, value) = split_operator(part).ok_or_else(|| {
+                Status::bad_request(format!("invalid selector: '{text}'; can't understand '{part}'"))
+            })?;
+            Ok(Term { label: label.to_owned(), equals, value: unescape(value)?.into_owned() })
+        };
+        parts.iter().filter(|part| !part.is_empty()).map(term).collect::<Result<_, _>>().map(FieldTerms)
+    }
+
+    /// The terms, sorted as written.
+    pub fn terms(&self) -> &[Term] {
+        &self.0
+    }
+
+    /// The value that `label` must equal, if the terms require one. With it a list reads a single key, and
+    /// authorization takes it as the name (docs/api/paths-and-verbs.md#request-info,
+    /// docs/api/selectors.md#selectable-fields).
+    pub fn exact(&self, label: &str) -> Option<&str> {
+        self.0.iter().find(|term| term.equals && term.label == label).map(|term| term.value.as_str())
+    }
+
+    /// Resolves the labels for `resource`, whose objects are stored as those of `stored`.
+    ///
+    /// # Errors
+    /// 400 for a label that the resource does not have, in one of two wordings
+    /// (docs/api/selectors.md#field-selectors).
+    pub fn resolve(self, resource: &ResourceTable, stored: &ResourceTable) -> Result<FieldSelector, Status> {
+        let condition = |term: Term| Ok(Condition { source: source(&term.label, resource, stored)?, term });
+        self.0.into_iter().map(condition).collect::<Result<_, _>>().map(FieldSelector)
+    }
+}
+
+impl fmt::Display for FieldTerms {
+    /// The canonical query form: sorted, `=` for `==`, values escaped.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (at, term) in self.0.iter().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            write!(f, "{comma}{term}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let operator = if self.equals { "=" } else { "!=" };
+        write!(f, "{}{operator}{}", self.label, escape(&self.value))
+    }
+}
+
+impl FieldSelector {
+    /// Selects every object.
+    pub const fn everything() -> Self {
+        FieldSelector(Vec::new())
+    }
+
+    /// Parses and resolves the query form for `resource`, whose objects are stored as those of `stored`.
+    ///
+    /// # Errors
+    /// As [`FieldTerms::parse`] and [`FieldTerms::resolve`].
+    pub fn parse(text: &str, resource: &ResourceTable, stored: &ResourceTable) -> Result<Self, Status> {
+        FieldTerms::parse(text)?.resolve(resource, stored)
+    }
+
+    /// Whether no object is excluded.
+    pub fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether values other than name and namespace are compared.
+    pub fn needs_slots(&self) -> bool {
+        self.0.iter().any(|condition| matches!(condition.source, Source::Slot(_)))
+    }
+
+    /// The slots with their required texts.
+    pub fn required_texts(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.0.iter().filter(|condition| condition.term.equals).filter_map(|condition| {
+            match condition.source {
+                Source::Slot(slot) => Some((slot, condition.term.value.as_str())),
+                Source::Name | Source::Namespace | Source::Empty => None,
+            }
+        })
+    }
+
+    /// The name that objects must have, if the selector requires one.
+    pub fn exact_name(&self) -> Option<&str> {
+        self.exact(Source::Name)
+    }
+
+    /// The namespace that objects must be in, if the selector requires one.
+    pub fn exact_namespace(&self) -> Option<&str> {
+        self.exact(Source::Namespace)
+    }
+
+    /// Whether the object with this name and namespace is selected; `slot` looks up its other values.
+    pub fn matches<'s>(&self, name: &str, namespace: &str, slot: impl Fn(usize) -> &'s str) -> bool {
+        self.0.iter().all(|condition| condition.holds(name, namespace, &slot))
+    }
+
+    /// Whether an object with this name and namespace may be selected, depending on its other values.
+    pub fn may_match(&self, name: &str, namespace: &str) -> bool {
+        let mut known = self.0.iter().filter(|condition| !matches!(condition.source, Source::Slot(_)));
+        known.all(|condition| condition.holds(name, namespace, |_| ""))
+    }
+
+    fn exact(&self, source: Source) -> Option<&str> {
+        let mut conditions = self.0.iter();
+        conditions
+            .find(|condition| condition.source == source && condition.term.equals)
+            .map(|condition| condition.term.value.as_str())
+    }
+}
+
+impl Condition {
+    fn holds<'s>(&self, name: &str, namespace: &str, slot: impl Fn(usize) -> &'s str) -> bool {
+        let value = match self.source {
+            Source::Name => name,
+            Source::Namespace => namespace,
+            Source::Slot(at) => slot(at),
+            Source::Empty => "",
+        };
+        (value == self.term.value) == self.term.equals
+    }
+}
+
+/// The source of `label`'s value, if the resource has that label.
+fn source(label: &str, resource: &ResourceTable, stored: &ResourceTable) -> Result<Source, Status> {
+    if label == NAME {
+        return Ok(Source::Name);
+    }
+    // Kinds without a list of their own accept the namespace even if cluster-scoped; it is always empty there.
+    if label == NAMESPACE && (resource.selectable_refusal.is_none() || resource.scope == Scope::Namespaced) {
+        return Ok(Source::Namespace);
+    }
+    match resource.selectable.iter().find(|field| field.label == label) {
+        Some(field) => {
+            Ok(slots(stored).position(|slot| slot.path == field.path).map_or(Source::Empty, Source::Slot))
+        }
+        None => Err(Status::bad_request(refusal(label, resource.selectable_refusal.as_deref()))),
+    }
+}
+
+/// The message for a label that the resource does not have.
+fn refusal(label: &str, own: Option<&str>) -> String {
+    match own.map(|own| own.split_once("%q").ok_or(own)) {
+        Some(Ok((before, after))) => format!("{before}{}{after}", go_quote(label)),
+        Some(Err(before)) => format!("{before}{label}"),
+        None => {
+            format!("{} is not a known field selector: only \"{NAME}\", \"{NAMESPACE}\"", go_quote(label))
+        }
+    }
+}
+
+/// The text split at commas that are not escaped by a backslash.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut terms = Vec::new();
+    let (mut start, mut escaped) = (0, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b',' => {
+                terms.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+/// Label, whether the operator is equality, and the raw value: split at the first operator.
+fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
+    let at = term
+        .bytes()
+        .enumerate()
+        .position(|(at, byte)| byte == b'=' || term.as_bytes()[at..].starts_with(b"!="))?;
+    let (label, rest) = term.split_at(at);
+    let operators = [("!=", false), ("==", true), ("=", true)];
+    operators.into_iter().find_map(|(operator, equals)| Some((label, equals, rest.strip_prefix(operator)?)))
+}
+
+/// Resolves `\\`, `\,` and `\=`; unescaped `,` and `=` are errors.
+fn unescape(value: &str) -> Result<Cow<'_, str>, Status> {
+    if !value.contains(['\\', ',', '=']) {
+        return Ok(value.into());
+    }
+    let mut plain = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(c @ ('\\' | ',' | '=')) => plain.push(c),
+                other => {
+                    let sequence: String = std::iter::once('\\').chain(other).collect();
+                    return Err(Status::bad_request(format!(
+                        "invalid field selector: invalid escape sequence: {sequence}"
+                    )));
+                }
+            },
+            ',' | '=' => {
+                return Err(Status::bad_request(format!(
+                    "invalid field selector: unescaped character in value: {}",
+                    u32::from(c)
+                )));
+            }
+            c => plain.push(c),
+        }
+    }
+    Ok(plain.into())
+}
+
+fn escape(value: &str) -> Cow<'_, str> {
+    if !value.contains(['\\', ',', '=']) {
+        return value.into();
+    }
+    value.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=").into()
+}
+
+#[cfg(test)]
+#[path = "field_test.rs"]
+mod tests;

@@ -1,0 +1,311 @@
+//! Rows of objects that come one after the other and are much alike: a cell is computed again only where the text of
+//! what it reads has changed (docs/decisions/0016-every-representation-at-the-speed-of-json.md).
+//!
+//! ```text
+//! columns ──► inputs: metadata.name, metadata.creationTimestamp, spec, status …    a set of them for each column
+//! object  ──one pass──► texts of the inputs ──compared with the row before──► cells that stay · cells to be computed
+//! ```
+//!
+//! A cell is a function of its inputs and of the time to which ages refer, which is one for all rows. An object that
+//! is not in its usual form is left to the general path.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::reads::Reads;
+use values::json::scan::Scan;
+use values::json::{Key, Object, Value};
+
+/// Most inputs of a format; each is a bit. Formats with more have no short way.
+const INPUTS_MAX: usize = 32;
+
+/// Longest text that is kept for comparison.
+const TEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// Members that no column reads, whose text is kept so that it is skipped faster.
+const SKIPPED_MAX: usize = 4;
+
+/// Shortest of them that is kept.
+const SKIPPED_BYTES_MIN: usize = 64;
+
+/// The members that the columns of a format read.
+#[derive(Debug, Default)]
+pub(super) struct Inputs {
+    list: Vec<Input>,
+}
+
+/// A member of the object, or of its metadata.
+#[derive(Debug)]
+struct Input {
+    is_metadata: bool,
+    name: String,
+    /// What the columns read of it.
+    reads: Reads,
+}
+
+/// A set of inputs.
+pub(super) type Mask = u32;
+
+impl Inputs {
+    /// The inputs of everything that `all` selects; none if it selects more than single members.
+    pub fn of(all: &Reads) -> Inputs {
+        let list: Option<Vec<Input>> = members_of(all).map(|members| {
+            let input = |(is_metadata, name, reads): (bool, &str, &Reads)| Input {
+                is_metadata,
+                name: name.to_owned(),
+                reads: reads.clone(),
+            };
+            members.into_iter().map(input).collect()
+        });
+        Inputs { list: list.filter(|list| list.len() <= INPUTS_MAX).unwrap_or_default() }
+    }
+
+    /// Those that `reads`, a part of all, selects. `None` if there are no inputs.
+    pub fn mask(&self, reads: &Reads) -> Option<Mask> {
+        members_of(reads)?.into_iter().try_fold(0, |mask, (is_metadata, name, _)| {
+            let is_whole_metadata = !is_metadata && name == "metadata";
+            let mut found = 0;
+            for (at, input) in self.list.iter().enumerate() {
+                let is_it = input.is_metadata == is_metadata && input.name == name
+                    // Another column reads all of the metadata, or this one does.
+                    || is_metadata && !input.is_metadata && input.name == "metadata"
+                    || is_whole_metadata && input.is_metadata;
+                found |= Mask::from(is_it) << at;
+            }
+            (found != 0).then_some(mask | found)
+        })
+    }
+
+    /// Whether there are any.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    fn position(&self, is_metadata: bool, name: &[u8]) -> Option<usize> {
+        self.list.iter().position(|input| input.is_metadata == is_metadata && input.name.as_bytes() == name)
+    }
+
+    /// Whether members of the metadata are inputs by themselves.
+    fn has_metadata_members(&self) -> bool {
+        self.list.iter().any(|input| input.is_metadata)
+    }
+}
+
+/// The members that are selected, each with whether it is one of the metadata; `None` if all of the object is, or its size.
+fn members_of(reads: &Reads) -> Option<Vec<(bool, &str, &Reads)>> {
+    let mut members = Vec::new();
+    for (name, below) in reads.single_members()? {
+        match below.single_members() {
+            Some(inner) if name == "metadata" => {
+                members.extend(inner.map(|(name, reads)| (true, name, reads)));
+            }
+            _ => members.push((false, name, below)),
+        }
+    }
+    Some(members)
+}
+
+/// What is kept of the row before.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    /// Text of each input; empty if it was absent or is not kept.
+    texts: Vec<Vec<u8>>,
+    /// Inputs whose text is known, absent ones included.
+    known: Mask,
+    /// Members that no column reads: name and text.
+    skipped: SmallVec<[(Vec<u8>, Vec<u8>); SKIPPED_MAX]>,
+    /// Cells by column, and what follows them.
+    pub cells: Vec<Vec<u8>>,
+    /// The row conditions.
+    pub conditions: &'static str,
+}
+
+/// An object as it was read.
+pub(super) struct Look {
+    /// Where the text of each input is; empty if absent.
+    ranges: SmallVec<[Range<usize>; 12]>,
+    /// Inputs that differ from the row before.
+    pub changed: Mask,
+    /// Where the metadata is.
+    pub metadata: Range<usize>,
+    /// Where the text of its resourceVersion is; empty if that is absent, or members of the metadata are not looked at.
+    resource_version: Range<usize>,
+}
+
+impl Before {
+    /// Reads an object and compares it with the one before. `None` if it is not in its usual form.
+    pub fn look(&mut self, inputs: &Inputs, stored: &[u8]) -> Option<Look> {
+        self.texts.resize_with(inputs.list.len(), Vec::new);
+        let mut look = Look { ranges: SmallVec::new(), changed: 0, metadata: 0..0, resource_version: 0..0 };
+        look.ranges.resize(inputs.list.len(), 0..0);
+        let mut seen: Mask = 0;
+        let mut same: Mask = 0;
+        let mut scan = Scan::new(stored);
+        if !scan.take(b'{') {
+            return None;
+        }
+        loop {
+            let name = scan.name().filter(|name| !name.is_escaped)?.raw;
+            let start = scan.position();
+            let is_metadata = name == b"metadata";
+            if is_metadata && (look.metadata.end > 0 || scan.peek() != b'{') {
+                return None;
+            }
+            if is_metadata && inputs.has_metadata_members() {
+                scan.take(b'{');
+                if !scan.take(b'}') {
+                    loop {
+                        let name = scan.name().filter(|name| !name.is_escaped)?.raw;
+                        let at = inputs.position(true, name);
+                        let start = scan.position();
+                        self.member(at, name, &mut scan, &mut look, &mut seen, &mut same)?;
+                        if name == b"resourceVersion" {
+                            look.resource_version = start..scan.position();
+                        }
+                        if !scan.more(b'}')? {
+                            scan.take(b'}');
+                            break;
+                        }
+                    }
+                }
+                look.metadata = start..scan.position();
+            } else {
+                let at = inputs.position(false, name);
+                self.member(at, name, &mut scan, &mut look, &mut seen, &mut same)?;
+                if is_metadata {
+                    look.metadata = start..scan.position();
+                }
+            }
+            if !scan.more(b'}')? {
+                break;
+            }
+        }
+        if !scan.take(b'}') || !scan.is_at_end() || look.metadata.end == 0 {
+            return None;
+        }
+        for (at, text) in self.texts.iter().enumerate() {
+            // Absent as before.
+            let is_absent = seen >> at & 1 == 0 && self.known >> at & 1 == 1 && text.is_empty();
+            same |= Mask::from(is_absent) << at;
+        }
+        look.changed = !same & all(inputs.list.len());
+        Some(look)
+    }
+
+    /// Reads the value of one member.
+    fn member(
+        &self,
+        at: Option<usize>,
+        name: &[u8],
+        scan: &mut Scan<'_>,
+        look: &mut Look,
+        seen: &mut Mask,
+        same: &mut Mask,
+    ) -> Option<()> {
+        let before = match at {
+            Some(at) => Some(&self.texts[at]),
+            None => self.skipped.iter().find(|(skipped, _)| skipped == name).map(|(_, text)| text),
+        };
+        let start = scan.position();
+        // Such a text ends where it ends, whatever follows.
+        let is_whole = |text: &Vec<u8>| matches!(text.first(), Some(b'{' | b'[' | b'"'));
+        let is_same = before.is_some_and(|text| is_whole(text) && scan.rest().starts_with(text));
+        let value_len = match before {
+            Some(text) if is_same => {
+                scan.skip(text.len());
+                text.len()
+            }
+            _ => scan.value()?.len(),
+        };
+        if let Some(at) = at {
+            if *seen >> at & 1 == 1 {
+                return None;
+            }
+            *seen |= 1 << at;
+            *same |= Mask::from(is_same) << at;
+            look.ranges[at] = start..start + value_len;
+        } else if !is_same && value_len >= SKIPPED_BYTES_MIN {
+            look.ranges.push(start..start + value_len);
+        }
+        Some(())
+    }
+
+    /// Keeps the texts that have changed, for the next row. What no column reads is found again by its name, which stands
+    /// before it.
+    pub fn keep(&mut self, inputs: &Inputs, look: &Look, stored: &[u8]) {
+        for (at, text) in self.texts.iter_mut().enumerate() {
+            if look.changed >> at & 1 == 0 {
+                continue;
+            }
+            let new = stored.get(look.ranges[at].clone()).unwrap_or_default();
+            text.clear();
+            let is_kept = new.len() <= TEXT_BYTES_MAX;
+            if is_kept {
+                text.extend_from_slice(new);
+            }
+            self.known = self.known & !(1 << at) | Mask::from(is_kept) << at;
+        }
+        for range in &look.ranges[inputs.list.len()..] {
+            let name = name_before(stored, range.start);
+            let new = &stored[range.clone()];
+            if new.len() > TEXT_BYTES_MAX {
+                continue;
+            }
+            if let Some((_, text)) = self.skipped.iter_mut().find(|(skipped, _)| skipped == name) {
+                text.clear();
+                text.extend_from_slice(new);
+            } else if self.skipped.len() < SKIPPED_MAX {
+                self.skipped.push((name.to_vec(), new.to_vec()));
+            }
+        }
+    }
+
+    /// Forgets the row before.
+    pub fn forget(&mut self) {
+        self.known = 0;
+        self.texts.iter_mut().for_each(Vec::clear);
+    }
+}
+
+impl Look {
+    /// The resourceVersion. `None` if it is not a plain text.
+    pub fn resource_version<'s>(&self, stored: &'s [u8]) -> Option<&'s str> {
+        let text = stored.get(self.resource_version.clone())?;
+        let text = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        std::str::from_utf8(text).ok().filter(|text| !text.contains('\\'))
+    }
+
+    /// The tree of what columns read of these inputs. `None` if a text is not in its usual form.
+    pub fn tree(&self, inputs: &Inputs, wanted: Mask, stored: &[u8]) -> Option<Value> {
+        let (mut members, mut metadata) = (Vec::new(), Vec::new());
+        for (at, input) in inputs.list.iter().enumerate() {
+            let text = stored.get(self.ranges[at].clone()).unwrap_or_default();
+            if wanted >> at & 1 == 0 || text.is_empty() {
+                continue;
+            }
+            let to = if input.is_metadata { &mut metadata } else { &mut members };
+            to.push((
+                Key::Owned(input.name.clone()),
+                input.reads.select_from(text, 1 + usize::from(input.is_metadata))?,
+            ));
+        }
+        if !metadata.is_empty() {
+            let metadata: Object = metadata.into_iter().collect();
+            members.push((Key::Borrowed("metadata"), Value::Object(metadata)));
+        }
+        Some(Value::Object(members.into_iter().collect()))
+    }
+}
+
+/// The name of the member whose value starts at `start`: `"name":`.
+fn name_before(stored: &[u8], start: usize) -> &[u8] {
+    let before = stored.get(..start).and_then(|text| text.strip_suffix(b"\":")).unwrap_or_default();
+    let begin = memchr::memrchr(b'"', before).map_or(before.len(), |at| at + 1);
+    &before[begin..]
+}
+
+/// The first `count` bits.
+pub(super) fn all(count: usize) -> Mask {
+    if count >= INPUTS_MAX { Mask::MAX } else { (1 << count) - 1 }
+}

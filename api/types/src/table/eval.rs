@@ -1,0 +1,315 @@
+//! Evaluates a cell on one object.
+//!
+//! The object is the tree of the parts that the table reads ([`super::reads`]), so evaluation must only access paths
+//! the cell has declared. Evaluation cannot fail: an object of an unexpected form gives unset cells.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use smallvec::SmallVec;
+
+use super::cell::{Cell, Part, Step, Template};
+use values::cancellation;
+use values::json::{self, Value};
+
+/// The object of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'r> {
+    /// The parts of the object that the table reads.
+    pub object: &'r Value,
+    /// The time to which ages refer.
+    pub now: Timestamp,
+}
+
+/// The result of a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output<'r> {
+    /// No value: shown as the column's zero value.
+    Unset,
+    /// A text.
+    Text(Cow<'r, str>),
+    /// A value of the object; a text column shows it as text.
+    Value(&'r Value),
+    /// An integer, also in a text column.
+    Int(i64),
+    /// A boolean, also in a text column.
+    Bool(bool),
+}
+
+/// The values of a path; most paths give one.
+pub type Values<'r> = SmallVec<[&'r Value; 4]>;
+
+impl<'r> Output<'r> {
+    /// A text computed for this cell.
+    pub fn text(text: impl Into<Cow<'r, str>>) -> Self {
+        Output::Text(text.into())
+    }
+
+    /// Whether the cell is set: neither absent, null nor the empty text.
+    pub fn is_set(&self) -> bool {
+        match self {
+            Output::Unset | Output::Value(Value::Null) => false,
+            Output::Text(text) => !text.is_empty(),
+            Output::Value(Value::String(text)) => !text.is_empty(),
+            Output::Value(_) | Output::Int(_) | Output::Bool(_) => true,
+        }
+    }
+
+    /// The displayed text.
+    pub fn into_text(self) -> Cow<'r, str> {
+        match self {
+            Output::Unset => Cow::Borrowed(""),
+            Output::Text(text) => text,
+            Output::Value(value) => text_of(value),
+            Output::Int(n) => Cow::Owned(n.to_string()),
+            Output::Bool(b) => Cow::Borrowed(if b { "true" } else { "false" }),
+        }
+    }
+
+    /// The number, 0 for anything else.
+    pub fn number(&self) -> i64 {
+        match self {
+            Output::Int(n) => *n,
+            Output::Value(value) => value.as_i64().unwrap_or(0),
+            _ => 0,
+        }
+    }
+}
+
+/// A value as text: strings unquoted, null as the empty text, everything else as JSON.
+pub fn text_of(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::Null => Cow::Borrowed(""),
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Bool(b) => Cow::Borrowed(if *b { "true" } else { "false" }),
+        Value::Int(n) => Cow::Owned(n.to_string()),
+        other => {
+            let mut text = Vec::new();
+            json::write(other, &mut text);
+            Cow::Owned(String::from_utf8_lossy(&text).into_owned())
+        }
+    }
+}
+
+impl<'r> Row<'r> {
+    /// The value at a path of member names.
+    pub fn at(&self, path: &[&str]) -> Option<&'r Value> {
+        self.object.at(path)
+    }
+
+    /// The string at a path, or the empty one.
+    pub fn str(&self, path: &[&str]) -> &'r str {
+        self.object.str_at(path)
+    }
+
+    /// The integer at a path, or 0.
+    pub fn int(&self, path: &[&str]) -> i64 {
+        self.at(path).and_then(Value::as_i64).unwrap_or(0)
+    }
+
+    /// The list at a path, or an empty one.
+    pub fn list(&self, path: &[&str]) -> &'r [Value] {
+        self.at(path).and_then(Value::as_array).unwrap_or_default()
+    }
+
+    /// Whether the object is being deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.at(&["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null())
+    }
+
+    /// The condition of type `kind`; component statuses have theirs at the top level.
+    pub fn condition(&self, kind: &str) -> Option<&'r Value> {
+        let mut list = self.list(&["status", "conditions"]);
+        if list.is_empty() {
+            list = self.list(&["conditions"]);
+        }
+        list.iter().find(|condition| condition.str_at(&["type"]) == kind)
+    }
+
+    /// Whether the condition of type `kind` exists and is true.
+    pub fn condition_is_true(&self, kind: &str) -> bool {
+        self.condition(kind).is_some_and(|condition| condition.str_at(&["status"]) == "True")
+    }
+
+    /// The age of the time in `text`; `None` if it is not a time.
+    pub fn age(&self, text: &str) -> Option<String> {
+        let since = super::duration::time(text)?;
+        Some(super::duration::human(super::duration::seconds_between(since, self.now)))
+    }
+
+    /// Evaluates `cell`.
+    pub fn evaluate(&self, cell: &'r Cell) -> Output<'r> {
+        cancellation::step();
+        match cell {
+            Cell::Text(template) => match template.literal() {
+                Some(text) => Output::text(text),
+                None => Output::text(fill(template, self.object)),
+            },
+            Cell::Int(n) => Output::Int(*n),
+            Cell::Bool(b) => Output::Bool(*b),
+            Cell::Path(path) => match values(self.object, path).first() {
+                Some(value) if !value.is_null() => Output::Value(value),
+                _ => Output::Unset,
+            },
+            Cell::Each(path, template) => match values(self.object, path).first() {
+                Some(value) if !value.is_null() => Output::text(fill(template, value)),
+                _ => Output::Unset,
+            },
+            Cell::Condition { kind, member } => match self.condition(kind).and_then(|it| it.get(member)) {
+                Some(value) => Output::Value(value),
+                None => Output::Unset,
+            },
+            Cell::Ratio(part, whole) => {
+                let number = |path| values(self.object, path).first().and_then(|v| v.as_i64()).unwrap_or(0);
+                Output::text(format!("{}/{}", number(part), number(whole)))
+            }
+            Cell::Sum(cells) => Output::Int(
+                cells.iter().fold(0, |sum, cell| sum.saturating_add(self.evaluate(cell).number())),
+            ),
+            Cell::FirstOf(cells) => {
+                cells.iter().map(|cell| self.evaluate(cell)).find(Output::is_set).unwrap_or(Output::Unset)
+            }
+            Cell::If { given, then, otherwise } => {
+                let holds = values(self.object, given).first().is_some_and(|value| is_given(value));
+                self.evaluate(if holds { then } else { otherwise })
+            }
+            Cell::Call(function, arguments) => (function.run)(self, arguments),
+        }
+    }
+
+    /// The texts of `cell` in a list argument: one per value of a path, or that of any other cell.
+    pub fn texts(&self, cell: &'r Cell) -> Vec<Cow<'r, str>> {
+        match cell {
+            Cell::Path(path) => elements(self.object, path).into_iter().map(text_of).collect(),
+            Cell::Each(path, template) => elements(self.object, path)
+                .into_iter()
+                .map(|value| Cow::Owned(fill(template, value)))
+                .collect(),
+            other => vec![self.evaluate(other).into_text()],
+        }
+    }
+}
+
+/// Whether a value fulfils an `if`: neither null, the empty text, an empty list, nor false.
+fn is_given(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    }
+}
+
+/// The values at `path` below `root`, in order.
+pub fn values<'r>(root: &'r Value, path: &[Step]) -> Values<'r> {
+    let mut current = Values::from_elem(root, 1);
+    for step in path {
+        current = match step {
+            Step::Member(name) => current.iter().filter_map(|value| value.get(name)).collect(),
+            Step::Index(at) => current.iter().filter_map(|value| value.as_array()?.get(*at)).collect(),
+            Step::Each => current.iter().filter_map(|value| value.as_array()).flatten().collect(),
+        };
+    }
+    current
+}
+
+/// As [`values`], with the elements of a list at the end.
+fn elements<'r>(root: &'r Value, path: &[Step]) -> Values<'r> {
+    let found = values(root, path);
+    match found.as_slice() {
+        [Value::Array(items)] => items.iter().collect(),
+        _ => found,
+    }
+}
+
+/// The text of `template`, filled from below `base`.
+pub fn fill(template: &Template, base: &Value) -> String {
+    let mut text = String::new();
+    fill_parts(&template.0, base, &mut text);
+    text
+}
+
+/// Appends the parts; returns whether all placeholders had values.
+fn fill_parts(parts: &[Part], base: &Value, text: &mut String) -> bool {
+    let mut complete = true;
+    for part in parts {
+        match part {
+            Part::Literal(literal) => text.push_str(literal),
+            Part::Fill { path, lower } => {
+                let found = values(base, path);
+                let value = found.first().map_or(Cow::Borrowed(""), |value| text_of(value));
+                complete &= !value.is_empty();
+                if *lower {
+                    text.push_str(&value.to_lowercase());
+                } else {
+                    text.push_str(&value);
+                }
+            }
+            Part::Optional(parts) => {
+                let before = text.len();
+                if !fill_parts(parts, base, text) {
+                    text.truncate(before);
+                }
+            }
+        }
+    }
+    complete
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reads::Reads;
+    use super::*;
+
+    #[test]
+    fn cells_evaluate_as_their_grammar_says() {
+        let text =
+            br#"{"metadata":{"name":"n","annotations":{"a.b/c":"x"}},"type":"T","data":{"k":"1","l":"2"},
+            "spec":{"replicas":3,"on":true,"empty":"","ref":{"kind":"Pod","name":"p"},"half":{"kind":"Pod"},
+              "list":[{"name":"a","port":1},{"name":"b","port":2}],"words":["x","y","z","w"]},
+            "status":{"ready":1,"conditions":[{"type":"Ready","status":"False","reason":"R"}]}}"#;
+        for (cell, want) in [
+            ("metadata.name", "n"),
+            ("type", "T"),
+            ("spec.replicas", "3"),
+            ("spec.nothing", ""),
+            ("spec.nothing|\"<none>\"", "<none>"),
+            ("spec.empty|\"<none>\"", "<none>"),
+            ("spec.nothing|type|\"x\"", "T"),
+            ("status.ready/spec.replicas", "1/3"),
+            ("status.nothing/spec.replicas", "0/3"),
+            ("spec.list[1].name", "b"),
+            ("spec.ref \"{kind}/{name}\"", "Pod/p"),
+            ("spec.ref \"{lower kind}[.{group}]/{name}\"", "pod/p"),
+            ("spec.half \"{kind}[/{name}]\"|\"-\"", "Pod"),
+            ("spec.nothing \"{kind}/{name}\"|\"-\"", "-"),
+            ("\"{spec.ref.name} of {type}\"", "p of T"),
+            ("len(data)", "2"),
+            ("len(data)+len(spec.words)+len(nothing)", "6"),
+            ("join(spec.list[].name,\",\")", "a,b"),
+            ("join(spec.list \"{name}={port}\",\"; \")", "a=1; b=2"),
+            ("join(spec.words,\",\")", "x,y,z,w"),
+            ("top3(spec.words)", "x,y,z + 1 more..."),
+            ("top3(spec.list \"{name}={port}\")", "a=1,b=2"),
+            ("top3(spec.nothing)", "<unset>"),
+            ("condition Ready .reason", "R"),
+            ("condition Other .status|\"?\"", "?"),
+            ("either(condition Ready .status,\"True\",\"yes\",\"no\")|\"none\"", "no"),
+            ("either(condition Other .status,\"True\",\"yes\",\"no\")|\"none\"", "none"),
+            ("\"A\" if spec.on else \"B\"", "A"),
+            ("\"A\" if spec.empty set else \"B\"", "B"),
+            ("\"A\" if spec.list nonempty else \"B\" if type else \"C\"", "A"),
+            ("annotation(\"a.b/c\")|\"none\"", "x"),
+            ("annotation(\"other\")|\"none\"", "none"),
+            ("firstGiven(spec.empty,type)", ""),
+            ("firstGiven(annotation(\"other\"),spec.nothing,type)", "T"),
+        ] {
+            let cell = Cell::parse(cell).unwrap_or_else(|error| panic!("{error}"));
+            let mut reads = Reads::default();
+            cell.add_reads(&mut reads);
+            let object = reads.read(text).unwrap();
+            let row = Row { object: &object, now: Timestamp::UNIX_EPOCH };
+            assert_eq!(row.evaluate(&cell).into_text(), want, "{cell:?}");
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Server-side tables: one row of cells per object (docs/api/encodings.md#tables, #table-columns).
+//!
+//! ```text
+//! ResourceTable.columns ──cells──► Cell (parsed once) ──► TableFormat { cells, what they read, definitions }
+//!                                                              │
+//! stored bytes ──reads──► tree of what the cells need ──eval──►│──► {"cells":[…],"object":…}  bytes, row by row
+//! ```
+//!
+//! A table is streamed: head, rows, tail; nothing is buffered. Cells are computed from the *stored* form of an object,
+//! so that every requested version shows the same table. The object of a row is a range of stored bytes and is not
+//! encoded again. Nothing here knows where objects come from.
+
+mod alike;
+pub mod cell;
+mod cells;
+mod cluster;
+mod describe;
+mod duration;
+mod eval;
+mod functions;
+pub mod jsonpath;
+mod network;
+pub mod partial;
+mod pods;
+mod reads;
+mod workloads;
+mod writer;
+
+#[cfg(test)]
+mod kinds_test;
+#[cfg(test)]
+mod pods_test;
+#[cfg(test)]
+mod rows_test;
+
+use std::borrow::Cow::Borrowed as B;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use self::alike::{Inputs, Mask};
+use self::cell::{Cell, CellError};
+use self::jsonpath::JsonPath;
+pub use self::partial::{ListMeta, MetaVersion, PartialWriter, metadata_range, metadata_start};
+use self::reads::Reads;
+pub use self::writer::TableWriter;
+use crate::schema::table::{Column, ResourceTable};
+use values::json::{ParseError, write_string};
+use values::naming::Naming;
+use values::status::Status;
+
+/// The object in a row besides the cells: the query parameter `includeObject`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum IncludeObject {
+    /// No object.
+    None,
+    /// Its metadata.
+    #[default]
+    Metadata,
+    /// The whole object.
+    Object,
+}
+
+impl IncludeObject {
+    /// Parses the query parameter; the empty value is the default.
+    ///
+    /// # Errors
+    /// 400 for any other value (docs/api/encodings.md#tables).
+    pub fn parse(text: &str) -> Result<Self, Status> {
+        match text {
+            "" | "Metadata" => Ok(IncludeObject::Metadata),
+            "None" => Ok(IncludeObject::None),
+            "Object" => Ok(IncludeObject::Object),
+            other => Err(Status::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
+                 must be 'Metadata', 'Object', 'None', or empty"
+            ))),
+        }
+    }
+}
+
+/// Whether a table includes its column definitions. In a watch only the first one does
+/// (docs/api/encodings.md#tables).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Headers {
+    /// `columnDefinitions` is the list.
+    Shown,
+    /// `columnDefinitions` is null.
+    Omitted,
+}
+
+/// Why an object has no row.
+#[derive(Debug, thiserror::Error)]
+pub enum RowError {
+    /// The bytes are not JSON.
+    #[error("object is not JSON")]
+    NotJson(#[from] ParseError),
+    /// The bytes are not an object with metadata.
+    #[error("object has no metadata")]
+    NoMetadata,
+}
+
+/// A column of a custom resource (`additionalPrinterColumns`).
+#[derive(Clone, Copy, Debug)]
+pub struct PrinterColumn<'c> {
+    /// Header.
+    pub name: &'c str,
+    /// `string`, `integer`, `number`, `boolean`, `date`.
+    pub kind: &'c str,
+    /// The format hint for clients.
+    pub format: &'c str,
+    /// One sentence.
+    pub description: &'c str,
+    /// 0 = always shown.
+    pub priority: i64,
+    /// Path of the cell's value.
+    pub json_path: &'c str,
+}
+
+/// How the objects of one resource become rows. Immutable; created once per resource and shared.
+impl<'c> PrinterColumn<'c> {
+    fn of(column: &'c Column) -> Self {
+        PrinterColumn {
+            name: &column.name,
+            kind: &column.kind,
+            format: &column.format,
+            description: &column.description,
+            priority: column.priority.into(),
+            json_path: &column.cell,
+        }
+    }
+}
+
+/// How the objects of one resource become rows. Immutable; made once per resource and shared.
+#[derive(Debug)]
+pub struct TableFormat {
+    columns: Vec<CompiledColumn>,
+    /// `columnDefinitions` as JSON.
+    definitions: Vec<u8>,
+    reads: Reads,
+    /// The same, and what the table of one object reads of it.
+    single_reads: Reads,
+    /// The members that cells are computed from.
+    inputs: Inputs,
+    /// Rows of finished objects are marked (pods).
+    marks_finished: bool,
+}
+
+#[derive(Debug)]
+struct CompiledColumn {
+    kind: ColumnKind,
+    source: Source,
+    /// What the cell reads.
+    reads: Reads,
+    /// The inputs that it reads; all where that cannot be told.
+    mask: Mask,
+}
+
+/// The source of a cell.
+#[derive(Debug)]
+enum Source {
+    /// A cell of a built-in type.
+    Cell(Cell),
+    /// A path into a custom resource.
+    Path(JsonPath),
+    /// The path of its name; empty without a name.
+    Name(JsonPath),
+}
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ColumnKind {
+    Text,
+    Integer,
+    Number,
+    Boolean,
+    Date,
+}
+
+impl ColumnKind {
+    fn of(name: &str) -> Self {
+        match name {
+            "integer" => ColumnKind::Integer,
+            "number" => ColumnKind::Number,
+            "boolean" => ColumnKind::Boolean,
+            "date" => ColumnKind::Date,
+            _ => ColumnKind::Text,
+        }
+    }
+}
+
+const NAME: Column = Column {
+    name: B("Name"),
+    kind: B("string"),
+    format: B("name"),
+    priority: 0,
+    description: B(""),
+    cell: B("metadata.name"),
+};
+
+/// Columns of a type without declared ones.
+static DEFAULT_COLUMNS: [Column; 2] = [
+    NAME,
+    Column {
+        name: B("Created At"),
+        kind: B("date"),
+        format: B(""),
+        priority: 0,
+        description: B(""),
+        cell: B("rfc3339(metadata.creationTimestamp)"),
+    },
+];
+
+impl TableFormat {
+    /// The format of a resource, made at the first call and kept in its table.
+    ///
+    /// # Errors
+    /// A column's text is not understood.
+    pub fn for_resource(resource: &ResourceTable, naming: &'static Naming) -> Result<Arc<Self>, CellError> {
+        resource.format.get_or_try(|| {
+            if resource.message.custom {
+                let columns: Vec<PrinterColumn<'_>> =
+                    resource.columns.iter().map(PrinterColumn::of).collect();
+                return Ok(Self::for_custom(&columns));
+            }
+            let columns = if resource.columns.is_empty() { &DEFAULT_COLUMNS } else { &*resource.columns };
+            let format = Self::for_columns(columns, naming)?;
+            Ok(Self { marks_finished: resource.behavior.marks_finished, ..format })
+        })
+    }
+
+    /// The format of objects with these columns, as built-in types have them.
+    ///
+    /// # Errors
+    /// A column's text is not understood.
+    pub fn for_columns(columns: &[Column], naming: &'static Naming) -> Result<Self, CellError> {
+        let mut format = Self::empty();
+        for column in columns {
+            let mut cell = cells::parse(&column.cell, naming)?;
+            // Alone, an age that is not known says so; before a `|` it makes room for the alternative.
+            if matches!(&cell, Cell::Call(function, _) if function.name == "age") {
+                let unknown = Cell::parse(&format!("\"{}\"", duration::UNKNOWN))?;
+                cell = Cell::FirstOf(vec![cell, unknown]);
+            }
+            cell.add_reads(&mut format.reads);
+            let mut reads = Reads::default();
+            cell.add_reads(&mut reads);
+            if !column.name.is_empty() {
+                let description = describe::description(&column.name);
+                let priority = column.priority.into();
+                format.define(&column.name, &column.kind, &column.format, description, priority);
+            }
+            let (kind, source) = (ColumnKind::of(&column.kind), Source::Cell(cell));
+            format.columns.push(CompiledColumn { kind, source, reads, mask: Mask::MAX });
+        }
+        Ok(format.finish())
+    }
+
+    /// The format of a custom resource: its name, then the declared columns, or the age if none are declared. A column
+    /// whose path is not in the grammar of [`jsonpath`] ends the columns.
+    pub fn for_custom(columns: &[PrinterColumn]) -> Self {
+        let name = PrinterColumn {
+            name: "Name",
+            kind: "string",
+            format: "name",
+            description: describe::description("Name"),
+            priority: 0,
+            json_path: ".metadata.name",
+        };
+        let age = PrinterColumn {
+            name: "Age",
+            kind: "date",
+            format: "",
+            description: describe::description("Age"),
+            json_path: ".metadata.creationTimestamp",
+            ..name
+        };
+        let declared = if columns.is_empty() { &[age][..] } else { columns };
+        let mut format = Self::empty();
+        for column in [name].iter().chain(declared) {
+            let Ok(path) = JsonPath::parse(column.json_path) else { break };
+            // An object without a name, as a bookmark is, has an empty cell there and not `null`.
+            let is_name = format.columns.is_empty();
+            format.reads.path(path.leading_names(), false);
+            let mut reads = Reads::default();
+            reads.path(path.leading_names(), false);
+            format.define(column.name, column.kind, column.format, column.description, column.priority);
+            let source = if is_name { Source::Name(path) } else { Source::Path(path) };
+            let kind = ColumnKind::of(column.kind);
+            format.columns.push(CompiledColumn { kind, source, reads, mask: Mask::MAX });
+        }
+        format.finish()
+    }
+
+    fn empty() -> Self {
+        let (reads, single_reads) = (Reads::default(), Reads::default());
+        let (columns, inputs) = (Vec::new(), Inputs::default());
+        TableFormat {
+            columns,
+            definitions: b"[".to_vec(),
+            reads,
+            single_reads,
+            inputs,
+            marks_finished: false,
+        }
+    }
+
+    /// With all columns.
+    fn finish(mut self) -> Self {
+        self.definitions.push(b']');
+        self.single_reads = self.reads.clone();
+        self.single_reads.select("metadata.resourceVersion");
+        self.inputs = Inputs::of(&self.reads);
+        for column in &mut self.columns {
+            // A cell that reads nothing is computed with the others.
+            let mask = self.inputs.mask(&column.reads).filter(|mask| *mask != 0);
+            column.mask = mask.unwrap_or(Mask::MAX);
+        }
+        self
+    }
+
+    /// The inputs of the row conditions.
+    fn finished_mask(&self) -> Mask {
+        let mut phase = Reads::default();
+        phase.select("status.phase");
+        if self.marks_finished { self.inputs.mask(&phase).unwrap_or(Mask::MAX) } else { 0 }
+    }
+
+    fn define(&mut self, name: &str, kind: &str, format: &str, description: &str, priority: i64) {
+        let out = &mut self.definitions;
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        for (before, text) in [
+            ("{\"name\":", name),
+            (",\"type\":", kind),
+            (",\"format\":", format),
+            (",\"description\":", description),
+        ] {
+            out.extend_from_slice(before.as_bytes());
+            write_string(text, out);
+        }
+        out.extend_from_slice(format!(",\"priority\":{priority}}}").as_bytes());
+    }
+
+    /// A writer of tables in this format, in the meta group of `words`; ages refer to `now`.
+    pub fn writer(
+        self: &Arc<Self>,
+        version: MetaVersion,
+        words: &Naming,
+        include: IncludeObject,
+        now: Timestamp,
+    ) -> TableWriter {
+        TableWriter {
+            format: self.clone(),
+            opening: version.opening("Table", words),
+            partial: PartialWriter::new(version, words),
+            include,
+            now,
+            rows: 0,
+            before: None,
+        }
+    }
+}

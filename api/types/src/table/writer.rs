@@ -1,0 +1,347 @@
+//! Tables, written row by row.
+//!
+//! A row is bytes appended to a buffer; a failed one appends nothing. A writer that remembers ([`TableWriter::fork`]) copies
+//! the cells whose inputs are those of the row before.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::alike::{Before, Look};
+use super::eval::{Output, Row, text_of};
+use super::{
+    ColumnKind, CompiledColumn, Headers, IncludeObject, ListMeta, PartialWriter, RowError, Source,
+    TableFormat, duration,
+};
+use values::field::go_float;
+use values::json::{self, Value, write_string};
+
+/// Writes tables of one format, row by row.
+#[derive(Debug)]
+pub struct TableWriter {
+    pub(super) format: Arc<TableFormat>,
+    pub(super) opening: String,
+    pub(super) partial: PartialWriter,
+    pub(super) include: IncludeObject,
+    pub(super) now: Timestamp,
+    pub(super) rows: usize,
+    /// What is remembered of the row before, if rows are.
+    pub(super) before: Option<Box<Before>>,
+}
+
+/// What the cells of a row are written from.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is on the stack at a time; a box would cost each row an allocation"
+)]
+enum Cells {
+    /// What is remembered, which is that of an object in its usual form.
+    Remembered(Look),
+    /// An object as it was read.
+    Computed(Value),
+}
+
+impl Cells {
+    /// The resourceVersion of the object whose stored form is `stored`; empty if there is none.
+    fn resource_version<'c>(&'c self, stored: &'c [u8]) -> &'c str {
+        match self {
+            Cells::Remembered(look) => look.resource_version(stored).unwrap_or_default(),
+            Cells::Computed(object) => object.str_at(&["metadata", "resourceVersion"]),
+        }
+    }
+}
+
+impl TableWriter {
+    /// Sets the time to which ages refer, in whole seconds as they are told: a watch lasts longer than one moment.
+    pub fn set_now(&mut self, now: Timestamp) {
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        if now == self.now {
+            return;
+        }
+        self.now = now;
+        if let Some(before) = &mut self.before {
+            before.forget();
+        }
+    }
+
+    /// A writer of rows of the same table that are not its first, which remembers each for the next.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        TableWriter {
+            format: self.format.clone(),
+            opening: self.opening.clone(),
+            partial: self.partial.fork(),
+            include: self.include,
+            now: self.now,
+            rows: 1,
+            before: (!self.format.inputs.is_empty()).then(Box::default),
+        }
+    }
+
+    /// Opens a table.
+    pub fn head(&mut self, meta: &ListMeta, headers: Headers, out: &mut Vec<u8>) {
+        self.rows = 0;
+        out.extend_from_slice(self.opening.as_bytes());
+        out.extend_from_slice(b",\"metadata\":");
+        meta.write(out);
+        out.extend_from_slice(b",\"columnDefinitions\":");
+        out.extend_from_slice(match headers {
+            Headers::Shown => &self.format.definitions,
+            Headers::Omitted => b"null",
+        });
+        out.extend_from_slice(b",\"rows\":[");
+    }
+
+    /// Appends the row of one object. `stored` is its stored form, from which the cells are computed; `shown` its form
+    /// in the requested version, which the row includes (the same bytes without a conversion).
+    ///
+    /// # Errors
+    /// `stored` cannot be parsed; nothing was written.
+    pub fn row(&mut self, stored: &[u8], shown: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
+        let cells = match self.remember(stored) {
+            Some(look) => Cells::Remembered(look),
+            None => Cells::Computed(self.format.reads.read(stored)?),
+        };
+        self.write_row(&cells, stored, shown, out)
+    }
+
+    /// Remembers the cells of an object in its usual form, and computes only those that differ from the row before. `None` for
+    /// any other object, and if no row is remembered.
+    fn remember(&mut self, stored: &[u8]) -> Option<Look> {
+        let mut before = self.before.take()?;
+        let look = self.compare(&mut before, stored);
+        if look.is_none() {
+            before.forget();
+        }
+        self.before = Some(before);
+        look
+    }
+
+    /// [`TableWriter::remember`] beside the row before.
+    fn compare(&self, before: &mut Before, stored: &[u8]) -> Option<Look> {
+        let format = &*self.format;
+        let look = before.look(&format.inputs, stored)?;
+        let finished = format.finished_mask();
+        before.cells.resize_with(format.columns.len(), Vec::new);
+        let masks = format.columns.iter().map(|column| column.mask).chain([finished]);
+        let wanted = masks.filter(|mask| mask & look.changed != 0).fold(0, |wanted, mask| wanted | mask);
+        if wanted != 0 {
+            let object = look.tree(&format.inputs, wanted, stored)?;
+            let row = Row { object: &object, now: self.now };
+            for (column, cell) in format.columns.iter().zip(&mut before.cells) {
+                if column.mask & look.changed != 0 {
+                    cell.clear();
+                    column.write(&row, cell);
+                }
+            }
+            if finished & look.changed != 0 {
+                before.conditions = finished_conditions(row.str(&["status", "phase"]));
+            }
+        }
+        before.keep(&format.inputs, &look, stored);
+        Some(look)
+    }
+
+    /// Closes the table, with the final newline of a document.
+    pub fn tail(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"]}\n");
+    }
+
+    /// Appends a whole table of one object, without a newline: the response to a get or a write, or the object of a
+    /// watch event (bookmarks too). Its metadata has the object's resourceVersion.
+    ///
+    /// # Errors
+    /// As [`TableWriter::row`].
+    pub fn single(
+        &mut self,
+        stored: &[u8],
+        shown: &[u8],
+        headers: Headers,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RowError> {
+        // A table has a resourceVersion of its own, which must be a plain text to be taken from the stored form.
+        let cells = match self.remember(stored).filter(|look| look.resource_version(stored).is_some()) {
+            Some(look) => Cells::Remembered(look),
+            None => Cells::Computed(self.format.single_reads.read(stored)?),
+        };
+        let before = out.len();
+        let resource_version = cells.resource_version(stored);
+        self.head(&ListMeta { resource_version, ..ListMeta::default() }, headers, out);
+        let written = self.write_row(&cells, stored, shown, out);
+        match written {
+            Ok(()) => out.extend_from_slice(b"]}"),
+            Err(_) => out.truncate(before),
+        }
+        written
+    }
+
+    fn write_row(
+        &mut self,
+        cells: &Cells,
+        stored: &[u8],
+        shown: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), RowError> {
+        let start = out.len();
+        if self.rows > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"cells\":[");
+        let metadata = match cells {
+            Cells::Remembered(look) => {
+                self.write_remembered(out);
+                std::ptr::eq(stored, shown).then(|| &stored[look.metadata.clone()])
+            }
+            Cells::Computed(object) => {
+                self.write_computed(object, out);
+                None
+            }
+        };
+        self.end_row(metadata, shown, start, out)
+    }
+
+    /// Writes the cells that are remembered, and the row conditions.
+    fn write_remembered(&self, out: &mut Vec<u8>) {
+        let Some(before) = &self.before else { return };
+        for (at, cell) in before.cells.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(cell);
+        }
+        out.push(b']');
+        out.extend_from_slice(before.conditions.as_bytes());
+    }
+
+    /// Writes the cells of an object, and the row conditions.
+    fn write_computed(&self, object: &Value, out: &mut Vec<u8>) {
+        let row = Row { object, now: self.now };
+        for (at, column) in self.format.columns.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            column.write(&row, out);
+        }
+        out.push(b']');
+        if self.format.marks_finished {
+            out.extend_from_slice(finished_conditions(row.str(&["status", "phase"])).as_bytes());
+        }
+    }
+
+    /// Ends the row that began at `start` with its object, whose metadata may be known.
+    fn end_row(
+        &mut self,
+        metadata: Option<&[u8]>,
+        shown: &[u8],
+        start: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RowError> {
+        out.extend_from_slice(b",\"object\":");
+        let written = match self.include {
+            IncludeObject::None => {
+                out.extend_from_slice(b"null");
+                true
+            }
+            IncludeObject::Metadata => match metadata {
+                Some(metadata) => {
+                    self.partial.object_of(metadata, out);
+                    true
+                }
+                None => self.partial.object(shown, out),
+            },
+            IncludeObject::Object => {
+                out.extend_from_slice(shown.trim_ascii_end());
+                true
+            }
+        };
+        if !written {
+            out.truncate(start);
+            return Err(RowError::NoMetadata);
+        }
+        out.push(b'}');
+        self.rows += 1;
+        Ok(())
+    }
+}
+
+impl CompiledColumn {
+    /// Appends the cell of a row.
+    fn write(&self, row: &Row<'_>, out: &mut Vec<u8>) {
+        match &self.source {
+            Source::Cell(cell) => write_cell(self.kind, row.evaluate(cell), out),
+            Source::Path(path) => write_custom_cell(self.kind, path.first(row.object), row, out),
+            Source::Name(path) => {
+                let name = path.first(row.object).and_then(Value::as_str).unwrap_or_default();
+                write_string(name, out);
+            }
+        }
+    }
+}
+
+/// The row conditions of finished pods, which clients may hide.
+fn finished_conditions(phase: &str) -> &'static str {
+    match phase {
+        "Succeeded" => {
+            r#","conditions":[{"type":"Completed","status":"True","reason":"Succeeded","message":"The pod has completed successfully."}]"#
+        }
+        "Failed" => {
+            r#","conditions":[{"type":"Completed","status":"True","reason":"Failed","message":"The pod failed."}]"#
+        }
+        _ => "",
+    }
+}
+
+/// Writes a cell of a built-in type. Numbers are written as texts in text columns; an unset cell is the column's zero
+/// value, because the stored form leaves zeros out.
+fn write_cell(kind: ColumnKind, output: Output, out: &mut Vec<u8>) {
+    match (kind, output) {
+        (ColumnKind::Integer | ColumnKind::Number, Output::Unset) => out.push(b'0'),
+        (ColumnKind::Boolean, Output::Unset) => out.extend_from_slice(b"false"),
+        (_, Output::Int(n)) => json::write(&Value::Int(n), out),
+        (_, Output::Bool(b)) => json::write(&Value::Bool(b), out),
+        (ColumnKind::Integer | ColumnKind::Number | ColumnKind::Boolean, Output::Value(value)) => {
+            json::write(value, out);
+        }
+        (_, output) => write_string(&output.into_text(), out),
+    }
+}
+
+/// Writes a cell of a custom resource: a value of the column's type, or null. In a column of text a `null` that is there is
+/// not the same as nothing.
+fn write_custom_cell(kind: ColumnKind, value: Option<&Value>, row: &Row, out: &mut Vec<u8>) {
+    let Some(value) = value else { return out.extend_from_slice(b"null") };
+    match (kind, value) {
+        (ColumnKind::Text, Value::Null) => write_string("<no value>", out),
+        (ColumnKind::Text, Value::Float(n)) => write_string(&go_float(*n), out),
+        (ColumnKind::Text, Value::Object(_) | Value::Array(_)) => {
+            let mut text = Vec::new();
+            json::write_sorted(value, &mut text);
+            write_string(&String::from_utf8_lossy(&text), out);
+        }
+        (ColumnKind::Text, value) => write_string(&text_of(value), out),
+        (ColumnKind::Integer, Value::Float(n)) => json::write(&Value::Int(whole(*n)), out),
+        (ColumnKind::Number, Value::Int(n)) if n.unsigned_abs() > DOUBLE_EXACT => {
+            json::write(&Value::Float(*n as f64), out);
+        }
+        (ColumnKind::Integer | ColumnKind::Number, Value::Int(_))
+        | (ColumnKind::Number, Value::Float(_))
+        | (ColumnKind::Boolean, Value::Bool(_)) => json::write(value, out),
+        (ColumnKind::Date, Value::String(text)) => {
+            let age = row.age(text);
+            let is_unset = matches!(text.as_str(), "" | "null") || text.starts_with("0001-");
+            let never = if is_unset { duration::UNKNOWN } else { "<invalid>" };
+            write_string(age.as_deref().unwrap_or(never), out);
+        }
+        _ => out.extend_from_slice(b"null"),
+    }
+}
+
+/// The largest integer up to which doubles tell all integers apart: 2^53.
+const DOUBLE_EXACT: u64 = 1 << 53;
+
+/// The whole part of a double; of one outside of 64 bits, and of none, what the processors make of it that the reference
+/// runs on.
+fn whole(number: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0; // 2^63
+    if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
+}

@@ -1,0 +1,258 @@
+//! One step of a field path, as field ownership uses it (docs/api/apply.md#field-sets).
+//!
+//! ```text
+//! Field  .replicas                              f:replicas
+//! Key    [containerPort=80,protocol="TCP"]      k:{"containerPort":80,"protocol":"TCP"}
+//! Value  [="blue"]                              v:"blue"
+//! Index  [3]                                    i:3
+//! ```
+//!
+//! Order of steps: members by name, then keyed elements key by key, then values, then indices. Texts are borrowed where
+//! possible: from the schema tables, the object, or the text of a set.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt::{self, Display, Write};
+
+use super::go_quote;
+use crate::json::{self, Value};
+
+/// One step into an object.
+#[derive(Clone, Debug)]
+pub enum Element<'t> {
+    /// A member of a struct or map.
+    Field(Cow<'t, str>),
+    /// The element of a list with these keys, sorted by key name.
+    Key(Vec<(Cow<'t, str>, Scalar<'t>)>),
+    /// The element of a set with this value.
+    Value(Scalar<'t>),
+    /// The element at this position. No schema produces one, but stored sets may have them.
+    Index(i64),
+}
+
+/// A value that identifies an element of a list.
+#[derive(Clone, Debug)]
+pub enum Scalar<'t> {
+    /// A number without fraction.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// A string.
+    Text(Cow<'t, str>),
+    /// A boolean.
+    Bool(bool),
+    /// Any other value. Schemas produce none, but stored sets may have them.
+    Other(Box<Value>),
+}
+
+impl<'t> Element<'t> {
+    /// The member called `name`.
+    pub fn field(name: impl Into<Cow<'t, str>>) -> Self {
+        Element::Field(name.into())
+    }
+
+    /// The same step without borrows.
+    pub fn into_owned(self) -> Element<'static> {
+        match self {
+            Element::Field(name) => Element::Field(Cow::Owned(name.into_owned())),
+            Element::Key(keys) => Element::Key(
+                keys.into_iter()
+                    .map(|(name, value)| (Cow::Owned(name.into_owned()), value.into_owned()))
+                    .collect(),
+            ),
+            Element::Value(value) => Element::Value(value.into_owned()),
+            Element::Index(at) => Element::Index(at),
+        }
+    }
+}
+
+impl<'t> Scalar<'t> {
+    /// The scalar of a value.
+    pub fn of(value: &'t Value) -> Self {
+        match value {
+            Value::Int(n) => Scalar::Int(*n),
+            Value::Float(n) => Scalar::Float(*n),
+            Value::String(text) => Scalar::Text(Cow::Borrowed(text)),
+            Value::Bool(value) => Scalar::Bool(*value),
+            other => Scalar::Other(Box::new(other.clone())),
+        }
+    }
+
+    /// The scalar of an owned value.
+    pub(super) fn from_value(value: Value) -> Self {
+        match value {
+            Value::Int(n) => Scalar::Int(n),
+            Value::Float(n) => Scalar::Float(n),
+            Value::String(text) => Scalar::Text(Cow::Owned(text)),
+            Value::Bool(value) => Scalar::Bool(value),
+            other => Scalar::Other(Box::new(other)),
+        }
+    }
+
+    fn into_owned(self) -> Scalar<'static> {
+        match self {
+            Scalar::Int(n) => Scalar::Int(n),
+            Scalar::Float(n) => Scalar::Float(n),
+            Scalar::Text(text) => Scalar::Text(Cow::Owned(text.into_owned())),
+            Scalar::Bool(value) => Scalar::Bool(value),
+            Scalar::Other(value) => Scalar::Other(value),
+        }
+    }
+
+    /// Appends the value as JSON.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Scalar::Int(n) => json::write(&Value::Int(*n), out),
+            Scalar::Float(n) => json::write(&Value::Float(*n), out),
+            Scalar::Text(text) => json::write_string(text, out),
+            Scalar::Bool(value) => json::write(&Value::Bool(*value), out),
+            Scalar::Other(value) => json::write(value, out),
+        }
+    }
+
+    /// Order of types: numbers, strings, booleans, others.
+    fn rank(&self) -> u8 {
+        match self {
+            Scalar::Int(_) | Scalar::Float(_) => 0,
+            Scalar::Text(_) => 1,
+            Scalar::Bool(_) => 2,
+            Scalar::Other(_) => 3,
+        }
+    }
+}
+
+impl Ord for Scalar<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Scalar::Int(a), Scalar::Int(b)) => a.cmp(b),
+            (Scalar::Int(a), Scalar::Float(b)) => (*a as f64).total_cmp(b),
+            (Scalar::Float(a), Scalar::Int(b)) => a.total_cmp(&(*b as f64)),
+            (Scalar::Float(a), Scalar::Float(b)) => a.total_cmp(b),
+            (Scalar::Text(a), Scalar::Text(b)) => a.cmp(b),
+            (Scalar::Bool(a), Scalar::Bool(b)) => a.cmp(b),
+            (Scalar::Other(_), Scalar::Other(_)) => text_of(self).cmp(&text_of(other)),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+fn text_of(scalar: &Scalar<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    scalar.write(&mut out);
+    out
+}
+
+impl Ord for Element<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        fn rank(element: &Element<'_>) -> u8 {
+            match element {
+                Element::Field(_) => 0,
+                Element::Key(_) => 1,
+                Element::Value(_) => 2,
+                Element::Index(_) => 3,
+            }
+        }
+        match (self, other) {
+            // The same literal of a schema table is often compared with itself.
+            (Element::Field(a), Element::Field(b)) if std::ptr::eq::<str>(&**a, &**b) => Ordering::Equal,
+            (Element::Field(a), Element::Field(b)) => a.cmp(b),
+            (Element::Key(a), Element::Key(b)) => a.cmp(b),
+            (Element::Value(a), Element::Value(b)) => a.cmp(b),
+            (Element::Index(a), Element::Index(b)) => a.cmp(b),
+            _ => rank(self).cmp(&rank(other)),
+        }
+    }
+}
+
+macro_rules! equality_by_order {
+    ($($name:ident)*) => {$(
+        impl PartialOrd for $name<'_> {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl PartialEq for $name<'_> {
+            fn eq(&self, other: &Self) -> bool {
+                self.cmp(other).is_eq()
+            }
+        }
+
+        impl Eq for $name<'_> {}
+    )*};
+}
+
+equality_by_order! { Scalar Element }
+
+impl Display for Scalar<'_> {
+    /// As in conflict messages: strings quoted, everything else as JSON.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Scalar::Text(text) => f.write_str(&go_quote(text)),
+            other => f.write_str(&String::from_utf8_lossy(&text_of(other))),
+        }
+    }
+}
+
+impl Display for Element<'_> {
+    /// `.name`, `[key=value,…]`, `[=value]`, `[3]`.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Element::Field(name) => write!(f, ".{name}"),
+            Element::Key(keys) => {
+                f.write_char('[')?;
+                for (at, (name, value)) in keys.iter().enumerate() {
+                    let comma = if at > 0 { "," } else { "" };
+                    write!(f, "{comma}{name}={value}")?;
+                }
+                f.write_char(']')
+            }
+            Element::Value(value) => write!(f, "[={value}]"),
+            Element::Index(at) => write!(f, "[{at}]"),
+        }
+    }
+}
+
+/// A path as in conflict messages: `.spec.containers[name="web"].image`.
+pub fn display(path: &[&Element<'_>]) -> String {
+    path.iter().fold(String::new(), |mut text, element| {
+        write!(text, "{element}").expect("writing to memory cannot fail");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_ordered_and_printed_as_documented() {
+        let key = |pairs: &[(&'static str, Scalar<'static>)]| {
+            Element::Key(pairs.iter().map(|(name, value)| (Cow::Borrowed(*name), value.clone())).collect())
+        };
+        let text = |text: &'static str| Scalar::Text(Cow::Borrowed(text));
+        let ascending = [
+            (Element::field("A"), ".A"),
+            (Element::field("a"), ".a"),
+            (Element::field("b.c"), ".b.c"),
+            (key(&[("name", text("a"))]), r#"[name="a"]"#),
+            (key(&[("port", Scalar::Int(9)), ("protocol", text("TCP"))]), r#"[port=9,protocol="TCP"]"#),
+            (key(&[("port", Scalar::Int(10)), ("protocol", text("TCP"))]), r#"[port=10,protocol="TCP"]"#),
+            (key(&[("port", Scalar::Int(10)), ("protocol", text("UDP"))]), r#"[port=10,protocol="UDP"]"#),
+            (Element::Value(Scalar::Float(-0.5)), "[=-0.5]"),
+            (Element::Value(Scalar::Int(2)), "[=2]"),
+            (Element::Value(text("2")), r#"[="2"]"#),
+            (Element::Value(Scalar::Bool(false)), "[=false]"),
+            (Element::Value(Scalar::Other(Box::new(Value::Null))), "[=null]"),
+            (Element::Index(2), "[2]"),
+            (Element::Index(10), "[10]"),
+        ];
+        for (at, (a, shown)) in ascending.iter().enumerate() {
+            assert_eq!(a.to_string(), *shown);
+            for (other, (b, _)) in ascending.iter().enumerate() {
+                assert_eq!(a.cmp(b), at.cmp(&other), "{a} and {b}");
+            }
+        }
+        assert_eq!(Scalar::Int(2), Scalar::Float(2.0));
+    }
+}

@@ -1,0 +1,102 @@
+//! Perfect hash tables for fixed sets of member names: a lookup costs one multiplication and one comparison.
+//!
+//! A table is several times larger than its number of names, and its multiplier is chosen so that no two names collide.
+
+/// Names by their hash.
+#[derive(Clone, Debug)]
+pub struct Names {
+    multiplier: u64,
+    shift: u32,
+    /// Positions by hash; empty for a set without names.
+    slots: Vec<u16>,
+}
+
+const VACANT: u16 = u16::MAX;
+
+/// Multipliers tried before the table is enlarged; one of the first few dozen nearly always works.
+const TRIES: u64 = 64;
+
+/// Most names of a table. Among more, some collide whatever the multiplier.
+const NAMES_MAX: usize = 1 << 10;
+
+/// Largest table.
+const SLOTS_MAX: usize = 1 << 16;
+
+/// Most slots for each name. The work for names that have no table, because their author chose them so, stays in
+/// proportion to their number.
+const SLOTS_PER_NAME_MAX: usize = 64;
+
+impl Names {
+    /// The table of `names`, each identified by its position; `None` if some have equal keys, or if they are
+    /// too many.
+    pub fn new<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Option<Self> {
+        let count = names.clone().count();
+        if count > NAMES_MAX {
+            return None;
+        }
+        let mut slots = (count * 4).next_power_of_two().max(2);
+        let most = (count * SLOTS_PER_NAME_MAX).next_power_of_two().clamp(64, SLOTS_MAX);
+        while slots <= most {
+            for attempt in 1..=TRIES {
+                // Odd multiples of the golden ratio: their upper bits depend on all bits below.
+                let multiplier = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * attempt + 1);
+                let mut made =
+                    Names { multiplier, shift: 64 - slots.trailing_zeros(), slots: vec![VACANT; slots] };
+                if names.clone().enumerate().all(|(at, name)| made.put(name, at as u16)) {
+                    return Some(made);
+                }
+            }
+            slots *= 2;
+        }
+        None
+    }
+
+    fn put(&mut self, name: &str, at: u16) -> bool {
+        let slot = self.slot(name.as_bytes());
+        let was_vacant = self.slots[slot] == VACANT;
+        self.slots[slot] = at;
+        was_vacant
+    }
+
+    /// The only position whose name can equal `name`. The caller compares.
+    #[inline]
+    pub fn candidate(&self, name: &[u8]) -> Option<u16> {
+        let at = self.slots[self.slot(name)];
+        (at != VACANT).then_some(at)
+    }
+
+    #[inline]
+    fn slot(&self, name: &[u8]) -> usize {
+        (key(name).wrapping_mul(self.multiplier) >> self.shift) as usize
+    }
+}
+
+/// Length, first and last bytes of a name in one word.
+#[inline]
+fn key(name: &[u8]) -> u64 {
+    let bytes = match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        (Some(head), Some(tail)) => u64::from_le_bytes(*head) ^ u64::from_le_bytes(*tail).rotate_left(29),
+        _ => match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+            (Some(head), Some(tail)) => {
+                u64::from(u32::from_le_bytes(*head)) | u64::from(u32::from_le_bytes(*tail)) << 32
+            }
+            _ => name.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        },
+    };
+    bytes.wrapping_add((name.len() as u64).wrapping_mul(0x0123_4567_89ab_cdef))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicate_names_have_no_table_and_an_empty_set_has_no_candidates() {
+        assert!(Names::new(["a", "b", "a"].into_iter()).is_none());
+        let none = Names::new(std::iter::empty()).unwrap();
+        assert_eq!(none.candidate(b""), None);
+        assert_eq!(none.candidate(b"name"), None);
+        let one = Names::new(["name"].into_iter()).unwrap();
+        assert_eq!(one.candidate(b"name"), Some(0));
+    }
+}

@@ -1,0 +1,513 @@
+//! JSON objects: members in the order in which they will be written.
+//!
+//! A vector of pairs, because objects have few members, order matters on the wire, and it costs one allocation where a
+//! map costs many. Names that a schema declares are borrowed from its static tables.
+//!
+//! An object read from storage may be *settled*: shared between trees, together with the text it was read from. Most
+//! parts that an update leaves unchanged are settled, so they are neither copied, nor compared, nor serialized again.
+//! The first change of a settled object copies it to an ordinary one; otherwise the two behave alike. Its members may be
+//! read as late as when they are first looked at: what an update neither changes nor examines is never read.
+//!
+//! ```text
+//! Object ─┬─ its own members, few or many
+//!         └─ Arc ─► canonical text, members once read    shared by the old tree and the new one
+//! ```
+//!
+//! An object with many members has an index by name (`members`), so that work over a tree that a client sent is linear in its
+//! size, also where it looks each member up.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use super::members::{Members, SCAN_MAX, position};
+use super::scan::Scan;
+use super::{Value, parse};
+
+/// A member name: borrowed from the schema tables where the schema declares it, owned otherwise.
+pub type Key = Cow<'static, str>;
+
+/// Members in writing order; a name occurs at most once.
+#[derive(Clone, Debug)]
+pub struct Object(Form);
+
+#[derive(Clone, Debug)]
+enum Form {
+    Own(Vec<(Key, Value)>),
+    /// Own members that were more than [`SCAN_MAX`] at some time.
+    Many(Box<Members>),
+    Settled(Arc<Settled>),
+}
+
+/// A shared object with its stored text.
+#[derive(Debug)]
+struct Settled {
+    /// The canonical text by its schema.
+    text: Bytes,
+    members: OnceLock<Members>,
+    /// What reads the members; none where they are there from the start.
+    source: Option<&'static dyn ReadMembers>,
+}
+
+/// What reads the members of an object from its canonical text: its type.
+pub trait ReadMembers: fmt::Debug + Sync {
+    /// The members. Whatever the text is, there is an answer.
+    fn read_members(&self, text: &Bytes) -> Vec<(Key, Value)>;
+}
+
+impl Settled {
+    fn members(&self) -> &Members {
+        self.members.get_or_init(|| {
+            #[cfg(any(test, feature = "testing"))]
+            sharing::read();
+            self.source.map_or_else(Members::default, |source| source.read_members(&self.text).into())
+        })
+    }
+
+    fn into_members(mut self) -> Vec<(Key, Value)> {
+        self.members();
+        self.members.take().unwrap_or_default().into_list()
+    }
+}
+
+impl Object {
+    /// An object without members.
+    pub const fn new() -> Self {
+        Object(Form::Own(Vec::new()))
+    }
+
+    /// An object with room for `members`.
+    pub fn with_capacity(members: usize) -> Self {
+        Object(Form::Own(Vec::with_capacity(members)))
+    }
+
+    /// Settles the object, whose canonical text is `text`; until it is changed, copies share it.
+    ///
+    /// The caller guarantees that the object is what its schema reads from `text`.
+    pub fn settle(&mut self, text: Bytes) {
+        let members = OnceLock::from(Members::from(std::mem::take(self).into_members()));
+        self.0 = Form::Settled(Arc::new(Settled { text, members, source: None }));
+    }
+
+    /// The settled object whose canonical text is `text`, which `source` reads when a member is first looked at.
+    pub fn unread(text: Bytes, source: &'static dyn ReadMembers) -> Object {
+        Object(Form::Settled(Arc::new(Settled { text, members: OnceLock::new(), source: Some(source) })))
+    }
+
+    /// Gives an unread object its members, which the caller knows to be what its text says.
+    pub fn fill(&self, members: Vec<(Key, Value)>) {
+        if let Form::Settled(settled) = &self.0 {
+            // Members that were read meanwhile are the same.
+            let _ = settled.members.set(members.into());
+        }
+    }
+
+    /// The canonical text, if the object is settled and no member was looked at.
+    pub fn unread_text(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Form::Settled(settled) if settled.members.get().is_none() => Some(&settled.text),
+            _ => None,
+        }
+    }
+
+    /// Whether both have equal members, in whatever order: what a plugin fills in stands behind what was there.
+    pub fn has_same_members(&self, other: &Object) -> bool {
+        let (own, others) = (self.members(), other.members());
+        own.len() == others.len()
+            && own.iter().zip(others).all(|((name, value), (at, beside))| {
+                let beside = if name == at { Some(beside) } else { other.get(name) };
+                beside.is_some_and(|beside| value.is_same_in_any_order(beside))
+            })
+    }
+
+    /// The canonical text, if the object is settled.
+    pub fn settled_text(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Form::Own(_) | Form::Many(_) => None,
+            Form::Settled(settled) => Some(&settled.text),
+        }
+    }
+
+    /// Objects and arrays in it, itself included; of an unread object those that its text may have.
+    pub fn structures(&self) -> usize {
+        if let Some(text) = self.unread_text() {
+            return text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
+        }
+        1 + self.members().iter().map(|(_, value)| value.structures()).sum::<usize>()
+    }
+
+    /// Whether the object is settled.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.0, Form::Settled(_))
+    }
+
+    /// Whether both share one settled object.
+    pub fn is_one_with(&self, other: &Object) -> bool {
+        matches!((&self.0, &other.0), (Form::Settled(a), Form::Settled(b)) if Arc::ptr_eq(a, b))
+    }
+
+    /// Whether the member at which the dotted `path` begins is one settled object in both: nothing at the path can differ.
+    pub fn shares(&self, path: &str, other: &Object) -> bool {
+        let name = path.split('.').next().unwrap_or_default();
+        let own = self.get(name).and_then(Value::as_object);
+        own.zip(other.get(name).and_then(Value::as_object)).is_some_and(|(own, other)| own.is_one_with(other))
+    }
+
+    /// The members in order, with their names as held.
+    #[inline]
+    pub fn members(&self) -> &[(Key, Value)] {
+        match &self.0 {
+            Form::Own(members) => members,
+            Form::Many(members) => members.list(),
+            Form::Settled(settled) => settled.members().list(),
+        }
+    }
+
+    /// Where the member `name` is among [`Object::members`].
+    fn position(&self, name: &str) -> Option<usize> {
+        match &self.0 {
+            Form::Own(members) => position(members, name),
+            Form::Many(members) => members.position(name),
+            Form::Settled(settled) => settled.members().position(name),
+        }
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.members().len()
+    }
+
+    /// Whether there is no member.
+    pub fn is_empty(&self) -> bool {
+        self.members().is_empty()
+    }
+
+    /// The member `name`. The cost does not depend on the number of members, on average of several calls.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.position(name).and_then(|at| self.members().get(at)).map(|(_, value)| value)
+    }
+
+    /// The member `name`, alone: that of an unread object is taken from the text, and the object stays unread.
+    pub fn member(&self, name: &str) -> Option<Cow<'_, Value>> {
+        match self.unread_text() {
+            Some(text) => member_of(text, name).map(Cow::Owned),
+            None => self.get(name).map(Cow::Borrowed),
+        }
+    }
+
+    /// The member `name`, for change.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
+        let at = self.position(name)?;
+        self.slots().get_mut(at).map(|(_, value)| value)
+    }
+
+    /// Whether there is a member `name`.
+    pub fn contains(&self, name: &str) -> bool {
+        self.position(name).is_some()
+    }
+
+    /// Sets member `name`, at its old position if it was there and at the end otherwise; returns the old value.
+    pub fn insert(&mut self, name: impl Into<Key>, value: Value) -> Option<Value> {
+        let name = name.into();
+        match self.get_mut(&name) {
+            Some(slot) => Some(std::mem::replace(slot, value)),
+            None => {
+                self.append(name, value);
+                None
+            }
+        }
+    }
+
+    /// Appends a member that the caller knows to be absent, without a search.
+    pub fn push(&mut self, name: impl Into<Key>, value: Value) {
+        let name = name.into();
+        debug_assert!(!self.contains(&name), "member {name} is there already");
+        self.append(name, value);
+    }
+
+    /// Removes member `name` and returns its value; the others keep their order.
+    pub fn remove(&mut self, name: &str) -> Option<Value> {
+        let at = self.position(name)?;
+        Some(self.members_mut().remove(at).1)
+    }
+
+    /// The member `name`, set to `null` first if it is absent.
+    pub fn entry(&mut self, name: impl Into<Key>) -> &mut Value {
+        let name = name.into();
+        let at = match self.position(&name) {
+            Some(at) => at,
+            None => {
+                self.append(name, Value::Null);
+                self.len() - 1
+            }
+        };
+        &mut self.slots()[at].1
+    }
+
+    /// The object at member `name`; replaces an absent member or one of another type by an empty object.
+    pub fn object_entry(&mut self, name: impl Into<Key>) -> &mut Object {
+        let slot = self.entry(name);
+        if !matches!(slot, Value::Object(_)) {
+            *slot = Value::Object(Object::new());
+        }
+        match slot {
+            Value::Object(members) => members,
+            _ => unreachable!("made an object just now"),
+        }
+    }
+
+    /// The members in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Value)> {
+        self.members().iter().map(|(key, value)| (key.as_ref(), value))
+    }
+
+    /// The members in order, values for change.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
+        self.slots().iter_mut().map(|member| (&*member.0, &mut member.1))
+    }
+
+    /// Keeps the members for which `keep` returns true.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
+        self.members_mut().retain_mut(|(key, value)| keep(key, value));
+    }
+
+    /// The members as a vector, for reordering and sorting. The index is made anew afterwards; an object to which many members
+    /// are added this way gets one with [`Object::index_members`].
+    pub fn members_mut(&mut self) -> &mut Vec<(Key, Value)> {
+        self.own();
+        match &mut self.0 {
+            Form::Own(members) => members,
+            Form::Many(members) => members.list_mut(),
+            Form::Settled(_) => unreachable!("made its own just now"),
+        }
+    }
+
+    /// Makes sure that members are found by name without a scan, however many were added through [`Object::members_mut`].
+    pub fn index_members(&mut self) {
+        if let Form::Own(members) = &mut self.0
+            && members.len() > SCAN_MAX
+        {
+            self.0 = Form::Many(Box::new(std::mem::take(members).into()));
+        }
+    }
+
+    /// Makes the members the object's own.
+    fn own(&mut self) {
+        if let Form::Settled(_) = self.0 {
+            *self = std::mem::take(self).into_members().into_iter().collect();
+        }
+    }
+
+    /// The members, whose names the caller leaves as they are.
+    fn slots(&mut self) -> &mut [(Key, Value)] {
+        self.own();
+        match &mut self.0 {
+            Form::Own(members) => members,
+            Form::Many(members) => members.slots(),
+            Form::Settled(_) => unreachable!("made its own just now"),
+        }
+    }
+
+    /// Appends a member that is absent.
+    fn append(&mut self, name: Key, value: Value) {
+        self.own();
+        match &mut self.0 {
+            Form::Own(members) => {
+                members.push((name, value));
+                self.index_members();
+            }
+            Form::Many(members) => members.push(name, value),
+            Form::Settled(_) => unreachable!("made its own just now"),
+        }
+    }
+
+    /// The members, moved out.
+    pub fn into_members(self) -> Vec<(Key, Value)> {
+        match self.0 {
+            Form::Own(members) => members,
+            Form::Many(members) => members.into_list(),
+            Form::Settled(settled) => match Arc::try_unwrap(settled) {
+                Ok(settled) => settled.into_members(),
+                Err(shared) => {
+                    #[cfg(any(test, feature = "testing"))]
+                    sharing::copied();
+                    shared.members().list().to_vec()
+                }
+            },
+        }
+    }
+}
+
+/// The member `name` of a canonical text.
+fn member_of(text: &[u8], name: &str) -> Option<Value> {
+    let mut scan = Scan::new(text);
+    let mut is_more = scan.take(b'{');
+    while is_more {
+        let at = scan.name()?;
+        let value = scan.value()?;
+        if at.raw == name.as_bytes() && !at.is_escaped {
+            return parse(value).ok();
+        }
+        is_more = scan.more(b'}')?;
+    }
+    None
+}
+
+/// What became of settled objects, for the test that an update shares what it leaves as it is. One count per thread: the test
+/// runs the whole server on its own.
+#[cfg(any(test, feature = "testing"))]
+pub mod sharing {
+    use std::cell::Cell;
+
+    thread_local! {
+        static COPIED: Cell<usize> = const { Cell::new(0) };
+        static WRITTEN: Cell<usize> = const { Cell::new(0) };
+        static READ: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn read() {
+        READ.set(READ.get() + 1);
+    }
+
+    /// How many were read since the last call that had not been.
+    pub fn take_read() -> usize {
+        READ.take()
+    }
+
+    pub(super) fn copied() {
+        COPIED.set(COPIED.get() + 1);
+    }
+
+    /// Notes that one was written as its text.
+    pub fn written() {
+        WRITTEN.set(WRITTEN.get() + 1);
+    }
+
+    /// How many were copied and how many written as their text since the last call.
+    pub fn take() -> (usize, usize) {
+        (COPIED.take(), WRITTEN.take())
+    }
+}
+
+impl Default for Object {
+    fn default() -> Self {
+        Object::new()
+    }
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_one_with(other) || self.members() == other.members()
+    }
+}
+
+impl FromIterator<(Key, Value)> for Object {
+    /// Collects members; the caller must pass each name at most once.
+    fn from_iter<T: IntoIterator<Item = (Key, Value)>>(members: T) -> Self {
+        let mut object = Object(Form::Own(members.into_iter().collect()));
+        object.index_members();
+        object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::object;
+
+    /// Reads what the settled object of the test says.
+    #[derive(Debug)]
+    struct Parse;
+
+    impl ReadMembers for Parse {
+        fn read_members(&self, text: &Bytes) -> Vec<(Key, Value)> {
+            object(std::str::from_utf8(text).expect("JSON is text")).into_members()
+        }
+    }
+
+    #[test]
+    fn a_settled_object_behaves_like_any_other_until_it_is_changed() {
+        let mut read = object(TEXT);
+        read.settle(Bytes::from_static(TEXT.as_bytes()));
+        assert_eq!(read.unread_text(), None);
+        behaves_like_any_other(&read);
+        let unread = Object::unread(Bytes::from_static(TEXT.as_bytes()), &Parse);
+        assert_eq!((unread.structures(), unread.unread_text().map(Bytes::len)), (2, Some(TEXT.len())));
+        behaves_like_any_other(&unread);
+        assert_eq!(unread.unread_text(), None);
+    }
+
+    #[test]
+    fn the_members_of_an_unread_object_are_read_once() {
+        sharing::take_read();
+        let unread = Object::unread(Bytes::from_static(TEXT.as_bytes()), &Parse);
+        let copy = unread.clone();
+        assert!(copy.is_one_with(&unread) && copy == unread);
+        assert_eq!(sharing::take_read(), 0);
+        assert_eq!((copy.len(), unread.len()), (2, 2));
+        assert_eq!(sharing::take_read(), 1);
+        let filled = Object::unread(Bytes::from_static(TEXT.as_bytes()), &Parse);
+        filled.fill(object(TEXT).into_members());
+        assert_eq!((&filled, filled.unread_text(), sharing::take_read()), (&object(TEXT), None, 0));
+        let only = Object::unread(Bytes::from_static(TEXT.as_bytes()), &Parse);
+        assert_eq!((only.into_members().len(), sharing::take_read()), (2, 1));
+    }
+
+    #[test]
+    fn a_member_alone_is_taken_from_the_text_of_an_unread_object() {
+        const STORED: &str = r#"{"a":{"x":1},"b":"\"t\"","c":-2,"e":null,"f":["b"],"\u0067":1}"#;
+        sharing::take_read();
+        let unread = Object::unread(Bytes::from_static(STORED.as_bytes()), &Parse);
+        let cases = [
+            ("a", Some(object(r#"{"x":1}"#).into())),
+            ("x", None),
+            ("b", Some(Value::from("\"t\""))),
+            ("c", Some(Value::Int(-2))),
+            ("e", Some(Value::Null)),
+            ("f", Some(Value::Array(vec!["b".into()]))),
+            ("h", None),
+        ];
+        for (name, want) in &cases {
+            assert_eq!(unread.member(name).as_deref(), want.as_ref(), "{name}");
+        }
+        assert_eq!((sharing::take_read(), unread.len()), (0, 6));
+        for (name, want) in &cases {
+            assert_eq!(unread.member(name).as_deref(), want.as_ref(), "{name}");
+        }
+        let empty = Object::unread(Bytes::from_static(b"{}"), &Parse);
+        assert_eq!(empty.member("a"), None);
+    }
+
+    const TEXT: &str = r#"{"a":{"b":1},"c":2}"#;
+
+    fn behaves_like_any_other(settled: &Object) {
+        let copy = settled.clone();
+        let holder = |part: &Object| Object::from_iter([("p".into(), part.clone().into())]);
+        assert!(holder(&copy).shares("p", &holder(settled)) && !holder(&copy).shares("q", &holder(settled)));
+        assert!(holder(&copy).shares("p.a.b", &holder(settled)));
+        assert!(!holder(&object(TEXT)).shares("p", &holder(settled)));
+        assert!(copy.is_one_with(settled) && !copy.is_one_with(&object(TEXT)));
+        assert_eq!(copy, object(TEXT));
+        assert_eq!((copy.len(), copy.get("c"), copy.contains("d")), (2, Some(&Value::Int(2)), false));
+        assert_eq!(copy.clone().into_members(), object(TEXT).into_members());
+        type Change = fn(&mut Object);
+        let changes: [(Change, &str); 6] = [
+            (|o| drop(o.insert("c", Value::Int(3))), r#"{"a":{"b":1},"c":3}"#),
+            (|o| drop(o.remove("a")), r#"{"c":2}"#),
+            (|o| o.push("d", Value::Null), r#"{"a":{"b":1},"c":2,"d":null}"#),
+            (|o| drop(o.object_entry("a").remove("b")), r#"{"a":{},"c":2}"#),
+            (|o| o.retain(|name, _| name == "c"), r#"{"c":2}"#),
+            (|o| o.iter_mut().for_each(|(_, value)| *value = Value::Null), r#"{"a":null,"c":null}"#),
+        ];
+        for (change, want) in changes {
+            let mut changed = copy.clone();
+            change(&mut changed);
+            assert_eq!(changed, object(want));
+            assert_eq!(changed.settled_text(), None, "{want}");
+            assert_eq!(copy, object(TEXT), "{want}");
+        }
+        assert_eq!(settled.settled_text().map(|text| &text[..]), Some(TEXT.as_bytes()));
+    }
+}

@@ -1,0 +1,77 @@
+//! Counts objects and lists in a text that was not read yet.
+
+use super::DEPTH_MAX;
+
+/// How many objects and lists begin in `text`: exactly as many as it has, if it is JSON. Makes nothing of it, and looks at each
+/// byte once. Ends where the text is nested deeper than its reader goes.
+pub fn structures_in(text: &[u8]) -> usize {
+    let (mut count, mut depth, mut rest) = (0, 0_usize, text);
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'"' => rest = after_string(rest),
+            b'{' | b'[' => {
+                (count, depth) = (count + 1, depth + 1);
+                if depth > DEPTH_MAX {
+                    break;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    count
+}
+
+/// What follows the string that `rest` is within.
+fn after_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        let is_escape = rest[at] == b'\\';
+        rest = rest.get(at + 1 + usize::from(is_escape)..).unwrap_or_default();
+        if !is_escape {
+            return rest;
+        }
+    }
+    &[]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+
+    #[test]
+    fn as_many_are_counted_as_are_made() {
+        for text in [
+            "{}",
+            "[]",
+            "7",
+            r#""{[""#,
+            r#"{"a":[{},{},[1,[]]],"b":{"c":null}}"#,
+            r#"{"\"{":"[[\\","b\\\"[":[]}"#,
+            r#"[{"a":"\u007b{"},"[",{}]"#,
+        ] {
+            assert_eq!(
+                structures_in(text.as_bytes()),
+                parse(text.as_bytes()).unwrap().structures(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_to_be_read_is_not_counted() {
+        for text in ["[".repeat(1000), format!("{}{}", "[".repeat(1000), "]".repeat(1000))] {
+            assert_eq!(structures_in(text.as_bytes()), DEPTH_MAX + 1);
+        }
+        let wide = format!("[{}[]]", "[[]],".repeat(1000));
+        assert_eq!(structures_in(wide.as_bytes()), 2002);
+    }
+
+    #[test]
+    fn a_text_that_breaks_off_is_counted_up_to_its_end() {
+        for (text, count) in [("", 0), ("[{", 2), (r#"[""#, 1), (r#"["\"#, 1), (r#"["{\"[", ["#, 2)] {
+            assert_eq!(structures_in(text.as_bytes()), count, "{text}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Access to the parts of an object that every kind has, and to dotted paths in the rest.
+
+use crate::json::{Object, Value};
+
+/// The member of `metadata` as text; empty when absent.
+pub fn meta<'o>(object: &'o Object, name: &str) -> &'o str {
+    object.get("metadata").map_or("", |metadata| metadata.str_at(&[name]))
+}
+
+/// `metadata`, created if absent.
+pub fn metadata_mut(object: &mut Object) -> &mut Object {
+    object.object_entry("metadata")
+}
+
+/// Sets or, with `None`, removes a member of `metadata`.
+pub fn set_meta(object: &mut Object, name: &'static str, value: Option<Value>) {
+    let metadata = metadata_mut(object);
+    match value {
+        Some(value) => {
+            metadata.insert(name, value);
+        }
+        None => {
+            metadata.remove(name);
+        }
+    }
+}
+
+/// The finalizers of an object.
+pub fn finalizers(object: &Object) -> Vec<&str> {
+    let list = object.get("metadata").and_then(|metadata| metadata.get("finalizers"));
+    list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// Replaces the finalizers; an empty list removes the member.
+pub fn set_finalizers(object: &mut Object, finalizers: Vec<Value>) {
+    let value = (!finalizers.is_empty()).then_some(Value::Array(finalizers));
+    set_meta(object, "finalizers", value);
+}
+
+/// The value at a dotted path.
+pub fn at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    let value = object.get(first)?;
+    if rest.is_empty() { Some(value) } else { at(value.as_object()?, rest) }
+}
+
+/// Sets `path` in `target` to its value in `source`, or removes it if absent there.
+pub fn copy_path(target: &mut Object, source: &Object, path: &str) {
+    match path.split_once('.') {
+        None => match source.members().iter().find(|(name, _)| name == path) {
+            Some((name, value)) => {
+                target.insert(name.clone(), value.clone());
+            }
+            None => {
+                target.remove(path);
+            }
+        },
+        Some((first, rest)) => {
+            let empty = Object::new();
+            let below = source.get(first).and_then(Value::as_object);
+            if below.is_some() || target.get(first).is_some_and(|value| value.as_object().is_some()) {
+                copy_path(target.object_entry(first.to_owned()), below.unwrap_or(&empty), rest);
+            }
+        }
+    }
+}
+
+/// Whether two objects are equal at a dotted path. Absent, `null` and empty containers are equal, as in the semantic
+/// comparison of the reference server.
+pub fn same_at(a: &Object, b: &Object, path: &str) -> bool {
+    a.shares(path, b) || same(at(a, path), at(b, path))
+}
+
+/// Whether two values are equal as in [`same_at`].
+pub fn same_values(a: &Value, b: &Value) -> bool {
+    same(Some(a), Some(b))
+}
+
+/// Whether two objects are equal as in [`same_at`], except for their managed fields and resourceVersion.
+pub fn same_but_for_managed_fields(a: &Object, b: &Object) -> bool {
+    same_but_for_metadata(a, b, &["managedFields", "resourceVersion"])
+}
+
+/// Whether two objects differ only in members that garbage collection writes and those that the server derives.
+pub fn same_but_for_collection(a: &Object, b: &Object) -> bool {
+    const WRITTEN: [&str; 5] =
+        ["ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"];
+    same_but_for_metadata(a, b, &WRITTEN)
+}
+
+/// Whether two objects are equal as in [`same_at`], except for the given members of `metadata`.
+pub fn same_but_for_metadata(a: &Object, b: &Object, ignored: &[&str]) -> bool {
+    static EMPTY: Object = Object::new();
+    fn metadata(object: &Object) -> &Object {
+        object.get("metadata").and_then(Value::as_object).unwrap_or(&EMPTY)
+    }
+    same_members(metadata(a), metadata(b), |name| !ignored.contains(&name))
+        && same_members(a, b, |name| name != "metadata")
+}
+
+/// Whether two objects are equal in the compared members.
+fn same_members(a: &Object, b: &Object, is_compared: impl Fn(&str) -> bool) -> bool {
+    a.iter().all(|(name, value)| !is_compared(name) || same(Some(value), b.get(name)))
+        && b.iter().all(|(name, value)| !is_compared(name) || a.contains(name) || is_empty(value))
+}
+
+fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    if let (Some(Value::Object(a)), Some(Value::Object(b))) = (a, b)
+        && a.is_one_with(b)
+    {
+        return true;
+    }
+    match (a.filter(|value| !is_empty(value)), b.filter(|value| !is_empty(value))) {
+        (None, None) => true,
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            // Mostly both have the same members in the same order, and no search is needed.
+            if a.len() == b.len() && a.iter().zip(b.iter()).all(|((a, _), (b, _))| a == b) {
+                return a.iter().zip(b.iter()).all(|((_, a), (_, b))| same(Some(a), Some(b)));
+            }
+            a.iter().all(|(name, value)| same(Some(value), b.get(name)))
+                && b.iter().all(|(name, value)| a.contains(name) || is_empty(value))
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(Some(a), Some(b)))
+        }
+        (Some(a), Some(b)) => a == b,
+        _ => false,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::object;
+
+    #[test]
+    fn paths_are_copied_with_their_absence() {
+        for (target, source, path, want) in [
+            (r#"{"a":1}"#, r#"{"a":2}"#, "a", r#"{"a":2}"#),
+            (r#"{"a":1}"#, "{}", "a", "{}"),
+            (r#"{"m":{"l":1,"x":2}}"#, r#"{"m":{"l":9}}"#, "m.l", r#"{"m":{"l":9,"x":2}}"#),
+            (r#"{"m":{"l":1}}"#, "{}", "m.l", r#"{"m":{}}"#),
+            ("{}", r#"{"m":{"l":1}}"#, "m.l", r#"{"m":{"l":1}}"#),
+            ("{}", "{}", "m.l", "{}"),
+        ] {
+            let mut got = object(target);
+            copy_path(&mut got, &object(source), path);
+            assert_eq!(got, object(want), "{target} {path} from {source}");
+        }
+    }
+
+    #[test]
+    fn absent_and_empty_are_equal() {
+        for (a, b, same) in [
+            (r#"{"s":{}}"#, "{}", true),
+            (r#"{"s":{"l":[],"x":1}}"#, r#"{"s":{"x":1}}"#, true),
+            (r#"{"s":{"x":1}}"#, r#"{"s":{"x":2}}"#, false),
+            (r#"{"s":{"x":1,"y":2}}"#, r#"{"s":{"x":1}}"#, false),
+            (r#"{"s":[1,{}]}"#, r#"{"s":[1,{}]}"#, true),
+        ] {
+            assert_eq!(same_at(&object(a), &object(b), "s"), same, "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a node's agent said, as a Status: an answer that is no success, and the outcome of a command.
+
+use http::StatusCode;
+
+use super::{Cause, Details, Reason, Said, Status};
+use crate::json::{self, Object, Value};
+
+/// Reason of a command that ended with a code, and of the cause that says which.
+const NON_ZERO: &str = "NonZeroExitCode";
+const EXIT_CODE: &str = "ExitCode";
+
+impl Status {
+    /// An answer of an agent with another code than success, about the log of a pod. `message` is for its code.
+    pub fn of_agent(code: StatusCode, said: &str, message: String, pod: &str) -> Status {
+        let reason = match code.as_u16() {
+            400 => return Status::bad_request(said),
+            500 => return Status::internal(said),
+            401 => Reason::Unauthorized,
+            403 => Reason::Forbidden,
+            404 => Reason::NotFound,
+            405 => Reason::MethodNotAllowed,
+            406 => Reason::NotAcceptable,
+            409 => Reason::Conflict,
+            415 => Reason::UnsupportedMediaType,
+            422 => Reason::Invalid,
+            429 => Reason::TooManyRequests,
+            503 => Reason::ServiceUnavailable,
+            504 => Reason::Timeout,
+            501.. => Reason::InternalError,
+            _ => Reason::Unknown,
+        };
+        // The verb is left out as the reference server leaves it out, and its space stays.
+        let message = format!("{message} ( pods/log {pod})");
+        let details = Details { name: pod.to_owned(), kind: "pods/log".to_owned(), ..Details::default() };
+        Status { code, ..Status::new(reason, message).with_details(details) }
+    }
+
+    /// A command that ended with a code other than 0.
+    fn exit_code(code: u8) -> Status {
+        let message =
+            format!("command terminated with non-zero exit code: command terminated with exit code {code}");
+        let cause = Cause { reason: EXIT_CODE.to_owned(), message: code.to_string(), ..Cause::default() };
+        let said = Said { reason: NON_ZERO.to_owned(), ..Said::default() };
+        Status {
+            said: Some(Box::new(said)),
+            ..Status::new(Reason::Unknown, message)
+                .with_details(Details { causes: vec![cause], ..Details::default() })
+        }
+    }
+}
+
+/// How a command ended, in the words of this server, from what the agent wrote on the error stream: nothing, or a Status.
+pub fn outcome(said: &[u8]) -> Vec<u8> {
+    let failed = |why: String| without_type(Status::internal(why).to_value());
+    if said.is_empty() {
+        return success();
+    }
+    let shown = || String::from_utf8_lossy(said).into_owned();
+    let Ok(status) = json::parse(said) else {
+        return failed(format!("error stream protocol error: no Status in {:?}", shown()));
+    };
+    match status.str_at(&["status"]) {
+        "Success" => success(),
+        "Failure" if status.str_at(&["reason"]) == NON_ZERO => {
+            let causes = status.at(&["details", "causes"]).and_then(Value::as_array).unwrap_or_default();
+            match causes.iter().find(|cause| cause.str_at(&["reason"]) == EXIT_CODE) {
+                None => failed(format!("error stream protocol error: no {EXIT_CODE} cause given")),
+                Some(cause) => match cause.str_at(&["message"]).parse() {
+                    Ok(code) => {
+                        let mut status = Status::exit_code(code).to_value();
+                        if let Some(members) = status.as_object_mut() {
+                            members.remove("code");
+                        }
+                        without_type(status)
+                    }
+                    Err(_) => failed(format!(
+                        "error stream protocol error: invalid exit code value {:?}",
+                        cause.str_at(&["message"])
+                    )),
+                },
+            }
+        }
+        "Failure" => failed(status.str_at(&["message"]).to_owned()),
+        _ => failed("error stream protocol error: unknown error".to_owned()),
+    }
+}
+
+/// A command that could not be begun, or was lost. `said` is what the agent answered, which may be a Status.
+pub fn failure(why: &str, said: &[u8]) -> Vec<u8> {
+    match json::parse(said) {
+        Ok(status) if status.str_at(&["kind"]) == "Status" => without_type(status),
+        _ => without_type(Status::internal(why).to_value()),
+    }
+}
+
+fn success() -> Vec<u8> {
+    let mut status = Object::new();
+    status.push("metadata", Object::new().into());
+    status.push("status", "Success".into());
+    without_type(status.into())
+}
+
+/// The text of a Status as it is sent in a stream: without its type.
+fn without_type(mut status: Value) -> Vec<u8> {
+    if let Some(members) = status.as_object_mut() {
+        members.remove("kind");
+        members.remove("apiVersion");
+    }
+    let mut text = Vec::new();
+    json::write(&status, &mut text);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_of_commands_are_told_without_a_type() {
+        let internal = |why: &str| {
+            format!(
+                r#"{{"metadata":{{}},"status":"Failure","message":"Internal error occurred: {why}","reason":"InternalError","details":{{"causes":[{{"message":"{why}"}}]}},"code":500}}"#
+            )
+        };
+        let success = r#"{"metadata":{},"status":"Success"}"#;
+        for (said, want) in [
+            ("", success.to_owned()),
+            (r#"{"metadata":{},"status":"Success"}"#, success.to_owned()),
+            (
+                r#"{"metadata":{},"status":"Failure","message":"x","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#,
+                r#"{"metadata":{},"status":"Failure","message":"command terminated with non-zero exit code: command terminated with exit code 3","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#.to_owned(),
+            ),
+            (r#"{"status":"Failure","message":"no such container"}"#, internal("no such container")),
+            (r#"{"status":"Maybe"}"#, internal("error stream protocol error: unknown error")),
+            (
+                r#"{"status":"Failure","reason":"NonZeroExitCode"}"#,
+                internal("error stream protocol error: no ExitCode cause given"),
+            ),
+            ("garbage", internal(r#"error stream protocol error: no Status in \"garbage\""#)),
+        ] {
+            assert_eq!(String::from_utf8(outcome(said.as_bytes())).unwrap(), want, "{said}");
+        }
+        let told = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":404}"#;
+        let told = failure("unused", told);
+        assert_eq!(told, br#"{"metadata":{},"status":"Failure","code":404}"#);
+        assert_eq!(failure("why", b"no JSON"), internal("why").into_bytes());
+    }
+}

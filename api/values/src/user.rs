@@ -1,0 +1,23 @@
+//! Users in objects.
+
+use auth::identity::User;
+
+use crate::json::{Object, Value};
+
+/// A user as the `userInfo` of reviews and the `user` of audit events show it: what is empty is left out.
+pub fn info(user: &User) -> Object {
+    let mut members = Object::with_capacity(4);
+    for (name, text) in [("username", &user.name), ("uid", &user.uid)] {
+        if !text.is_empty() {
+            members.push(name, text.as_str().into());
+        }
+    }
+    if !user.groups.is_empty() {
+        members.push("groups", user.groups.as_slice().into());
+    }
+    if !user.extra.is_empty() {
+        let extra = user.extra.iter().map(|(key, values)| (key.clone().into(), values.as_slice().into()));
+        members.push("extra", Value::Object(extra.collect()));
+    }
+    members
+}

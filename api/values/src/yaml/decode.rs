@@ -1,0 +1,387 @@
+//! The last stage: events to a tree, with the meaning that the reference server's library gives them.
+//!
+//! ```text
+//! Parser ──Event──► Loader ──► Builder ──► Document
+//!                    │  ▲
+//!                    ▼  │ an alias, or a list of mappings to merge
+//!                   record
+//! ```
+//!
+//! The events of anchored nodes are recorded, and an alias plays them again, as if the text stood there once more: so
+//! errors, lines and duplicate keys are told as the reference server tells them. Both the record and the number of
+//! replayed events are bounded. Open containers are on a heap-allocated stack, so that nesting uses no call stack.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use hashbrown::HashMap;
+
+use super::build::Builder;
+use super::grammar::{Event, EventKind, Parser, Scalar};
+use super::reader;
+use super::scalar::Tag;
+use crate::cancellation;
+use crate::json::Value;
+
+/// Most memory that anchored nodes and their copies may add to a document, in bytes: a little more than the largest
+/// request body, so that aliases cannot express more than a body without them.
+const COPIED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// One YAML document as a tree.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Document {
+    /// The tree; of a key that was set twice, the last value. An empty text is `null`.
+    pub value: Value,
+    /// `line 4: key "a" already set in map`, in document order, at most 100.
+    pub duplicates: Vec<String>,
+}
+
+impl Document {
+    /// The error of strict decoding for the duplicates, in one text; `None` if there are none.
+    pub fn strict_error(&self) -> Option<String> {
+        (!self.duplicates.is_empty()).then(|| format!("{STRICT_PREFIX}{}", self.duplicates.join(SEPARATOR)))
+    }
+}
+
+const STRICT_PREFIX: &str = "yaml: unmarshal errors:\n  ";
+const SEPARATOR: &str = "\n  ";
+
+/// The warnings for an error of strict decoding: one for each line of [`Document::strict_error`], any other text
+/// unchanged (docs/api/encodings.md#strict-decoding).
+pub fn warnings(sentence: &str) -> impl Iterator<Item = &str> {
+    sentence.strip_prefix(STRICT_PREFIX).unwrap_or(sentence).split(SEPARATOR)
+}
+
+/// Why a text is not one YAML document that JSON can represent.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum YamlError {
+    /// The bytes are not text that YAML allows.
+    #[error("yaml: {0}")]
+    Reader(String),
+    /// Not YAML, or not resolvable.
+    #[error("yaml: {}{what}", if *.line == 0 { String::new() } else { format!("line {line}: ") })]
+    Syntax {
+        /// Line of the text, as the reference server counts it; 0 for none.
+        line: usize,
+        /// The error there.
+        what: String,
+    },
+    /// Anchors and aliases expand beyond the size of a request body.
+    #[error("yaml: document contains excessive aliasing")]
+    Aliasing,
+    /// Nested deeper than [`DEPTH_MAX`](crate::json::DEPTH_MAX).
+    #[error("yaml: exceeded max depth")]
+    Depth,
+    /// A key without a JSON form, in words that include its value.
+    #[error("unsupported map key of type: {0}")]
+    UnsupportedKey(String),
+    /// A number without a JSON form.
+    #[error("json: unsupported value: {0}")]
+    Unsupported(&'static str),
+}
+
+impl YamlError {
+    /// An error of what a node means, which is told without its line.
+    pub(super) fn meant(what: impl Into<String>) -> Self {
+        YamlError::Syntax { line: 0, what: what.into() }
+    }
+}
+
+/// Reads the first YAML document of a text. As in the reference server, what follows it is not read.
+///
+/// Costs time in proportion to the text, and memory in proportion to it and to a constant for aliases.
+///
+/// # Errors
+/// See [`YamlError`]. A syntax error anywhere in the document comes before all errors of what its nodes mean. Duplicate
+/// keys are no error; they are returned beside the tree.
+pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
+    let source = reader::read(text);
+    let mut parser = Parser::new(&source);
+    let mut loader = Loader::default();
+    loop {
+        let Event { kind, line } = parser.next()?;
+        match kind {
+            EventKind::DocumentStart => loader.builder.count(false),
+            EventKind::DocumentEnd | EventKind::StreamEnd => break,
+            kind => loader.take(kind, line)?,
+        }
+    }
+    match loader.failure {
+        Some(failure) => Err(failure),
+        None => loader.builder.finish(),
+    }
+}
+
+/// An event in the record.
+struct Recorded<'t> {
+    node: RecordedNode<'t>,
+    line: usize,
+}
+
+enum RecordedNode<'t> {
+    /// The number of an anchor.
+    Alias(usize),
+    Scalar {
+        text: Cow<'t, str>,
+        tag: Tag,
+        is_implicit: bool,
+    },
+    SequenceStart,
+    SequenceEnd,
+    MappingStart,
+    MappingEnd,
+}
+
+impl RecordedNode<'_> {
+    fn text_len(&self) -> usize {
+        match self {
+            RecordedNode::Scalar { text, .. } => text.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// An anchored node in the record.
+struct Anchor {
+    start: usize,
+    /// `None` until the node is complete.
+    end: Option<usize>,
+    is_mapping: bool,
+}
+
+/// A part of the record that is played.
+struct Playing {
+    range: Range<usize>,
+    /// Whether an alias is the reason.
+    is_aliased: bool,
+    /// Whether it is one of several mappings to merge.
+    is_merged: bool,
+}
+
+#[derive(Default)]
+struct Loader<'t> {
+    builder: Builder,
+    /// The first error of what a node means. Nothing is built any more then, but syntax errors are still looked for.
+    failure: Option<YamlError>,
+    record: Vec<Recorded<'t>>,
+    copied_bytes: usize,
+    anchors: Vec<Anchor>,
+    /// The last anchor of each name.
+    names: HashMap<&'t str, usize>,
+    /// The anchor of each open container, if it has one.
+    open: Vec<Option<usize>>,
+    /// Number of open containers with an anchor.
+    open_anchors: usize,
+    /// Where the list of mappings to merge begins that is being recorded, and how many containers are open around it.
+    merge_list: Option<(usize, usize)>,
+}
+
+impl<'t> Loader<'t> {
+    /// Takes the next event of the document.
+    ///
+    /// # Errors
+    /// An unknown anchor, or that the record is full. Other errors are kept until the document has been read.
+    fn take(&mut self, kind: EventKind<'t>, line: usize) -> Result<(), YamlError> {
+        cancellation::step();
+        let (anchor, is_mapping) = match &kind {
+            EventKind::Scalar(Scalar { anchor, .. }) | EventKind::SequenceStart { anchor } => {
+                (*anchor, false)
+            }
+            EventKind::MappingStart { anchor } => (*anchor, true),
+            _ => (None, false),
+        };
+        let anchor = anchor.map(|name| {
+            self.anchors.push(Anchor { start: self.record.len(), end: None, is_mapping });
+            self.names.insert(name, self.anchors.len() - 1);
+            self.anchors.len() - 1
+        });
+        let (mut opens, mut closes) = (false, false);
+        let node = match kind {
+            EventKind::Alias(name) => match self.names.get(name) {
+                Some(&anchor) => {
+                    if self.anchors[anchor].end.is_none() {
+                        self.fail(YamlError::meant(format!("anchor '{name}' value contains itself")));
+                    }
+                    RecordedNode::Alias(anchor)
+                }
+                None => return Err(YamlError::meant(format!("unknown anchor '{name}' referenced"))),
+            },
+            EventKind::Scalar(Scalar { text, tag, is_implicit, .. }) => {
+                RecordedNode::Scalar { text, tag, is_implicit }
+            }
+            EventKind::SequenceStart { .. } => {
+                opens = true;
+                RecordedNode::SequenceStart
+            }
+            EventKind::MappingStart { .. } => {
+                opens = true;
+                RecordedNode::MappingStart
+            }
+            EventKind::SequenceEnd => {
+                closes = true;
+                RecordedNode::SequenceEnd
+            }
+            _ => {
+                closes = true;
+                RecordedNode::MappingEnd
+            }
+        };
+        let event = Recorded { node, line };
+        if opens {
+            self.open.push(anchor);
+            self.open_anchors += usize::from(anchor.is_some());
+            let is_list = matches!(event.node, RecordedNode::SequenceStart);
+            if is_list && self.failure.is_none() && self.builder.expects_merge() {
+                self.merge_list.get_or_insert((self.record.len(), self.open.len()));
+            }
+        }
+        let is_recorded = self.open_anchors > 0 || anchor.is_some() || self.merge_list.is_some();
+        if !is_recorded {
+            if self.failure.is_none() {
+                let built = self.build(event);
+                self.keep(built);
+            }
+            self.open.truncate(self.open.len() - usize::from(closes));
+            return Ok(());
+        }
+        let at = self.record.len();
+        self.charge(&event)?;
+        self.record.push(event);
+        let depth = self.open.len();
+        let closed = if closes { self.open.pop().flatten() } else { anchor.filter(|_| !opens) };
+        if let Some(anchor) = closed {
+            self.anchors[anchor].end = Some(self.record.len());
+            self.open_anchors -= usize::from(closes);
+        }
+        let range = match self.merge_list {
+            Some((start, levels)) if closes && levels == depth => {
+                self.merge_list = None;
+                start..self.record.len()
+            }
+            Some(_) => return Ok(()),
+            None => at..self.record.len(),
+        };
+        if self.failure.is_none() {
+            let played = self.play(range, false);
+            self.keep(played);
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, error: YamlError) {
+        self.failure.get_or_insert(error);
+    }
+
+    fn keep(&mut self, built: Result<(), YamlError>) {
+        if let Err(error) = built {
+            self.fail(error);
+        }
+    }
+
+    /// Accounts for an event in the record.
+    fn charge(&mut self, event: &Recorded<'_>) -> Result<(), YamlError> {
+        self.copied_bytes += size_of::<Recorded<'_>>() + event.node.text_len();
+        if self.copied_bytes > COPIED_BYTES_MAX { Err(YamlError::Aliasing) } else { Ok(()) }
+    }
+
+    /// Builds an event that is not recorded.
+    fn build(&mut self, event: Recorded<'t>) -> Result<(), YamlError> {
+        match event.node {
+            RecordedNode::Alias(anchor) => {
+                let range = self.enter_alias(anchor, event.line, false)?;
+                self.play(range, true)
+            }
+            RecordedNode::Scalar { text, tag, is_implicit } => {
+                self.builder.scalar(text, tag, is_implicit, event.line, false)
+            }
+            RecordedNode::SequenceStart => self.builder.open_sequence(event.line, false),
+            RecordedNode::MappingStart => self.builder.open_mapping(event.line, false),
+            RecordedNode::SequenceEnd | RecordedNode::MappingEnd => self.builder.close(),
+        }
+    }
+
+    /// Notes an alias; returns what it stands for in the record.
+    fn enter_alias(
+        &mut self,
+        anchor: usize,
+        line: usize,
+        is_aliased: bool,
+    ) -> Result<Range<usize>, YamlError> {
+        let Anchor { start, end, is_mapping } = self.anchors[anchor];
+        self.builder.alias(line, is_aliased, is_mapping)?;
+        Ok(start..end.unwrap_or(start))
+    }
+
+    /// Plays a part of the record.
+    fn play(&mut self, range: Range<usize>, is_aliased: bool) -> Result<(), YamlError> {
+        let mut playing = vec![Playing { range, is_aliased, is_merged: false }];
+        while let Some(top) = playing.last_mut() {
+            cancellation::step();
+            let is_aliased = top.is_aliased;
+            let is_first_merged = std::mem::take(&mut top.is_merged);
+            let Some(at) = top.range.next() else {
+                playing.pop();
+                continue;
+            };
+            if is_first_merged {
+                self.builder.expect_merge();
+            }
+            let Recorded { node, line } = &self.record[at];
+            let line = *line;
+            if is_aliased {
+                self.copied_bytes += size_of::<Value>() + node.text_len();
+            }
+            match node {
+                RecordedNode::Alias(anchor) => {
+                    let range = self.enter_alias(*anchor, line, is_aliased)?;
+                    playing.push(Playing { range, is_aliased: true, is_merged: false });
+                }
+                RecordedNode::Scalar { text, tag, is_implicit } => {
+                    let (text, tag, is_implicit) = (text.clone(), *tag, *is_implicit);
+                    self.builder.scalar(text, tag, is_implicit, line, is_aliased)?;
+                }
+                RecordedNode::SequenceStart if self.builder.expects_merge() => {
+                    if is_first_merged {
+                        return Err(Builder::not_a_map());
+                    }
+                    let items = self.items(at);
+                    let end = items.last().map_or(at + 1, |last| last.end);
+                    top.range.start = (end + 1).min(top.range.end);
+                    self.builder.expect_key();
+                    // The last pushed is played first: earlier mappings of the list take precedence.
+                    playing.extend(items.into_iter().map(|range| Playing {
+                        range,
+                        is_aliased,
+                        is_merged: true,
+                    }));
+                }
+                RecordedNode::SequenceStart => self.builder.open_sequence(line, is_aliased)?,
+                RecordedNode::MappingStart => self.builder.open_mapping(line, is_aliased)?,
+                RecordedNode::SequenceEnd | RecordedNode::MappingEnd => self.builder.close()?,
+            }
+            if self.copied_bytes > COPIED_BYTES_MAX {
+                return Err(YamlError::Aliasing);
+            }
+        }
+        Ok(())
+    }
+
+    /// The items of the sequence that begins at a position of the record.
+    fn items(&self, start: usize) -> Vec<Range<usize>> {
+        let mut items = Vec::new();
+        let (mut depth, mut item) = (0_usize, start + 1);
+        for (at, event) in self.record.iter().enumerate().skip(start + 1) {
+            match event.node {
+                RecordedNode::SequenceStart | RecordedNode::MappingStart => depth += 1,
+                RecordedNode::SequenceEnd | RecordedNode::MappingEnd if depth == 0 => break,
+                RecordedNode::SequenceEnd | RecordedNode::MappingEnd => depth -= 1,
+                RecordedNode::Alias(_) | RecordedNode::Scalar { .. } => {}
+            }
+            if depth == 0 {
+                items.push(item..at + 1);
+                item = at + 1;
+            }
+        }
+        items
+    }
+}

@@ -1,0 +1,428 @@
+//! Tree to YAML, in the form of the reference server (docs/api/encodings.md#json-and-yaml-output).
+//!
+//! Block style, two spaces per level, lists not indented below their key, members sorted, strings quoted where YAML 1.1
+//! would read another type.
+//!
+//! Output reads back as the same tree in our reader and in others: a string is unquoted only if every reader takes it
+//! for that string.
+
+use std::cmp::Ordering;
+use std::io::Write;
+
+use super::scalar::{self, Resolved};
+use crate::cancellation;
+use crate::json::{self, Object, Value};
+
+/// Longest key written before its colon on one line; readers search no further for the colon.
+const KEY_BYTES_MAX: usize = 128;
+
+/// Appends `value` as a document, with a final newline.
+pub fn write(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Object(members) if !members.is_empty() => write_members(members, 0, out),
+        Value::Array(items) if !items.is_empty() => items.iter().for_each(|item| write_item(item, out)),
+        flat => {
+            write_flat(flat, 0, out);
+            out.push(b'\n');
+        }
+    }
+}
+
+/// Appends the members of an object in their order, one below the other, without indentation. Several calls make one
+/// mapping.
+pub fn write_member(name: &str, value: &Value, out: &mut Vec<u8>) {
+    member(name, value, 0, out);
+}
+
+/// Appends one item of a list without indentation, below its key.
+pub fn write_item(value: &Value, out: &mut Vec<u8>) {
+    item(value, 0, out);
+}
+
+/// The order of members: alphabetic, with numbers in names by value, so that `a2` comes before `a10`.
+pub fn compare_names(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a.chars().peekable(), b.chars().peekable());
+    // Whether the common prefix ends in a number that is not zero.
+    let mut in_number = false;
+    while let (Some(&x), Some(&y)) = (left.peek(), right.peek()) {
+        if x == y {
+            in_number = x.is_ascii_digit() && (in_number || x != '0');
+            left.next();
+            right.next();
+            continue;
+        }
+        if x.is_alphabetic() != y.is_alphabetic() {
+            // Non-letters come first.
+            return x.is_alphabetic().cmp(&y.is_alphabetic());
+        }
+        if x.is_alphabetic() || !(x.is_ascii_digit() || y.is_ascii_digit()) {
+            return x.cmp(&y);
+        }
+        let digits = |text: &mut dyn Iterator<Item = char>| -> String {
+            text.take_while(char::is_ascii_digit).collect()
+        };
+        let (m, n) = (digits(&mut left), digits(&mut right));
+        let size = |digits: &str| {
+            let digits = if in_number { digits } else { digits.trim_start_matches('0') };
+            (digits.len(), digits.to_owned())
+        };
+        return size(&m).cmp(&size(&n)).then(m.len().cmp(&n.len())).then(x.cmp(&y));
+    }
+    a.len().cmp(&b.len())
+}
+
+fn write_members(members: &Object, level: usize, out: &mut Vec<u8>) {
+    for (at, (name, value)) in sorted(members).into_iter().enumerate() {
+        if at > 0 {
+            indent(level, out);
+        }
+        member(name, value, level, out);
+    }
+}
+
+fn sorted(members: &Object) -> Vec<(&str, &Value)> {
+    let mut sorted: Vec<(&str, &Value)> = members.iter().collect();
+    sorted.sort_by(|(a, _), (b, _)| compare_names(a, b));
+    sorted
+}
+
+/// One member; the caller has indented the line. Ends its line.
+fn member(name: &str, value: &Value, level: usize, out: &mut Vec<u8>) {
+    cancellation::step();
+    if name.len() > KEY_BYTES_MAX {
+        out.extend_from_slice(b"? ");
+        write_quotable(name, out);
+        out.push(b'\n');
+        indent(level, out);
+    } else {
+        write_quotable(name, out);
+    }
+    out.push(b':');
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            out.push(b'\n');
+            indent(level + 1, out);
+            write_members(members, level + 1, out);
+        }
+        Value::Array(items) if !items.is_empty() => {
+            out.push(b'\n');
+            for value in items {
+                indent(level, out);
+                item(value, level, out);
+            }
+        }
+        flat => {
+            out.push(b' ');
+            write_flat(flat, level, out);
+            out.push(b'\n');
+        }
+    }
+}
+
+/// One item; the caller has indented the line. Ends its line.
+fn item(value: &Value, level: usize, out: &mut Vec<u8>) {
+    cancellation::step();
+    out.extend_from_slice(b"- ");
+    match value {
+        Value::Object(members) if !members.is_empty() => write_members(members, level + 1, out),
+        Value::Array(items) if !items.is_empty() => {
+            for (at, value) in items.iter().enumerate() {
+                if at > 0 {
+                    indent(level + 1, out);
+                }
+                item(value, level + 1, out);
+            }
+        }
+        flat => {
+            write_flat(flat, level, out);
+            out.push(b'\n');
+        }
+    }
+}
+
+fn indent(level: usize, out: &mut Vec<u8>) {
+    (0..level).for_each(|_| out.extend_from_slice(b"  "));
+}
+
+/// A scalar or an empty container; only a literal block takes more than one line.
+fn write_flat(value: &Value, level: usize, out: &mut Vec<u8>) {
+    match value {
+        Value::Array(_) => out.extend_from_slice(b"[]"),
+        Value::Object(_) => out.extend_from_slice(b"{}"),
+        Value::String(text) if is_literal(text) => write_literal(text, level, out),
+        Value::String(text) => write_quotable(text, out),
+        // Without a fraction it would read as an integer, and integers have no negative zero.
+        Value::Float(zero) if *zero == 0.0 && zero.is_sign_negative() => out.extend_from_slice(b"-0.0"),
+        scalar => json::write(scalar, out),
+    }
+}
+
+/// Whether a multi-line text becomes a literal block. White space at the ends of lines, leading white space and control
+/// characters would be lost or invisible there.
+fn is_literal(text: &str) -> bool {
+    text.contains('\n')
+        && !text.starts_with(char::is_whitespace)
+        && text.chars().all(|c| c == '\n' || is_printable(c))
+        && text.lines().all(|line| !line.ends_with(' '))
+}
+
+fn write_literal(text: &str, level: usize, out: &mut Vec<u8>) {
+    // The chomping indicator: a block ends in one newline by default, `+` keeps more, `-` means none.
+    let (lines, chomp) = match text.strip_suffix('\n') {
+        None => (text, "-"),
+        Some(lines) if lines.ends_with('\n') => (lines, "+"),
+        Some(lines) => (lines, ""),
+    };
+    out.push(b'|');
+    out.extend_from_slice(chomp.as_bytes());
+    for line in lines.split('\n') {
+        out.push(b'\n');
+        if !line.is_empty() {
+            indent(level + 1, out);
+            out.extend_from_slice(line.as_bytes());
+        }
+    }
+}
+
+/// A string on one line, quoted if necessary.
+fn write_quotable(text: &str, out: &mut Vec<u8>) {
+    if !text.chars().all(is_printable) {
+        return write_escaped(text, out);
+    }
+    let means_itself = scalar::resolve(text) == Resolved::Text
+        && text != "<<" // merges, as a key
+        && !is_sexagesimal(text)
+        && !is_date(text);
+    if !means_itself {
+        write_escaped(text, out);
+    } else if is_plain(text) {
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        out.push(b'\'');
+        out.extend_from_slice(text.replace('\'', "''").as_bytes());
+        out.push(b'\'');
+    }
+}
+
+/// Whether a character may be written unescaped.
+fn is_printable(c: char) -> bool {
+    !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// Whether the text is a plain scalar: none of its characters is special at its position.
+fn is_plain(text: &str) -> bool {
+    let starts_well = |text: &str| {
+        let mut chars = text.chars();
+        match chars.next() {
+            None => false,
+            Some('-' | '?' | ':') => chars.next().is_some_and(|next| next != ' '),
+            Some(first) => !"#,[]{}&*!|>'\"%@` ".contains(first),
+        }
+    };
+    starts_well(text)
+        && !text.ends_with([' ', ':'])
+        && !text.contains(": ")
+        && !text.contains(" #")
+        && !text.starts_with("---")
+        && !text.starts_with("...")
+}
+
+/// Base-60 numbers, `1:30:00.5`, which some readers of YAML 1.1 accept.
+fn is_sexagesimal(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let mut parts = whole.split(':');
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+    let first =
+        parts.next().is_some_and(|part| part.starts_with(|c: char| c.is_ascii_digit()) && digits(part));
+    let rest: Vec<&str> = parts.collect();
+    let in_base = |part: &&str| part.parse::<u8>().is_ok_and(|part| part < 60) && !part.starts_with('+');
+    first && !rest.is_empty() && rest.iter().all(in_base) && digits(fraction)
+}
+
+/// Dates and times, which some readers convert: `2001-01-01`, `2001-1-1T0:0:0Z`.
+fn is_date(text: &str) -> bool {
+    let mut parts = text.splitn(3, '-');
+    let number = |part: &str, lens: std::ops::RangeInclusive<usize>| {
+        lens.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let year = parts.next().is_some_and(|part| number(part, 4..=4));
+    let month = parts.next().is_some_and(|part| number(part, 1..=2));
+    let rest = parts.next().unwrap_or_default();
+    let day = rest.split(['T', 't', ' ']).next().unwrap_or_default();
+    year && month && number(day, 1..=2)
+}
+
+fn write_escaped(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for c in text.chars() {
+        let escape = match c {
+            '"' => "\\\"",
+            '\\' => "\\\\",
+            '\n' => "\\n",
+            '\r' => "\\r",
+            '\t' => "\\t",
+            c if is_printable(c) => {
+                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                continue;
+            }
+            c => {
+                let code = u32::from(c);
+                let written =
+                    if code > 0xffff { write!(out, "\\U{code:08X}") } else { write!(out, "\\u{code:04X}") };
+                written.expect("writing to memory cannot fail");
+                continue;
+            }
+        };
+        out.extend_from_slice(escape.as_bytes());
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    fn text(json: &str) -> String {
+        let mut out = Vec::new();
+        write(&json::parse(json.as_bytes()).unwrap(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn documents_are_written_as_upstream_writes_them() {
+        for (json, want) in [
+            ("null", "null\n"),
+            ("{}", "{}\n"),
+            ("[]", "[]\n"),
+            (r#"{"b":1,"a":[]}"#, "a: []\nb: 1\n"),
+            (r#"{"k":{"z":null,"y":{"x":true}}}"#, "k:\n  \"y\":\n    x: true\n  z: null\n"),
+            (
+                r#"{"l":[1,"a",{"b":1,"a":[2]},[],[[3],4]]}"#,
+                "l:\n- 1\n- a\n- a:\n  - 2\n  b: 1\n- []\n- - - 3\n  - 4\n",
+            ),
+            (
+                r#"{"t":"a\nb\n","u":"a\nb","v":"a\n\nb\n\n"}"#,
+                "t: |\n  a\n  b\nu: |-\n  a\n  b\nv: |+\n  a\n\n  b\n\n",
+            ),
+            (r#"[{"t":"a\nb"}]"#, "- t: |-\n    a\n    b\n"),
+            (r#"["a\nb"]"#, "- |-\n  a\n  b\n"),
+            (r#"{"a":1.5,"b":1e30}"#, "a: 1.5\nb: 1e+30\n"),
+            (r#"{"a10":1,"a2":1,"a":1,"B":1,"a-1":1}"#, "B: 1\na: 1\na-1: 1\na2: 1\na10: 1\n"),
+        ] {
+            assert_eq!(text(json), want, "{json}");
+        }
+    }
+
+    #[test]
+    fn strings_are_quoted_where_they_would_read_as_another_type() {
+        for (string, want) in [
+            ("plain text", "plain text"),
+            ("", "\"\""),
+            ("yes", "\"yes\""),
+            ("y", "\"y\""),
+            ("null", "\"null\""),
+            ("~", "\"~\""),
+            ("0644", "\"0644\""),
+            ("1_000", "\"1_000\""),
+            ("1:30", "\"1:30\""),
+            ("1:99", "1:99"),
+            ("1e3", "\"1e3\""),
+            (".inf", "\".inf\""),
+            ("<<", "\"<<\""),
+            ("2001-01-01T00:00:00Z", "\"2001-01-01T00:00:00Z\""),
+            ("2001-01-x", "2001-01-x"),
+            ("10.0.0.1", "10.0.0.1"),
+            ("100m", "100m"),
+            ("a: b", "'a: b'"),
+            ("a:b", "a:b"),
+            ("a:", "'a:'"),
+            ("a #b", "'a #b'"),
+            ("#a", "'#a'"),
+            ("*a", "'*a'"),
+            ("- a", "'- a'"),
+            ("-a", "-a"),
+            ("-", "'-'"),
+            ("---", "'---'"),
+            ("it's", "it's"),
+            ("'", "''''"),
+            (" a", "' a'"),
+            ("a ", "'a '"),
+            ("\t", "\"\\t\""),
+            ("a\u{0}b", "\"a\\u0000b\""),
+            ("ü€", "ü€"),
+            ("\u{2028}", "\"\\u2028\""),
+            (" a\nb", "\" a\\nb\""),
+            ("a \nb", "\"a \\nb\""),
+            ("\n", "\"\\n\""),
+        ] {
+            let mut out = Vec::new();
+            write(&string.into(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{want}\n"), "{string:?}");
+        }
+    }
+
+    #[test]
+    fn written_trees_read_back_equal() {
+        let long = "k".repeat(5000);
+        let strings = [
+            "",
+            "a",
+            "yes",
+            "a: b",
+            "- x",
+            "'",
+            "\"",
+            "\\",
+            "a\nb",
+            "a\n",
+            "\na",
+            "a\n\n",
+            " \n",
+            "a\r\nb",
+            "\u{85}",
+            "\u{feff}x",
+            "\u{10ffff}",
+            "? a",
+            "[a",
+            "}",
+            "%x",
+            "@",
+            "`",
+            "a,b",
+            "!x",
+            "&x",
+            "|",
+            ">",
+            "=",
+            "1",
+            "1.",
+            "0x1",
+            "a\tb",
+            "\ta",
+            "a\t",
+            "x\n  y\n z",
+            "# c",
+            "...",
+            "a\n---\nb",
+            &long,
+        ];
+        for a in strings {
+            for b in strings {
+                let mut members = Object::new();
+                members.insert(a.to_owned(), b.into());
+                members.insert("list".to_owned(), Value::Array(vec![a.into(), Value::Array(vec![b.into()])]));
+                let mut inner = Object::new();
+                inner.insert(b.to_owned(), Value::Array(vec![a.into()]));
+                members.insert("inner".to_owned(), inner.into());
+                let mut out = Vec::new();
+                write(&Value::Object(members.clone()), &mut out);
+                let read = parse(&out)
+                    .unwrap_or_else(|error| panic!("{error}: {:?}", String::from_utf8_lossy(&out)));
+                members.members_mut().sort_by(|(a, _), (b, _)| compare_names(a, b));
+                assert_eq!(read.value, Value::Object(members), "{:?}", String::from_utf8_lossy(&out));
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The room of bytes and protocols: TLS and HTTP connections, heads and bodies of requests, the encodings of objects,
+//! and requests that this server sends to others.
+
+pub mod compress;
+pub mod config_type;
+pub mod keepalive;
+pub mod metrics;
+pub mod outgoing;
+pub mod response;
+pub mod server;
+pub mod stream;
+pub mod traces;
+pub mod typed;

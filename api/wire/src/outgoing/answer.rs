@@ -1,0 +1,143 @@
+//! Reads the answer of a webhook as the review that it should be, in the words of the reference server.
+
+use crate::typed;
+use values::json::Value;
+use values::type_meta::type_of;
+
+/// Where the reference server says that it looked a kind up.
+const SCHEME: &str = "in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\"";
+
+/// The review that a webhook was asked with.
+#[derive(Clone, Copy, Debug)]
+pub struct Review<'r> {
+    /// Full name of its group.
+    pub group: &'r str,
+    /// `v1`, `v1beta1`, or the only one that there is.
+    pub version: &'r str,
+    /// Its kind.
+    pub kind: &'r str,
+}
+
+impl Review<'_> {
+    /// The document that an answer is. One that does not say what it is, is taken for a review.
+    ///
+    /// # Errors
+    /// It is no document, or of another kind or version.
+    pub fn read(&self, text: &[u8]) -> Result<Value, String> {
+        let answer = typed::parse(text)?;
+        let (kind, api_version) = type_of(&answer);
+        let Review { group, version, kind: wanted } = *self;
+        let (given_group, given) = split(api_version);
+        let kind_or_wanted = if kind.is_empty() { wanted } else { kind };
+        let is_review = (api_version.is_empty()
+            || given_group == group && (given == version || matches!(given, "v1" | "v1beta1")))
+            && kind_or_wanted == wanted;
+        let is_status = (api_version, kind) == ("v1", "Status");
+        if !is_review && !is_status {
+            return Err(format!("no kind \"{kind}\" is registered for version \"{api_version}\" {SCHEME}"));
+        }
+        if is_status || !given.is_empty() && given != version {
+            return Err(format!(
+                "converting ({given}.{kind_or_wanted}) to ({version}.{wanted}): unknown conversion"
+            ));
+        }
+        Ok(answer)
+    }
+
+    /// Whether a document says that it is the review, in members whose names have the case of the schema. Of version v1beta1
+    /// none has to.
+    ///
+    /// # Errors
+    /// What it says that it is.
+    pub fn verify(&self, answer: &Value) -> Result<(), String> {
+        let Review { group, version, kind } = *self;
+        let (api_version, given) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
+        if version != "v1" || (split(api_version), given) == ((group, version), kind) {
+            return Ok(());
+        }
+        let (given_group, given_version) = split(api_version);
+        Err(format!(
+            "expected webhook response of {group}/{version}, Kind={kind}, got {given_group}/{given_version}, Kind={given}"
+        ))
+    }
+}
+
+/// Group and version of a document that was read.
+fn split(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_the_review_that_was_asked_for() {
+        let review = Review { group: "g.example", version: "v1", kind: "Review" };
+        let beta = Review { version: "v1beta1", ..review };
+        let read = |review: Review<'_>, text: &str| {
+            review.read(text.as_bytes()).and_then(|answer| review.verify(&answer))
+        };
+        let own = r#"{"apiVersion":"g.example/v1","kind":"Review"}"#;
+        let own_beta = r#"{"apiVersion":"g.example/v1beta1","kind":"Review"}"#;
+        for (review, text, want) in [
+            (review, own, ""),
+            (beta, own_beta, ""),
+            (beta, "{}", ""),
+            (review, "apiVersion: g.example/v1\nkind: Review", ""),
+            (review, "{}", "expected webhook response of g.example/v1, Kind=Review, got /, Kind="),
+            (
+                review,
+                r#"{"apiVersion":"g.example/v1"}"#,
+                "expected webhook response of g.example/v1, Kind=Review, got g.example/v1, Kind=",
+            ),
+            (review, own_beta, "converting (v1beta1.Review) to (v1.Review): unknown conversion"),
+            (beta, own, "converting (v1.Review) to (v1beta1.Review): unknown conversion"),
+            (
+                review,
+                r#"{"apiVersion":"v1","kind":"Status"}"#,
+                "converting (v1.Status) to (v1.Review): unknown conversion",
+            ),
+            (
+                review,
+                r#"{"apiVersion":"g.example/v9","kind":"Review"}"#,
+                "no kind \"Review\" is registered for version \"g.example/v9\" in",
+            ),
+            (
+                review,
+                r#"{"apiVersion":"g.example/v1","kind":"Other"}"#,
+                "no kind \"Other\" is registered for version \"g.example/v1\" in",
+            ),
+            (review, "{", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
+            (review, "[]", "couldn't get version/kind; json parse error: json: cannot unmarshal array into"),
+            (review, "5", "couldn't get version/kind; json parse error: json: cannot unmarshal number into"),
+            (
+                review,
+                r#"{"apiVersion":5}"#,
+                "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .apiVersion",
+            ),
+            (review, r#"{"apiVersion":"a/b/c"}"#, "unexpected GroupVersion string: a/b/c"),
+            (
+                review,
+                r#"{"APIVersion":"v1","Kind":"Status"}"#,
+                "converting (v1.Status) to (v1.Review): unknown conversion",
+            ),
+            // Only members in the case of the schema verify it.
+            (
+                review,
+                r#"{"APIVersion":"g.example/v1","Kind":"Review"}"#,
+                "expected webhook response of g.example/v1, Kind=Review, got /, Kind=",
+            ),
+            (review, "a: [", "yaml: line 1: did not find expected node content"),
+            (review, "null", "expected webhook response of g.example/v1, Kind=Review, got /, Kind="),
+            (
+                review,
+                "hello",
+                "couldn't get version/kind; json parse error: json: cannot unmarshal string into",
+            ),
+        ] {
+            let got = read(review, text).err().unwrap_or_default();
+            assert!(got.starts_with(want) && got.is_empty() == want.is_empty(), "{text}: {got}");
+        }
+    }
+}

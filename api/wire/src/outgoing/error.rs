@@ -1,0 +1,229 @@
+//! Why a call failed, in the words of the reference server.
+
+use std::io;
+use std::net::SocketAddr;
+
+use http::{StatusCode, Uri};
+use rustls::pki_types::UnixTime;
+use rustls::{CertificateError, Error as TlsError};
+
+use values::memory::Exhausted;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Failure {
+    /// None in time.
+    #[error("context deadline exceeded")]
+    Timeout,
+    /// The connection broke within the answer.
+    #[error("unexpected error when reading response body. Please retry. Original error: unexpected EOF")]
+    Body,
+    /// The answer has more bytes than are read.
+    #[error("http: response body too large")]
+    TooLong,
+    /// An answer that says failure, or nothing.
+    #[error("{text}")]
+    Code {
+        /// The code of the answer.
+        code: u16,
+        /// What it says.
+        text: String,
+    },
+    /// The other end reset the connection.
+    #[error("{0}")]
+    Reset(String),
+    /// No connection, or none that lasted until the answer.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// The two ends of a connection: this one and the other.
+pub(super) type Ends = Option<(SocketAddr, SocketAddr)>;
+
+impl Failure {
+    pub(super) fn connect(address: &str, error: &io::Error) -> Failure {
+        let why = match error.kind() {
+            io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+            io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
+            io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
+            io::ErrorKind::TimedOut => "connect: connection timed out".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::Other(format!("dial tcp {address}: {why}"))
+    }
+
+    pub(super) fn dial_timeout(host: &str, port: u16) -> Failure {
+        let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        Failure::Other(format!("dial tcp {shown}:{port}: i/o timeout"))
+    }
+
+    /// An answer for which there is no memory, or never can be.
+    pub(super) fn no_room(error: &Exhausted) -> Failure {
+        match error {
+            Exhausted::Never { .. } => Failure::TooLong,
+            Exhausted::Busy => Failure::Other("memory for answers of other servers is used up".to_owned()),
+        }
+    }
+
+    /// A connection that is not made because of where it leads.
+    pub(super) fn not_allowed(address: SocketAddr) -> Failure {
+        Failure::Other(format!("dial tcp {address}: address not allowed"))
+    }
+
+    pub(super) fn unknown_host(host: &str) -> Failure {
+        Failure::Other(format!("dial tcp: lookup {host}: no such host"))
+    }
+
+    /// The other end reset the connection, if that is what happened.
+    fn reset(error: &(dyn std::error::Error + 'static), ends: Ends) -> Option<Failure> {
+        let (here, there) = ends.filter(|_| is_io(error, io::ErrorKind::ConnectionReset))?;
+        Some(Failure::Reset(format!("read tcp {here}->{there}: read: connection reset by peer")))
+    }
+
+    /// Whether the same question may have another answer soon.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Failure::Reset(_) => true,
+            // A server without what it needs, 503, says so on purpose.
+            Failure::Code { code, .. } => matches!(code, 429 | 500..=502 | 504..),
+            Failure::Timeout | Failure::Body | Failure::TooLong | Failure::Other(_) => false,
+        }
+    }
+
+    pub(super) fn handshake(error: &io::Error, ends: Ends) -> Failure {
+        if let Some(failure) = Failure::reset(error, ends) {
+            return failure;
+        }
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
+        Failure::Other(match inner {
+            Some(TlsError::InvalidCertificate(why)) => {
+                format!("tls: failed to verify certificate: x509: {}", certificate(why))
+            }
+            Some(TlsError::InvalidMessage(_)) => {
+                "tls: first record does not look like a TLS handshake".to_owned()
+            }
+            Some(other) => format!("tls: {other}"),
+            None if is_end(error) => "EOF".to_owned(),
+            None => error.to_string(),
+        })
+    }
+
+    pub(super) fn exchange(error: &hyper::Error, ends: Ends) -> Failure {
+        if let Some(failure) = Failure::reset(error, ends) {
+            return failure;
+        }
+        Failure::Other(if is_end(error) {
+            "EOF".to_owned()
+        } else if error.is_parse_too_large() {
+            "net/http: HTTP/1.x transport connection broken: server response headers exceeded their limit"
+                .to_owned()
+        } else if error.is_parse() {
+            "net/http: HTTP/1.x transport connection broken: malformed HTTP response".to_owned()
+        } else {
+            error.to_string()
+        })
+    }
+
+    /// Names the call, where the failure is not an answer.
+    pub(super) fn of(self, url: &Uri) -> Failure {
+        self.of_method("Post", url)
+    }
+
+    /// The same for another method.
+    pub(super) fn of_method(self, method: &str, url: &Uri) -> Failure {
+        match self {
+            Failure::Timeout | Failure::Other(_) => Failure::Other(format!("{method} \"{url}\": {self}")),
+            Failure::Reset(why) => Failure::Reset(format!("{method} \"{url}\": {why}")),
+            Failure::Body | Failure::TooLong | Failure::Code { .. } => self,
+        }
+    }
+}
+
+/// How a failure begins that names the time.
+const OUTSIDE_VALIDITY: &str = "certificate has expired or is not yet valid";
+
+fn certificate(why: &CertificateError) -> String {
+    let shown =
+        |time: UnixTime| values::clock::format_seconds(i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+    match why {
+        // An authority of the same name with another key is as unknown, and so is one that presents itself as the server, which
+        // is the only error of another kind.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_) => {
+            "certificate signed by unknown authority".to_owned()
+        }
+        CertificateError::ExpiredContext { time, not_after } => {
+            format!("{OUTSIDE_VALIDITY}: current time {} is after {}", shown(*time), shown(*not_after))
+        }
+        CertificateError::NotValidYetContext { time, not_before } => {
+            format!("{OUTSIDE_VALIDITY}: current time {} is before {}", shown(*time), shown(*not_before))
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "certificate specifies an incompatible key usage".to_owned()
+        }
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let expected = expected.to_str();
+            let is_address = expected.parse::<std::net::IpAddr>().is_ok();
+            // Each is shown as `DnsName("a")` or `IpAddress(1.2.3.4)`.
+            let names: Vec<&str> = presented
+                .iter()
+                .filter(|name| name.starts_with("IpAddress") == is_address)
+                .map(|name| name.split('(').nth(1).unwrap_or(name).trim_matches(['"', ')']))
+                .collect();
+            match names.as_slice() {
+                [] if is_address => {
+                    format!(
+                        "cannot validate certificate for {expected} because it doesn't contain any IP SANs"
+                    )
+                }
+                [] => format!("certificate is not valid for any names, but wanted to match {expected}"),
+                names => format!("certificate is valid for {}, not {expected}", names.join(", ")),
+            }
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What a code other than success says. `said` is the text of the answer, or `unknown`.
+pub fn unexpected_code(code: StatusCode, said: &str) -> String {
+    match code.as_u16() {
+        400 => "the server rejected our request for an unknown reason".to_owned(),
+        401 => "the server has asked for the client to provide credentials".to_owned(),
+        403 | 415 => said.to_owned(),
+        404 => "the server could not find the requested resource".to_owned(),
+        405 => "the server does not allow this method on the requested resource".to_owned(),
+        406 if said == "unknown" => {
+            "the server was unable to respond with a content type that the client supports".to_owned()
+        }
+        406 => said.to_owned(),
+        409 => "the server reported a conflict".to_owned(),
+        422 => "the server rejected our request due to an error in our request".to_owned(),
+        429 => "the server has received too many requests and has asked us to try again later".to_owned(),
+        503 => "the server is currently unable to handle the request".to_owned(),
+        504 => "the server was unable to return a response in the time allotted, but may still be processing the \
+                request"
+            .to_owned(),
+        500.. => {
+            let said = values::field::go_quote(said);
+            format!("an error on the server ({said}) has prevented the request from succeeding")
+        }
+        other => format!("the server responded with the status code {other} but did not return more information"),
+    }
+}
+
+/// Whether the other end closed a connection without saying so by TLS, which many servers do.
+pub fn is_cut(error: &hyper::Error) -> bool {
+    !error.is_incomplete_message() && is_end(error)
+}
+
+/// Whether a connection ended before an answer began.
+fn is_end(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message)
+        || is_io(error, io::ErrorKind::UnexpectedEof)
+        || error.source().is_some_and(is_end)
+}
+
+/// Whether an error of this kind is among the causes.
+fn is_io(error: &(dyn std::error::Error + 'static), kind: io::ErrorKind) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind)
+        || error.source().is_some_and(|source| is_io(source, kind))
+}

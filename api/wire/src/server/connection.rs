@@ -1,0 +1,665 @@
+//! One connection after its handshake: HTTP framing, requests to the handler, and supervision.
+//!
+//! [`Activity`] is written by the socket and by requests as they start and finish; [`next`] is a pure function of it
+//! that decides whether the connection is kept and when to look again; [`drive`] acts on the decision with a single
+//! timer.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cork::{Cork, Corked};
+use futures_util::FutureExt;
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::{Method, StatusCode};
+use hyper::body::{Body as _, Frame, SizeHint};
+use hyper::rt::{Read, Write};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::head;
+use super::lull::Lull;
+use super::seldom::Seldom;
+use super::turns::{Place, Turns};
+use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Retire, Shutdown};
+use values::cancellation::{Reason, Token};
+
+/// The response to a request whose handler panicked (docs/api/errors.md#encoding-of-errors).
+const PANIC_TEXT: &str = "This request caused apiserver to panic. Look in the logs for details.\n";
+
+/// After a graceful close was asked for, how long an idle connection may take to act on it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A piece of an answer that is written before another one is made.
+const LARGE_PIECE_BYTES: usize = 16 * 1024;
+
+/// What is known of the room for more of an answer on HTTP/1.1.
+mod room {
+    pub(super) const FREE: u8 = 0;
+    /// Nothing has been written since a large piece, or since the socket was full.
+    pub(super) const TAKEN: u8 = 1;
+    /// The same, and the answer was asked for more.
+    pub(super) const AWAITED: u8 = 2;
+}
+
+/// Builders for both protocols, made once per server.
+pub(super) struct Protocols {
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
+impl Protocols {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let mut http1 = http1::Builder::new();
+        // Hyper's own head timeout would also end idle connections; supervision tells the two apart.
+        http1.header_read_timeout(None).max_buf_size(limits.head_bytes_max.max(8192) as usize);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(limits.http2_streams_max)
+            .max_header_list_size(limits.head_bytes_max)
+            .initial_stream_window_size(limits.http2_window_bytes)
+            .initial_connection_window_size(limits.http2_window_bytes.saturating_mul(2))
+            .max_send_buf_size(limits.http2_send_buffer_bytes)
+            .keep_alive_interval(limits.http2_ping_interval)
+            .keep_alive_timeout(limits.http2_ping_timeout);
+        Protocols { http1, http2 }
+    }
+}
+
+/// Times of the last events on a connection, in milliseconds since its start.
+pub(super) struct Activity {
+    start: Instant,
+    requests_in_flight: AtomicU32,
+    /// Requests in flight of all connections of the server.
+    under_way: Arc<AtomicU64>,
+    /// No request has come yet.
+    fresh: AtomicBool,
+    idle_since: AtomicU64,
+    /// When the head being received began, plus one; 0 for none.
+    head_since: AtomicU64,
+    /// The last request had a body that was not read to its end. Meaningless on HTTP/2, where requests overlap.
+    body_unread: AtomicBool,
+    /// Whether what an answer has made waits for the socket: one of [`room`].
+    room: AtomicU8,
+    /// An answer asked for the end of the connection.
+    retire: Notify,
+}
+
+impl Activity {
+    /// A new connection counts as being within its first head. Its requests are counted in `under_way` as well.
+    pub(super) fn new(under_way: Arc<AtomicU64>) -> Self {
+        Activity {
+            start: Instant::now(),
+            requests_in_flight: AtomicU32::new(0),
+            under_way,
+            fresh: AtomicBool::new(true),
+            idle_since: AtomicU64::new(0),
+            head_since: AtomicU64::new(1),
+            body_unread: AtomicBool::new(false),
+            room: AtomicU8::new(room::FREE),
+            retire: Notify::new(),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
+    /// Bytes came in. Between requests they begin a head (HTTP/1.1; see [`next`] for HTTP/2).
+    pub(super) fn bytes_arrived(&self) {
+        if self.requests_in_flight.load(Relaxed) == 0 && self.head_since.load(Relaxed) == 0 {
+            self.head_since.store(self.now() + 1, Relaxed);
+        }
+    }
+
+    /// A write came to its end, or has to wait. True where an answer waited for that.
+    pub(super) fn wrote(&self, is_done: bool) -> bool {
+        let before = self.room.load(Relaxed);
+        if is_done && before != room::FREE {
+            self.room.store(room::FREE, Relaxed);
+        } else if !is_done && before == room::FREE {
+            self.room.store(room::TAKEN, Relaxed);
+        }
+        is_done && before == room::AWAITED
+    }
+
+    fn request_began(self: &Arc<Self>) -> InFlight {
+        self.requests_in_flight.fetch_add(1, Relaxed);
+        self.under_way.fetch_add(1, Relaxed);
+        self.fresh.store(false, Relaxed);
+        self.head_since.store(0, Relaxed);
+        InFlight(self.clone())
+    }
+
+    fn seen(&self) -> Seen {
+        Seen {
+            now: self.now(),
+            idle_since: self.idle_since.load(Relaxed),
+            head_since: self.head_since.load(Relaxed).checked_sub(1),
+            fresh: self.fresh.load(Relaxed),
+            requests_in_flight: self.requests_in_flight.load(Relaxed),
+        }
+    }
+}
+
+/// The body of a request. Its connection learns whether it was read to its end.
+pub struct Incoming(Source);
+
+enum Source {
+    Connection {
+        body: hyper::body::Incoming,
+        activity: Arc<Activity>,
+    },
+    /// All of it, until it is read.
+    AtHand(Bytes),
+}
+
+impl Incoming {
+    fn new(body: hyper::body::Incoming, activity: Arc<Activity>) -> Self {
+        activity.body_unread.store(!body.is_end_stream(), Relaxed);
+        Incoming(Source::Connection { body, activity })
+    }
+
+    /// A body that came over no connection, for driving a handler directly.
+    pub fn detached(body: Bytes) -> Self {
+        Incoming(Source::AtHand(body))
+    }
+}
+
+impl hyper::body::Body for Incoming {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut self.0 {
+            Source::Connection { body, activity } => {
+                let frame = Pin::new(&mut *body).poll_frame(cx);
+                if matches!(frame, Poll::Ready(None)) || body.is_end_stream() {
+                    activity.body_unread.store(false, Relaxed);
+                }
+                frame
+            }
+            Source::AtHand(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Source::AtHand(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Connection { body, .. } => body.is_end_stream(),
+            Source::AtHand(bytes) => bytes.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Connection { body, .. } => body.size_hint(),
+            Source::AtHand(bytes) => SizeHint::with_exact(bytes.len() as u64),
+        }
+    }
+}
+
+/// A request from its dispatch to the last byte of its answer.
+struct InFlight(Arc<Activity>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.idle_since.store(self.0.now(), Relaxed);
+        self.0.requests_in_flight.fetch_sub(1, Relaxed);
+        self.0.under_way.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A reading of [`Activity`].
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    now: u64,
+    idle_since: u64,
+    head_since: Option<u64>,
+    fresh: bool,
+    requests_in_flight: u32,
+}
+
+/// The decision about a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Next {
+    /// Nothing before this time, in milliseconds since the connection's start.
+    Wait(u64),
+    /// Nothing happened for too long: close it politely.
+    Retire,
+    /// A request head took too long: cut it.
+    Cut,
+}
+
+/// Whether a connection may live on. Frames of HTTP/2 that belong to no request (settings, pings) look like the
+/// beginning of a head, so there only the head of the very first request is timed, and the idle timeout ends the rest.
+fn next(seen: Seen, http1: bool, limits: &Limits) -> Next {
+    let head = limits.head_timeout.as_millis() as u64;
+    let idle = limits.idle_timeout.as_millis() as u64;
+    if seen.requests_in_flight > 0 {
+        // The soonest that a request ending right now could matter.
+        return Next::Wait(seen.now + head.min(idle));
+    }
+    let idle_ends = seen.idle_since + idle;
+    if let Some(since) = seen.head_since.filter(|_| http1 || seen.fresh) {
+        if since + head <= seen.now { Next::Cut } else { Next::Wait(since + head) }
+    } else if idle_ends <= seen.now {
+        Next::Retire
+    } else {
+        // Another head may begin at any time, so never sleep longer than one takes.
+        Next::Wait(idle_ends.min(seen.now + head))
+    }
+}
+
+/// The graceful half of hyper's two kinds of connection.
+trait Graceful: Future<Output = hyper::Result<()>> {
+    fn graceful_shutdown(self: Pin<&mut Self>);
+}
+
+impl<I, S> Graceful for http1::UpgradeableConnection<I, S>
+where
+    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = Tracked>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    I: Read + Write + Unpin + Send + 'static,
+{
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+/// A connection of HTTP/2, which sends together what its requests have ready together.
+struct Multiplexed<C, I> {
+    corked: Corked<Pin<Box<C>>, I>,
+    info: Arc<ConnectionInfo>,
+    activity: Arc<Activity>,
+}
+
+impl<C, I> Future for Multiplexed<C, I>
+where
+    C: Future<Output = hyper::Result<()>>,
+    I: AsyncWrite + Unpin,
+{
+    type Output = hyper::Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // A turn of a crowded connection comes after all others as it is.
+        let several = self.activity.requests_in_flight.load(Relaxed) > 1 && !self.info.is_crowded();
+        self.corked.poll_among(cx, several)
+    }
+}
+
+impl<I, S, E> Graceful for Multiplexed<http2::Connection<TokioIo<Cork<I>>, S, E>, I>
+where
+    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = Tracked>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    I: AsyncRead + AsyncWrite + Unpin,
+    E: hyper::rt::bounds::Http2ServerConnExec<S::Future, Tracked>,
+{
+    fn graceful_shutdown(mut self: Pin<&mut Self>) {
+        self.corked.connection().as_mut().graceful_shutdown();
+    }
+}
+
+/// State that all connections of a server share after their handshake.
+pub(super) struct Server<H> {
+    pub(super) handler: Arc<H>,
+    pub(super) protocols: Protocols,
+    pub(super) turns: Turns,
+    pub(super) lull: Arc<Lull>,
+    pub(super) limits: Limits,
+    pub(super) shutdown: Shutdown,
+}
+
+/// Serves `io` until it closes, is retired, or is drained. The caller cuts it by dropping the future.
+pub(super) async fn run<H, I>(
+    io: I,
+    http1: bool,
+    server: &Server<H>,
+    info: Arc<ConnectionInfo>,
+    activity: Arc<Activity>,
+) -> hyper::Result<()>
+where
+    H: Handler,
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Server { protocols, shutdown, .. } = server;
+    let turns = (server.turns.place(), info.clone());
+    let service = service_fn({
+        let (handler, activity, shutdown) = (server.handler.clone(), activity.clone(), shutdown.clone());
+        let (turns, lull) = (server.turns.clone(), server.lull.clone());
+        move |request: http::Request<hyper::body::Incoming>| {
+            let in_flight = activity.request_began();
+            if shutdown.is_begun() {
+                lull.request_came();
+            }
+            let (handler, info, shutdown) = (handler.clone(), info.clone(), shutdown.clone());
+            let activity = activity.clone();
+            let is_write = !matches!(*request.method(), Method::GET | Method::HEAD);
+            // The task of a connection serves its requests over HTTP/1.1; over HTTP/2 each has its own.
+            let place = (is_write || !http1).then(|| turns.place());
+            let token = shutdown.request_token();
+            async move {
+                let mut request = request.map(|body| Incoming::new(body, activity.clone()));
+                request.extensions_mut().insert(token.clone());
+                // Boxed, because what holds it goes on to hold the response, for as long as a watch takes, and would keep the
+                // room for all that a handler may need.
+                let answering = Box::pin(async move {
+                    let answering = Box::pin(answer(&*handler, request, &info));
+                    match place {
+                        Some(place) => in_turns(place, &info, answering).await,
+                        None => answering.await,
+                    }
+                });
+                let awaited = Awaited(Some(token));
+                let mut response = if is_write { apart(answering).await } else { answering.await };
+                awaited.arrived();
+                // An unread rest of the body precedes the next request on the wire, so hyper closes the connection.
+                // Without `Connection: close` the client might send its next request into the close.
+                let retires = response.extensions().get::<Retire>().is_some();
+                if http1 && (retires || shutdown.is_begun() || activity.body_unread.load(Relaxed)) {
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                } else if retires {
+                    activity.retire.notify_one();
+                }
+                Ok::<_, Infallible>(response.map(|body| Tracked { body, in_flight, http1 }))
+            }
+        }
+    });
+    // Boxed, because a future reserves space for every location that a value in it is moved through.
+    if http1 {
+        let connection = protocols.http1.serve_connection(TokioIo::new(io), service).with_upgrades();
+        drive(Box::pin(connection), true, turns, &activity, server).await
+    } else {
+        let cork = Cork::new(io);
+        let connection = Box::pin(protocols.http2.serve_connection(TokioIo::new(cork.clone()), service));
+        let info = turns.1.clone();
+        let connection =
+            Multiplexed { corked: Corked::new(connection, cork), info, activity: activity.clone() };
+        drive(Box::pin(connection), false, turns, &activity, server).await
+    }
+}
+
+async fn drive<H>(
+    mut connection: Pin<Box<impl Graceful>>,
+    http1: bool,
+    (mut place, info): (Place, Arc<ConnectionInfo>),
+    activity: &Activity,
+    Server { lull, limits, shutdown, .. }: &Server<H>,
+) -> hyper::Result<()> {
+    let wake = tokio::time::sleep(limits.head_timeout.min(limits.idle_timeout));
+    tokio::pin!(wake);
+    let begun = async {
+        shutdown.begun().await;
+        if http1 {
+            // HTTP/2 announces which requests it will still answer; HTTP/1.1 cannot, so it waits for late requests.
+            lull.wait(limits.drain_idle_grace, limits.drain_idle_max).await;
+        }
+    };
+    tokio::pin!(begun);
+    let retire = activity.retire.notified();
+    tokio::pin!(retire);
+    let mut seldom = Seldom::new();
+    let mut draining = false;
+    let mut retired = false;
+    loop {
+        // Before the connection, which may use up all that the task may do in one go.
+        let news = std::future::poll_fn(|cx| {
+            let signal = seldom.poll(cx, |cx| {
+                if !draining && begun.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(News::Drain);
+                }
+                if retire.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(News::Retire);
+                }
+                wake.as_mut().poll(cx).map(|()| News::Alarm)
+            });
+            if signal.is_ready() {
+                return signal;
+            }
+            place.poll(cx, info.is_crowded(), |cx| connection.as_mut().poll(cx)).map(News::Ended)
+        });
+        match news.await {
+            News::Ended(result) => return result,
+            News::Drain => {
+                draining = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            News::Retire => {
+                retire.set(activity.retire.notified());
+                connection.as_mut().graceful_shutdown();
+            }
+            News::Alarm => {
+                let at = match next(activity.seen(), http1, limits) {
+                    Next::Wait(at) => activity.start + Duration::from_millis(at),
+                    Next::Cut => return Ok(()),
+                    Next::Retire if retired => return Ok(()),
+                    Next::Retire => {
+                        retired = true;
+                        connection.as_mut().graceful_shutdown();
+                        Instant::now() + CLOSE_TIMEOUT
+                    }
+                };
+                wake.as_mut().reset(at);
+            }
+        }
+    }
+}
+
+/// What [`drive`] waits for.
+enum News {
+    Ended(hyper::Result<()>),
+    /// The server's shutdown has begun.
+    Drain,
+    /// An answer asked for the end of the connection.
+    Retire,
+    /// It is time to look at the connection's activity.
+    Alarm,
+}
+
+/// Runs `work` for a request of the connection, in turns while it is crowded.
+async fn in_turns<F: Future>(mut place: Place, info: &ConnectionInfo, mut work: Pin<Box<F>>) -> F::Output {
+    std::future::poll_fn(|cx| place.poll(cx, info.is_crowded(), |cx| work.as_mut().poll(cx))).await
+}
+
+/// The answer that a client waits for. Dropping it, because the client is gone, ends the computations of the request.
+struct Awaited(Option<Token>);
+
+impl Awaited {
+    /// Notes that there is an answer: what goes on belongs to it.
+    fn arrived(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        if let Some(token) = &self.0 {
+            token.cancel(Reason::Gone);
+        }
+    }
+}
+
+/// Has a task of its own answer a request that may compute for long: meanwhile the task of the connection, or of the stream, sees
+/// that the client is gone. A read computes one object, or a list piece by piece, so it stays where it is.
+async fn apart(answering: impl Future<Output = Response> + Send + 'static) -> Response {
+    struct Answering(JoinHandle<Response>);
+
+    impl Drop for Answering {
+        fn drop(&mut self) {
+            self.0.abort();
+        }
+    }
+
+    let mut task = Answering(tokio::spawn(answering));
+    // A panic of the handler is an answer; no other keeps the task from its end but that of the runtime.
+    (&mut task.0).await.unwrap_or_else(|_| panic_response())
+}
+
+async fn answer<H: Handler>(handler: &H, request: Request, info: &Arc<ConnectionInfo>) -> Response {
+    if let Some(refusal) = head::refusal(request.version(), request.headers()) {
+        return refusal;
+    }
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    // The inner block makes sure that a panic before the first await is caught as well.
+    match AssertUnwindSafe(async { handler.handle(request, info).await }).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => {
+            // The panic hook has logged message and location; this line names the request.
+            tracing::error!(%method, path = uri.path(), remote = %info.remote, "request handler panicked");
+            panic_response()
+        }
+    }
+}
+
+/// The answer to a request whose handler panicked.
+pub fn panic_response() -> Response {
+    let mut response = http::Response::new(Body::from(PANIC_TEXT));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// A body that keeps its request in flight until its last byte is sent or the body is dropped.
+///
+/// On HTTP/1.1 nothing more of it is made while what was made before waits for the socket: hyper asks for more as long as it
+/// holds less than its limit, each time that it is woken. HTTP/2 has windows for that.
+pub(super) struct Tracked {
+    body: Body,
+    in_flight: InFlight,
+    http1: bool,
+}
+
+impl hyper::body::Body for Tracked {
+    type Data = Bytes;
+    type Error = Aborted;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
+        if self.http1 && self.in_flight.0.room.load(Relaxed) != room::FREE {
+            self.in_flight.0.room.store(room::AWAITED, Relaxed);
+            return Poll::Pending; // the socket wakes the task of the connection, which is this one
+        }
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if self.http1
+            && let Poll::Ready(Some(Ok(frame))) = &frame
+            && frame.data_ref().is_some_and(|piece| piece.len() >= LARGE_PIECE_BYTES)
+        {
+            self.in_flight.0.room.store(room::TAKEN, Relaxed);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use futures_util::StreamExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::super::wire::Wire;
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_more_of_an_answer_is_made_until_a_slow_reader_has_taken_the_last() {
+        const PIECE: usize = LARGE_PIECE_BYTES;
+        const PIPE: usize = 1024;
+        let limits = Limits { head_bytes_max: 8192, ..Limits::default() };
+        let activity = Arc::new(Activity::new(Arc::default()));
+        let (near, mut far) = tokio::io::duplex(PIPE);
+        let io = TokioIo::new(Wire::new(near, activity.clone(), &limits));
+        let made = Arc::<AtomicUsize>::default();
+        let service = service_fn({
+            let made = made.clone();
+            move |_: http::Request<hyper::body::Incoming>| {
+                let (made, in_flight) = (made.clone(), activity.request_began());
+                let pieces = futures_util::stream::iter(0..16).map(move |_| {
+                    made.fetch_add(PIECE, Relaxed);
+                    Ok(Bytes::from_static(&[7; PIECE]))
+                });
+                let tracked = Tracked { body: Body::stream(pieces), in_flight, http1: true };
+                async { Ok::<_, Infallible>(http::Response::new(tracked)) }
+            }
+        });
+        let serving = tokio::spawn(Protocols::new(&limits).http1.serve_connection(io, service));
+        far.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        let (mut read, mut before, mut rounds) = (0, 0, 0);
+        loop {
+            let bytes = far.read(&mut [0; PIPE]).await.unwrap();
+            if bytes == 0 {
+                break;
+            }
+            read += bytes;
+            let now = made.load(Relaxed);
+            if now > before {
+                // Bytes of the head are read as well.
+                assert!(
+                    before <= read + PIPE,
+                    "{before} bytes were made, {read} read, and now {now} are made"
+                );
+                (before, rounds) = (now, rounds + 1);
+            }
+        }
+        assert!(read > 16 * PIECE && rounds > 3, "{read} bytes in {rounds} rounds");
+        serving.await.unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_connection_is_cut_over_a_slow_head_and_retired_over_silence() {
+        let limits = Limits {
+            head_timeout: Duration::from_millis(30),
+            idle_timeout: Duration::from_millis(90),
+            ..Limits::default()
+        };
+        let at = |now, idle_since, head_since, requests_in_flight| Seen {
+            now,
+            idle_since,
+            head_since,
+            fresh: idle_since == 0,
+            requests_in_flight,
+        };
+        for (what, seen, http1, want) in [
+            ("new, silent", at(10, 0, Some(0), 0), true, Next::Wait(30)),
+            ("new, silent", at(10, 0, Some(0), 0), false, Next::Wait(30)),
+            ("new, silent for too long", at(30, 0, Some(0), 0), true, Next::Cut),
+            ("new, silent for too long", at(30, 0, Some(0), 0), false, Next::Cut),
+            ("busy for long", at(900, 0, None, 1), true, Next::Wait(930)),
+            ("just idle", at(100, 100, None, 0), true, Next::Wait(130)),
+            ("idle, about to end", at(180, 100, None, 0), true, Next::Wait(190)),
+            ("idle for too long", at(190, 100, None, 0), true, Next::Retire),
+            ("idle for too long", at(190, 100, None, 0), false, Next::Retire),
+            ("a later head, begun late", at(195, 100, Some(185), 0), true, Next::Wait(215)),
+            ("a later head, trickling", at(215, 100, Some(185), 0), true, Next::Cut),
+            ("only settings and pings", at(189, 100, Some(101), 0), false, Next::Wait(190)),
+            ("only settings and pings", at(190, 100, Some(101), 0), false, Next::Retire),
+        ] {
+            assert_eq!(next(seen, http1, &limits), want, "{what}, http1 {http1}: {seen:?}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Sends spans to a collector by the OpenTelemetry protocol over gRPC, without TLS: the collector is beside the server.
+//!
+//! `queue → batch (full, or its time is over) → one unary call over HTTP/2`
+//!
+//! A batch that the collector does not take within its time is lost, and said so in the log at most once a minute.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, TE};
+use http::{HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::sync::mpsc;
+
+use super::{Span, otlp};
+use crate::stream::AnyStream;
+
+/// Most spans that wait: those of some hundred requests, half a megabyte.
+pub const QUEUED_MAX: usize = 2048;
+
+/// Most spans of one call.
+const BATCH_MAX: usize = 512;
+
+/// Longest that a span waits for others.
+const BATCH_WAIT: Duration = Duration::from_secs(5);
+
+/// Longest that a call takes, with its connection.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most bytes of an answer: a status and a few words.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Between two lines of the log about lost spans.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The method of the collector.
+const METHOD: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+
+/// Where spans are sent to.
+pub struct Collector {
+    /// Its `host:port`.
+    pub endpoint: String,
+    /// How it is reached.
+    pub connect: Connect,
+}
+
+/// Counts the spans that are not sent yet.
+#[derive(Clone)]
+pub struct Waiting {
+    /// Does not keep the queue open.
+    queue: mpsc::WeakSender<Span>,
+    batch: Arc<AtomicUsize>,
+}
+
+impl Waiting {
+    /// Counts those in the queue, and those that [`run`] has taken out of it.
+    pub fn new(queue: &mpsc::Sender<Span>) -> Waiting {
+        Waiting { queue: queue.downgrade(), batch: Arc::default() }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        let queued = self.queue.upgrade().map_or(0, |queue| queue.max_capacity() - queue.capacity());
+        queued + self.batch.load(Ordering::Relaxed)
+    }
+}
+
+/// Makes a connection.
+pub type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
+
+/// A connection that is being made, or why there is none.
+pub type Connecting = Pin<Box<dyn Future<Output = Result<AnyStream, String>> + Send>>;
+
+/// Sends what comes out of `spans` to the collector, as spans of `service`, until the queue is
+/// closed and empty; `ends` closes it.
+pub async fn run(
+    collector: Collector,
+    service: String,
+    mut spans: mpsc::Receiver<Span>,
+    waiting: Waiting,
+    ends: impl Future<Output = ()>,
+) {
+    let mut sender = None;
+    let mut warned: Option<Instant> = None;
+    let mut ends = pin!(ends);
+    let mut is_closed = false;
+    let mut batch = Vec::new();
+    let mut deadline = tokio::time::Instant::now();
+    loop {
+        tokio::select! {
+            span = spans.recv() => match span {
+                Some(span) => {
+                    if batch.is_empty() {
+                        deadline = tokio::time::Instant::now() + BATCH_WAIT;
+                    }
+                    batch.push(span);
+                    waiting.batch.store(batch.len(), Ordering::Relaxed);
+                    if batch.len() < BATCH_MAX {
+                        continue;
+                    }
+                }
+                None if batch.is_empty() => return,
+                None => {}
+            },
+            () = tokio::time::sleep_until(deadline), if !batch.is_empty() => {}
+            () = ends.as_mut(), if !is_closed => {
+                is_closed = true;
+                spans.close();
+                continue;
+            }
+        }
+        let batch = std::mem::take(&mut batch);
+        let body = otlp::request(&service, &batch);
+        let sent = tokio::time::timeout(CALL_TIMEOUT, send(&collector, &mut sender, body)).await;
+        waiting.batch.store(0, Ordering::Relaxed);
+        let failure = match sent {
+            Ok(Ok(())) => continue,
+            Ok(Err(failure)) => failure,
+            Err(_) => "no answer in time".to_owned(),
+        };
+        sender = None;
+        if warned.is_none_or(|at| at.elapsed() > WARNING_INTERVAL) {
+            warned = Some(Instant::now());
+            let endpoint = &*collector.endpoint;
+            tracing::warn!(endpoint, spans = batch.len(), %failure, "spans are lost");
+        }
+    }
+}
+
+type Sender = SendRequest<Full<Bytes>>;
+
+async fn send(collector: &Collector, kept: &mut Option<Sender>, body: Vec<u8>) -> Result<(), String> {
+    let sender = match kept.take().filter(|sender| !sender.is_closed()) {
+        Some(sender) => kept.insert(sender),
+        None => kept.insert(connect(collector).await?),
+    };
+    // A message of gRPC: not compressed, its length, itself.
+    let mut message = BytesMut::with_capacity(body.len() + 5);
+    message.put_u8(0);
+    message.put_u32(u32::try_from(body.len()).map_err(|error| error.to_string())?);
+    message.put_slice(&body);
+    let request = Request::post(format!("http://{}{METHOD}", collector.endpoint))
+        .header(CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
+        .header(TE, HeaderValue::from_static("trailers"))
+        .body(Full::new(message.freeze()))
+        .map_err(|error| error.to_string())?;
+    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    if response.status() != StatusCode::OK {
+        return Err(format!("the collector answered {}", response.status()));
+    }
+    let in_head = response.headers().get("grpc-status").cloned();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| error.to_string())?;
+    let status = in_head.or_else(|| body.trailers()?.get("grpc-status").cloned());
+    match status {
+        Some(status) if status == "0" => Ok(()),
+        Some(status) => {
+            Err(format!("the collector answered status {}", String::from_utf8_lossy(status.as_bytes())))
+        }
+        None => Err("the collector answered without a status".to_owned()),
+    }
+}
+
+async fn connect(collector: &Collector) -> Result<Sender, String> {
+    let stream = (collector.connect)().await?;
+    let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+    let (sender, connection) = shaken.map_err(|error| error.to_string())?;
+    // Ends with the sender, or with the collector.
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "the connection to the collector ended");
+        }
+    });
+    Ok(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::service::service_fn;
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::traces::Tracer;
+
+    fn at(endpoint: String) -> Collector {
+        let target = endpoint.clone();
+        let connect = move || -> Connecting {
+            let connecting = TcpStream::connect(target.clone());
+            Box::pin(async {
+                Ok(Box::new(connecting.await.map_err(|error| error.to_string())?) as AnyStream)
+            })
+        };
+        Collector { endpoint, connect: Arc::new(connect) }
+    }
+
+    /// Answers calls with this status, and tells of each which path and how many bytes it had.
+    async fn collector(status: &'static str) -> (String, mpsc::Receiver<(String, usize)>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (told, calls) = mpsc::channel(8);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let told = told.clone();
+                let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+                    let told = told.clone();
+                    async move {
+                        let path = request.uri().path().to_owned();
+                        let body = request.into_body().collect().await.unwrap().to_bytes();
+                        let _ = told.send((path, body.len())).await;
+                        let response = http::Response::builder().header("grpc-status", status);
+                        response.body(Full::new(Bytes::new()))
+                    }
+                });
+                let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                tokio::spawn(server.serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        (address, calls)
+    }
+
+    #[tokio::test]
+    async fn batches_reach_the_collector_and_the_end_of_the_queue_is_waited_for() {
+        let (endpoint, mut calls) = collector("0").await;
+        let (queue, spans) = mpsc::channel(QUEUED_MAX);
+        let waiting = Waiting::new(&queue);
+        let never = std::future::pending();
+        let exporter = tokio::spawn(run(at(endpoint), "s".to_owned(), spans, waiting.clone(), never));
+        for _ in 0..BATCH_MAX + 1 {
+            let trace = Tracer::new(1_000_000, queue.clone()).begin(None).unwrap();
+            assert_eq!(trace.end("get".to_owned(), Vec::new(), false), 0);
+        }
+        assert_eq!(waiting.count(), BATCH_MAX + 1);
+        drop(queue);
+        exporter.await.unwrap();
+        assert_eq!(waiting.count(), 0);
+        let (path, first_bytes) = calls.recv().await.unwrap();
+        let (_, second_bytes) = calls.recv().await.unwrap();
+        assert_eq!(path, METHOD);
+        assert!(first_bytes > 50 * second_bytes, "{first_bytes} {second_bytes}");
+    }
+
+    #[tokio::test]
+    async fn a_collector_that_refuses_or_is_gone_costs_its_spans_alone() {
+        let gone = "127.0.0.1:1".to_owned();
+        for endpoint in [collector("8").await.0, gone] {
+            let why = send(&at(endpoint), &mut None, vec![1]).await.unwrap_err();
+            assert!(why.contains("status 8") || why.contains("refused"), "{why}");
+        }
+    }
+}

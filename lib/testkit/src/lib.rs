@@ -1,0 +1,9 @@
+//! Helpers that the tests of several crates share. This crate knows nothing of the product.
+
+mod directory;
+mod processor;
+mod random;
+
+pub use directory::TempDir;
+pub use processor::processor_time;
+pub use random::Random;
