@@ -3,7 +3,7 @@
 //! A published root lists the segments of the log and the end of the last one. Complete segments never
 //! change, and the last one only grows. So the root describes the whole backup, and nothing waits for the
 //! receiver of the frames. Reclamation may remove the files in the meantime: they stay open until their last
-//! byte is sent. One frame is in memory at a time. Its bytes are read from the file instead of the mapping,
+//! byte is sent. Only one frame is in memory at a time. Its bytes are read from the file instead of the mapping,
 //! because a backup reads everything once and must not displace what readers use.
 
 use std::collections::{HashMap, VecDeque};

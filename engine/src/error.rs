@@ -189,7 +189,7 @@ pub enum ApplyError {
         /// Position of the record in the batch.
         at: usize,
     },
-    /// Record `at` has a key, a state, a revision or a time to live outside of the limits.
+    /// Record `at` has a key, a state or a revision outside of the limits.
     #[error("record {at} exceeds a limit")]
     Limits {
         /// Position of the record in the batch.

@@ -87,7 +87,7 @@ impl Ring {
 /// State shared by a tail and the publisher.
 #[derive(Default)]
 struct Slot {
-    /// The first revision that concerns the tail since it last looked; 0 if there is none. Written only under
+    /// The first revision that concerns the tail since it last looked, otherwise 0. Written only under
     /// the registry's lock.
     pending: AtomicU64,
     wake: Notify,
