@@ -126,7 +126,7 @@ pub(crate) enum HeaderError {
 }
 
 impl Header {
-    /// Encodes the header.
+    /// Encodes the 128 bytes of one copy of the header.
     pub fn bytes(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         let rewritten = self.rewritten.unwrap_or(Rewritten {
