@@ -25,7 +25,7 @@ pub struct Damage {
 /// Kind of a damage.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Problem {
-    /// One copy of a header is damaged; the other copy suffices.
+    /// A copy of a header is damaged; the other copy suffices.
     HeaderCopy,
     /// Both copies of a header are damaged, so none of the file's records can be checked.
     Header,
@@ -99,7 +99,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// One line: location and problem, then revisions and key.
+/// Writes one line: location and problem, then revisions and key.
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.file.is_empty() {

@@ -143,7 +143,7 @@ pub enum OfflineError {
         /// Time of its first record, in milliseconds since 1970.
         time_ms: u64,
     },
-    /// The store's revisions are so high that there are none above them for a new store.
+    /// The store's revisions are so high that a new store has no higher ones left.
     #[error("{} has used up its revisions", dir.display())]
     NoRevisionsLeft {
         /// The directory of the store.
