@@ -1,7 +1,6 @@
 //! The encoded records of the current batch, on their way into the log.
 //!
-//! `encode ─► buffer ─ a piece at a time, while more is encoded ─► file ─► write-out begins ─► … the rest ─►
-//! sync`
+//! `encode ─► buffer ─ a piece at a time, while more is encoded ─► file ─► write-out begins ─► … the rest ─► sync`
 //!
 //! A large batch is written to the file while it grows, so that the disk works at the same time as the
 //! processor: when the last record is encoded, the disk has most of the batch. This does not affect

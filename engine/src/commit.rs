@@ -1,5 +1,5 @@
-//! Group commit: many writers, one sync. `callers → queue → batch → decide (decide.rs) → apply: stamp, encode
-//! → write → sync → publish root → answer`
+//! Group commit: many writers, one sync.
+//! `callers → queue → batch → decide (decide.rs) → apply: stamp, encode → write → sync → publish root → answer`
 //!
 //! Only this module assigns revisions, in queue order. A caller gets a success only after its batch is
 //! published, and a batch is published only after it is synced (or, with relaxed durability, handed to the

@@ -1,8 +1,8 @@
 //! The retained versions of one key, newest first.
 //!
-//! The newest version is in the tree's leaf; the older ones are in a chain of chunks behind it: `leaf slot →
-//! [v9 v8 v7] → [v6 v5 v4 v3] → …`. A chunk never changes once it is shared, so that each root keeps seeing
-//! its own past. Each chunk also has a jump to a chunk further back, chosen so that any depth is reached in a
+//! The newest version is in the tree's leaf; the older ones are in a chain of chunks behind it:
+//! `leaf slot → [v9 v8 v7] → [v6 v5 v4 v3] → …`. A chunk never changes once it is shared, so that each root
+//! keeps seeing its own past. Each chunk also has a jump to a chunk further back, chosen so that any depth is reached in a
 //! logarithmic number of steps (Myers, "An applicative random-access stack"): a key written every second for
 //! days has a long history, and reading far back must not walk over all of it.
 //!

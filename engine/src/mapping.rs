@@ -3,7 +3,7 @@
 //! ```text
 //! a reader accesses a page ─► the disk fails ─► SIGBUS ─► handler: is it a page of a mapping? ─► zeros in its place
 //!          ▲                                                 └─ no: call the handler installed before
-//!          └───────────────────────── accesses it again, and reads zeros ◄───────────────────┘
+//!          └───────────────────────── accesses it again, and reads zeros ◄───────────────────────┘
 //! ```
 //!
 //! An access to memory cannot return an error. If a page of a mapping cannot be read, or lies behind the end

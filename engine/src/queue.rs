@@ -1,6 +1,7 @@
 //! Input of the sequencer: proposals of callers, and at most one maintenance step.
 //!
-//! `callers → room → proposals ─┬─► batch → sequencer` `maintenance → one step ─────┘`
+//! `callers → room → proposals ─┬─► batch → sequencer`
+//! `maintenance → one step ─────┘`
 //!
 //! Callers wait outside of the queue when too much is in it, so memory is bounded by bytes and not by the
 //! number of callers. There is at most one maintenance step, and maintenance is notified when the step is

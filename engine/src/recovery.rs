@@ -1,16 +1,18 @@
 //! Recovery: opens a store from the newest sound checkpoint and the log behind it, and determines the index,
 //! the newest revision and the position of the next record.
 //!
-//! `files → which of them make the log (chain.rs) → index of the newest sound checkpoint, or an empty one →
-//! walk the log behind it → cut the torn tail → remove superseded files`
+//! `files → which of them make the log (chain.rs) → index of the newest sound checkpoint, or an empty one
+//!  → walk the log behind it → cut the torn tail → remove superseded files`
 //!
 //! Several places say which revisions are durable: every record contains the highest revision known durable
 //! when it was written (`synced`); a note in the first block of an idle segment says so too; a checkpoint,
 //! even a damaged one, never refers to anything that was not durable; and the high-water mark notes a durable
 //! revision. Let S be the highest of these revisions. Then
 //!
-//! - an invalid record with a revision of at most S was acknowledged once: **damage**. It is reported, its key reads as damaged if the head still shows the key, and everything else is served;
-//! - an invalid record above S belongs to the last batch, whose sync never returned: a **torn tail**. It and all that follows it is cut: overwritten with zeros, so that no stale bytes are ever taken for a record.
+//! - an invalid record with a revision of at most S was acknowledged once: **damage**. It is reported, its key
+//!   reads as damaged if the head still shows the key, and everything else is served;
+//! - an invalid record above S belongs to the last batch, whose sync never returned: a **torn tail**. It and
+//!   all that follows it is cut: overwritten with zeros, so that no stale bytes are ever taken for a record.
 //!
 //! Each segment except the last was synced before the next one was made, so all invalid bytes in it are
 //! damage. Records that are kept are made durable before readers see them: after a crash of the process alone

@@ -1,7 +1,6 @@
 //! Loading of checkpoints. Every entry is checked in addition to the checksums.
 //!
-//! `file ─► header ─► segments and their marks ─► Loading ─► keys and versions, each checked ─► tree, with
-//! Bloom filters`
+//! `file ─► header ─► segments and their marks ─► Loading ─► keys and versions, each checked ─► tree, with Bloom filters`
 
 use bytes::Bytes;
 

@@ -1,5 +1,5 @@
-//! The compaction part of maintenance: `raise the oldest readable revision → prune the index, key by key →
-//! note it on disk`.
+//! The compaction part of maintenance:
+//! `raise the oldest readable revision → prune the index, key by key → note it on disk`.
 //!
 //! `compaction.rs` decides which revisions are compacted. When keys are deleted on a full disk, history is
 //! kept for a shorter time than configured: the deleted states are history, and their space cannot be
