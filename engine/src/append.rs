@@ -3,7 +3,7 @@
 //! `encode ─► buffer ─ a piece at a time, while more is encoded ─► file ─► write-out begins ─► … the rest ─► sync`
 //!
 //! A large batch is written to the file while it grows, so that the disk works at the same time as the
-//! processor: when the last record is encoded, the disk has most of the batch. This does not affect
+//! processor: when the last record is encoded, the disk has most of the batch. Writing early does not affect
 //! correctness. Bytes of a batch that are in the file before the sync count no more than bytes in the buffer,
 //! and a crash in the meantime leaves some of the batch's bytes, as a crash during the sync does. A batch
 //! that is refused erases them first.

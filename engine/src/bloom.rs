@@ -21,8 +21,8 @@ use crate::segment::Segment;
 /// Size of a Bloom filter, in bytes.
 pub(crate) const BLOOM_BYTES: usize = 16;
 
-/// 128 bits that summarize a state. They are stored as two words because a `u128` would need half a word more
-/// in each slot.
+/// 128 bits that summarize a state, stored as two words because a `u128` would need half a word more in each
+/// slot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BloomFilter([u64; 2]);
 

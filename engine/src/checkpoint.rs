@@ -7,9 +7,9 @@
 //! file ─► load (load.rs): header, blocks, every entry checked ─► tree, segments, marks
 //! ```
 //!
-//! A checkpoint is written from an immutable root, so no commit waits for it. It may be missing or damaged;
-//! opening then reads the log instead. So loading a checkpoint succeeds or fails as a whole, and every entry
-//! is checked in addition to the checksum.
+//! A checkpoint is written from an immutable root, so no commit waits for it. A checkpoint may be missing or
+//! damaged; opening then reads the log instead. So loading a checkpoint succeeds or fails as a whole, and
+//! every entry is checked in addition to the checksum.
 
 mod load;
 
@@ -123,7 +123,7 @@ impl Writer {
         let keys = image_bytes(&root) - unsigned;
         let blocks = keys / BLOCK_BYTES as u64 + 2;
         let before: usize = segments.iter().map(|block| block.len() + BLOCK_HEAD_BYTES).sum();
-        // This is an upper bound, because keys share prefixes. Bytes that are not written take no room.
+        // The length is an upper bound, because keys share prefixes. Bytes that are not written take no room.
         let len = BLOCKS_START + before as u64 + keys + blocks * BLOCK_HEAD_BYTES as u64;
         let file = storage.create(NEXT_NAME, len)?;
         let cursor = root.tree.cursor(b"");

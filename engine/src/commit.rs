@@ -52,7 +52,7 @@ pub(crate) const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
 /// Room in bytes that a full disk must have again before ordinary writes are accepted.
 const ROOM_TRIED: usize = 32 * 1024;
 
-/// The single writer of the log. It works in turns (turns.rs).
+/// The single writer of the log, which works in turns (turns.rs).
 pub(crate) struct Sequencer {
     pub queue: Arc<Queue>,
     pub hub: Arc<Hub>,

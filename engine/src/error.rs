@@ -231,9 +231,9 @@ pub enum Refusal {
     #[error("the store is a follower")]
     Follower,
     /// Writing or syncing the log failed. Writes that were in progress have an unknown outcome
-    /// ([`CommitError::OutcomeUnknown`]); later writes are not written. This lasts until the store is opened
-    /// again: after a failed sync the kernel may have dropped the dirty pages, so a later success would prove
-    /// nothing.
+    /// ([`CommitError::OutcomeUnknown`]); later writes are not written. The refusal lasts until the store is
+    /// opened again: after a failed sync the kernel may have dropped the dirty pages, so a later success
+    /// would prove nothing.
     #[error("{operation} failed ({reason}); the store must be reopened")]
     LogFailed {
         /// The operation that failed.

@@ -68,7 +68,7 @@ impl Random {
 /// Kind of an operation on the disk.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
-    /// A read of a file. It changes nothing and is not counted.
+    /// A read of a file, which changes nothing and is not counted.
     Read,
     /// The creation of a file.
     Create,
@@ -258,7 +258,7 @@ impl Disk {
         self.0.resumed.notify_all();
     }
 
-    /// Advances the clock. It stands still otherwise, also over power losses.
+    /// Advances the clock, which otherwise stands still, also over power losses.
     pub fn pass(&self, time: Duration) {
         self.0.state.lock().now_ms += time.as_millis() as u64;
     }

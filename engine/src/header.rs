@@ -65,7 +65,7 @@ pub(crate) struct Header {
     pub rewritten: Option<Rewritten>,
 }
 
-/// Order of the revisions of a segment's records. It is encoded as the segment's format version: a release
+/// Order of the revisions of a segment's records. The segment's format version encodes this order: a release
 /// that knows only version 1 would take a gap for damage.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Numbering {

@@ -8,9 +8,9 @@
 //!
 //! Each segment names the segment before it, so a missing segment in the middle is always noticed. Only the
 //! mark reveals that the last segment is missing or was cut. Invariants: the mark never names a segment or a
-//! revision that was not durable before, and it only rises. It may lag: a crash, or a disk that takes no
-//! writes, leaves it where it was. The mark has its own sync, so no commit waits for it; beginning a segment
-//! may wait for one such sync. Layout: `docs/format.md`.
+//! revision that was not durable before, and it only rises. The mark may lag: a crash, or a disk that takes
+//! no writes, leaves it where it was. The mark has its own sync, so no commit waits for it; beginning a
+//! segment may wait for one such sync. Layout: `docs/format.md`.
 
 use std::io;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //!
 //! The newest version is in the tree's leaf; the older ones are in a chain of chunks behind it:
 //! `leaf slot → [v9 v8 v7] → [v6 v5 v4 v3] → …`. A chunk never changes once it is shared, so that each root
-//! keeps seeing its own past. Each chunk also has a jump to a chunk further back, chosen so that any depth is reached in a
-//! logarithmic number of steps (Myers, "An applicative random-access stack"): a key written every second for
-//! days has a long history, and reading far back must not walk over all of it.
+//! keeps seeing its own past. Each chunk also has a jump to a chunk further back, chosen so that any depth is
+//! reached in a logarithmic number of steps (Myers, "An applicative random-access stack"): a key written every
+//! second for days has a long history, and reading far back must not walk over all of it.
 //!
 //! [`kept`] decides which versions a compaction keeps.
 
@@ -139,8 +139,8 @@ pub(crate) fn at<'h>(
         return Some(newest);
     }
     let mut chunk = older.as_deref()?;
-    // The search stops at the first chunk whose oldest version is old enough. It jumps as long as even the
-    // newest version of the target is too young.
+    // The search stops at the first chunk whose oldest version is old enough. The search jumps as long as
+    // even the newest version of the target is too young.
     while chunk.versions.first().is_none_or(|oldest| oldest.revision > revision) {
         let target = match chunk.jump.as_deref() {
             Some(far) if far.versions.last().is_some_and(|v| v.revision > revision) => far,

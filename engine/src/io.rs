@@ -66,19 +66,19 @@ pub trait File: Send + Sync {
     /// Returns once everything written before is durable. After an error it is unknown which parts are
     /// durable, and later calls cannot change that.
     fn sync_data(&self) -> io::Result<()>;
-    /// Returns once the disk has taken these bytes, perhaps only into its cache. They are not durable, but
-    /// the next [`File::sync_data`] of any file has less to do. No later sync reports an error of this call
-    /// again.
+    /// Returns once the disk has taken these bytes, perhaps only into its cache. The bytes are not durable,
+    /// but the next [`File::sync_data`] of any file has less to do. No later sync reports an error of this
+    /// call again.
     fn write_out(&self, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }
     /// Starts to write these bytes to the disk without waiting, so that the next [`File::sync_data`] has less
     /// to do. That sync also reports an error of this write.
     fn begin_write_out(&self, _offset: u64, _len: u64) {}
-    /// Returns the bytes at `offset..offset + len`, without a copy on a real disk. They keep the file's
-    /// contents alive. Fails if the range does not lie within the size. A real disk is read only when a
-    /// caller accesses the bytes, and bytes that cannot be read then are zeros (`mapping.rs`), so callers
-    /// verify checksums.
+    /// Returns the bytes at `offset..offset + len`, without a copy on a real disk. The returned bytes keep
+    /// the file's contents alive. Fails if the range does not lie within the size. A real disk is read only
+    /// when a caller accesses the bytes, and bytes that cannot be read then are zeros (`mapping.rs`), so
+    /// callers verify checksums.
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes>;
     /// Returns the bytes that [`File::read`] would return, if they stay in memory as long as the file is
     /// open. No reference count is involved; processors that read the same file at the same time would
@@ -107,8 +107,8 @@ pub trait File: Send + Sync {
     }
 }
 
-/// A source of the time of day. It may stand still and jump; the engine makes sure that commit times never go
-/// back.
+/// A source of the time of day. The time may stand still and jump; the engine makes sure that commit times
+/// never go back.
 pub trait Clock: Send + Sync {
     /// Returns the time in milliseconds since 1970.
     fn now_ms(&self) -> u64;

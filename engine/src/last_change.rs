@@ -26,7 +26,8 @@ impl LastChange {
     }
 }
 
-/// All trackers with their prefixes. They are few: one for each kind of object that every write depends on.
+/// All trackers with their prefixes. There are only few: one for each kind of object that every write depends
+/// on.
 #[derive(Default)]
 pub(crate) struct LastChanges(Vec<(Bytes, LastChange)>);
 

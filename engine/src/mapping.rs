@@ -46,7 +46,7 @@ impl Mapping {
         Ok(Mapping { region, memory })
     }
 
-    /// Returns the number of pages that could not be read when a reader accessed them. They read as zeros
+    /// Returns the number of pages that could not be read when a reader accessed them, and that read as zeros
     /// since.
     pub fn unreadable_pages(&self) -> u64 {
         self.region.0.unreadable.load(Ordering::Relaxed)

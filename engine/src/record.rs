@@ -240,8 +240,8 @@ impl NewRecord<'_> {
     }
 }
 
-/// Appends the record to `out`. It will be at `offset` in the segment with the given salt. The caller has
-/// checked the lengths against the limits. Every byte is copied once.
+/// Appends the record to `out`, for `offset` in the segment with the given salt. The caller has checked the
+/// lengths against the limits. Every byte is copied once.
 pub(crate) fn append(out: &mut Vec<u8>, record: &NewRecord<'_>, salt: u64, offset: u64) {
     let start = out.len();
     out.reserve(record.record_len());

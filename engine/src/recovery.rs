@@ -6,13 +6,15 @@
 //!
 //! Several places say which revisions are durable: every record contains the highest revision known durable
 //! when it was written (`synced`); a note in the first block of an idle segment says so too; a checkpoint,
-//! even a damaged one, never refers to anything that was not durable; and the high-water mark notes a durable
-//! revision. Let S be the highest of these revisions. Then
+//! even one that opening cannot use, never refers to anything that was not durable; and the high-water mark
+//! notes a durable revision. Let S be the highest of these revisions. Then
 //!
-//! - an invalid record with a revision of at most S was acknowledged once: **damage**. It is reported, its key
-//!   reads as damaged if the head still shows the key, and everything else is served;
-//! - an invalid record above S belongs to the last batch, whose sync never returned: a **torn tail**. It and
-//!   all that follows it is cut: overwritten with zeros, so that no stale bytes are ever taken for a record.
+//! - an invalid record with a revision of at most S was acknowledged once: **damage**. The damage is
+//!   reported, the key of the record reads as damaged if the head still shows the key, and everything else is
+//!   served;
+//! - an invalid record above S belongs to the last batch, whose sync never returned: a **torn tail**. The
+//!   record and all that follows is cut: overwritten with zeros, so that no stale bytes are ever taken for a
+//!   record.
 //!
 //! Each segment except the last was synced before the next one was made, so all invalid bytes in it are
 //! damage. Records that are kept are made durable before readers see them: after a crash of the process alone

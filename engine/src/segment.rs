@@ -315,7 +315,7 @@ impl Found {
 }
 
 /// A walk over the records of a segment, in order. Where a record should be but is damaged, the walk searches
-/// for the next one. It ends when no record follows.
+/// for the next one. The walk ends when no record follows.
 pub(crate) struct Walk {
     data: Bytes,
     base: u64,

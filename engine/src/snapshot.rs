@@ -1,7 +1,7 @@
 //! Read views pinned at one revision, and the entries that they return.
 //!
-//! A snapshot is a root and a revision. It never changes, holds no lock and never blocks a writer, however
-//! long it lives. It keeps the nodes of its root and the segments they point into.
+//! A snapshot is a root and a revision. A snapshot never changes, holds no lock and never blocks a writer,
+//! however long it lives, but it keeps the nodes of its root and the segments they point into.
 
 use std::fmt;
 use std::sync::Arc;
@@ -156,9 +156,9 @@ impl Scan {
 /// Maximum number of keys that a scan skips before it yields; about 30 µs of work.
 const PASSED_OVER_MAX: usize = 4096;
 
-/// Iterator over the entries of a range that pass a query, in key order. It returns `Some` for each entry,
-/// and `None` after a long stretch without one, so that a caller that finds few entries among many can yield
-/// to other tasks.
+/// Iterator over the entries of a range that pass a query, in key order. The iterator returns `Some` for each
+/// entry, and `None` after a long stretch without one, so that a caller that finds few entries among many can
+/// yield to other tasks.
 pub struct Filtered {
     scan: Scan,
     query: BloomQuery,

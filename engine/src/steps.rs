@@ -1,8 +1,8 @@
 //! Maintenance steps: small, bounded changes of the index and the segment list that the sequencer makes
 //! between batches.
 //!
-//! Only the sequencer publishes roots, so it makes every change of a root. It carries a step out in parts of
-//! some ten microseconds, and commits a batch between two parts. A step does no I/O.
+//! Only the sequencer publishes roots, so it makes every change of a root. The sequencer carries a step out
+//! in parts of some ten microseconds, and commits a batch between two parts. A step does no I/O.
 
 use std::sync::Arc;
 

@@ -45,8 +45,8 @@ impl WriteThrottle {
         self.piece
     }
 
-    /// Writes `bytes` to `file` at `offset`. They are durable only after the file is synced, which then takes
-    /// little time.
+    /// Writes `bytes` to `file` at `offset`. The bytes are durable only after the file is synced, which then
+    /// takes little time.
     pub fn write(&mut self, file: &dyn File, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             // A rest that is smaller than a piece is written together with the last piece.

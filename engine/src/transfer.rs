@@ -183,8 +183,8 @@ fn seal(frame: &mut [u8], kind: u32, number: u32) {
 }
 
 /// Returns the bytes of `segment` at `offset` as the frame with the given number: at most as many as a frame
-/// holds, and none behind `end`. They are read once, directly into the frame. Unreadable bytes are sent as
-/// zeros; the receiver checks every record.
+/// holds, and none behind `end`. The bytes are read once, directly into the frame. Unreadable bytes are sent
+/// as zeros; the receiver checks every record.
 pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> Bytes {
     let len = (end - offset).min(DATA_BYTES as u64) as usize;
     let mut frame = vec![0; FRAME_HEAD + len];

@@ -8,7 +8,7 @@
 //!
 //! Waking a thread costs more than writing a few records, and so does waking the caller when they are
 //! written. If a sync follows, its duration hides this cost. A follower's records are published without a
-//! sync, because they can be read again from the leader.
+//! sync, because they can be read again from the store that it follows.
 
 use parking_lot::Mutex;
 
@@ -25,7 +25,7 @@ const SMALL_BATCH_BYTES: usize = 64 * 1024;
 /// Maximum size of a record in the log in addition to its key and payload.
 const RECORD_BYTES: usize = 256;
 
-/// The sequencer, locked for one turn at a time. It is absent before the start and after the store is closed.
+/// The sequencer, locked for one turn at a time; absent before the start and after the store is closed.
 pub(crate) struct Turns(Mutex<Option<Sequencer>>);
 
 impl Turns {

@@ -279,8 +279,8 @@ impl Hub {
         }
         registry.tails.entry(prefix.clone()).or_default().push(slot.clone());
         registry.count += 1;
-        // Read after the tail is registered: later events set the pending mark, and the tail itself looks for
-        // earlier ones. The lock makes the two meet.
+        // Read under the lock: every later event sets the pending mark, and the tail itself looks for every
+        // earlier one.
         let look_until = self.revision();
         drop(registry);
         Ok(Tail {
@@ -419,7 +419,7 @@ impl Tail {
         }
     }
 
-    /// Returns whether [`Tail::next`] has revisions to examine. It need not find a matching event in them.
+    /// Returns whether [`Tail::next`] has revisions to examine, which need not contain a matching event.
     pub fn has_news(&self) -> bool {
         self.looked < self.look_until || self.slot.pending.load(Ordering::Acquire) > 0
     }
@@ -437,8 +437,8 @@ impl Tail {
 
     /// Returns the revision up to which (inclusive) [`Tail::next`] has returned every matching event. The
     /// revision never falls, and it rises with the store's revision as long as nothing matches, even while
-    /// `next` is not called. It is at least the revision after which the tail began, also if that is in the
-    /// future.
+    /// `next` is not called. The revision is at least the one after which the tail began, also if that is in
+    /// the future.
     pub fn progress(&self) -> Revision {
         if self.looked < self.look_until {
             return self.looked;

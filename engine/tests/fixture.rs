@@ -2,8 +2,8 @@
 //!
 //! `tests/fixtures/store_v1/` contains its files, without the zeros at their ends, and `contents.txt`, which
 //! lists their lengths and the contents of the store. `REWRITE_FIXTURES=1 cargo test --package engine --test
-//! fixture what_is_written` creates the fixture again. This is allowed only before a release: afterwards the
-//! fixture stays unchanged, and a new format gets a fixture of its own.
+//! fixture what_is_written` creates the fixture again. The command may only be used before a release:
+//! afterwards the fixture stays unchanged, and a new format gets a fixture of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -188,8 +188,8 @@ fn no_crash_at_any_operation_of_maintenance_loses_or_brings_back_anything() {
     assert!(rewritten > 0, "reclaim had something to do");
 }
 
-/// A segment stays without records if the first record does not fit into it. It has the same first revision
-/// as the next segment, and is superseded together with it.
+/// A segment stays without records if the first record does not fit into it. The empty segment has the same
+/// first revision as the next segment, and is superseded together with it.
 #[test]
 fn a_segment_without_records_goes_with_the_one_behind_it() {
     let disk = Disk::new(7);

@@ -7,7 +7,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine, alphabet};
 
-/// The standard alphabet, with padding. It does not accept line breaks, which [`standard`] drops.
+/// The standard alphabet, with padding. Line breaks are not accepted; [`standard`] drops them.
 pub const STANDARD: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),

@@ -259,8 +259,8 @@ fn is_sound(version: &Version, ends: &[(SegmentNumber, u64)]) -> bool {
         && end.is_ok_and(|end| version.offset() + version.len() as u64 <= end)
 }
 
-/// Iterator over the Bloom filters of the keys, in the order of the keys; empty for kind 0. It ends early at
-/// a damaged block.
+/// Iterator over the Bloom filters of the keys, in the order of the keys; empty for kind 0. The iterator ends
+/// early at a damaged block.
 #[derive(Clone)]
 struct Blooms<'f> {
     kind: u32,

@@ -25,7 +25,7 @@ pub(super) struct Content {
     allocated: Vec<bool>,
     /// Writes since the last sync, in order: offset and bytes.
     unsynced: Vec<(usize, Vec<u8>)>,
-    /// Pages that the platter cannot read any more. They read as zeros in a mapping.
+    /// Pages that the platter cannot read any more; in a mapping they read as zeros.
     unreadable: BTreeSet<usize>,
 }
 

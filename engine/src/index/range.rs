@@ -13,7 +13,7 @@ use crate::bloom::BloomQuery;
 use crate::history::{self, Version};
 use crate::types::Revision;
 
-/// A walk in key order. It keeps only the nodes on its path.
+/// A walk in key order, which keeps only the nodes on its path.
 pub(crate) struct Cursor {
     /// Branches from the root down, each with the position of the next child.
     path: Vec<(Arc<Node>, usize)>,
@@ -270,7 +270,7 @@ mod tests {
                 if random.below(1_000) == 0 {
                     roots.push((revision, tree.clone(), model.clone()));
                 } else if random.below(30) == 0 {
-                    // This root is dropped at once, so its nodes are shared only briefly.
+                    // The clone of the root is dropped at once, so its nodes are shared only briefly.
                     drop(tree.clone());
                 }
             }

@@ -245,10 +245,10 @@ struct CheckpointDue {
 }
 
 impl CheckpointDue {
-    /// Returns whether a checkpoint is due. It is due after as many bytes of log as a segment holds or, when
-    /// images are large, as four images hold, so that each byte written to the log costs at most a quarter of
-    /// a byte more. It is also due when retired segments exceed a tenth of the live bytes, or when no more
-    /// segments will be retired soon.
+    /// Returns whether a checkpoint is due. A checkpoint is due after as many bytes of log as a segment holds
+    /// or, when images are large, as four images hold, so that each byte written to the log costs at most a
+    /// quarter of a byte more. A checkpoint is also due when retired segments exceed a tenth of the live
+    /// bytes, or when no more segments will be retired soon.
     fn is_due(&self, segment_bytes: u64) -> bool {
         let much_log = self.log_bytes >= segment_bytes.max(IMAGES * self.image_bytes);
         let much_retired = self.retired_bytes > self.live_bytes / 10 && self.retired_bytes >= segment_bytes;

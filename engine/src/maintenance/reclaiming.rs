@@ -32,8 +32,8 @@ pub(super) struct Reclaiming {
     stage: Stage,
     /// Segments that cannot be rewritten because of damage.
     stuck: Vec<SegmentNumber>,
-    /// Segments whose copies did not fit on a full disk. They are tried again once another segment was
-    /// rewritten, or after some time.
+    /// Segments whose copies did not fit on a full disk. These segments are tried again once another segment
+    /// was rewritten, or after some time.
     unfit: Vec<SegmentNumber>,
     /// Time to continue at, in milliseconds since 1970.
     next_at_ms: u64,

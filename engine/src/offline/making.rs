@@ -8,8 +8,8 @@
 //! A process that ends in between leaves `log` unchanged, and a `log.next` that the next attempt removes.
 //! Both are locked in the meantime, so that neither an engine nor a second attempt can interfere.
 //!
-//! Some file systems cannot exchange directories (NFS, FAT, some FUSE). There it takes two steps, each
-//! durable before the next:
+//! Some file systems cannot exchange directories (NFS, FAT, some FUSE). On these, the replacement takes two
+//! steps, each durable before the next:
 //!
 //! ```text
 //! DIR/log ─► DIR/log.replaced, synced      DIR/log.next ─► DIR/log, synced      DIR/log.replaced removed
@@ -103,7 +103,8 @@ impl Making {
         move_durably(&self.place, &replaced)?;
         match fs::rename(&self.path, &self.place) {
             Ok(()) => Ok(replaced),
-            // This restores the previous state. If it fails too, the next attempt does it.
+            // Moving the directory back restores the previous state. If that fails too, the next attempt does
+            // it.
             Err(error) => {
                 let _ = move_durably(&replaced, &self.place);
                 Err(error)

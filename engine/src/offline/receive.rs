@@ -179,7 +179,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Completes the segment that was arriving. It must have all its revisions before `end_revision`.
+    /// Completes the segment that was arriving, which must have all its revisions before `end_revision`.
     fn complete(
         &mut self,
         end_revision: Revision,

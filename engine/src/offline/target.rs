@@ -25,8 +25,8 @@ const COPY_BYTES: u64 = 1024 * 1024;
 /// Result of a backup.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct BackedUp {
-    /// The revision at which the backup is consistent. It includes every write that was acknowledged before
-    /// the backup began.
+    /// The revision at which the backup is consistent. The backup includes every write that was acknowledged
+    /// before the backup began.
     pub revision: Revision,
     /// Oldest revision that can be read from the backup.
     pub oldest: Revision,

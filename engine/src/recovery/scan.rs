@@ -60,8 +60,8 @@ pub(super) struct Scan {
     pub losses: Losses,
     /// Offset of the first record of the last segment that is not known durable.
     pub doubtful: Option<u64>,
-    /// Offset at which the scan of the last segment ended. It is behind the segment's end if the last
-    /// revision lacks records.
+    /// Offset at which the scan of the last segment ended; behind the segment's end if the last revision
+    /// lacks records.
     pub stopped_at: u64,
     /// Versions that are not needed to read at this revision and later are not in the tree.
     pub oldest: Revision,
