@@ -1,8 +1,8 @@
-//! Records whose revisions were given elsewhere: what a follower is handed, and whether its store can take them. Pure.
+//! Checks of the records that a follower receives, whose revisions another store assigned. Pure functions.
 //!
-//! Revisions never fall within a batch and begin above the newest one of the store; they may have gaps, and several
-//! records may share one. Such records are one transaction: they become durable and visible together, and each is
-//! about another key.
+//! Revisions never fall within a batch and begin above the newest revision of the store; there may be gaps,
+//! and several records may share one revision. Records of one revision form one transaction: they become
+//! durable and visible together, and each has a different key.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::types::{
     Revision, VALUE_BYTES_MAX,
 };
 
-/// Whether the batch keeps all rules that need no look at the store.
+/// Checks all rules that do not depend on the store.
 pub(crate) fn check_form(batch: &[Applied]) -> Result<(), ApplyError> {
     let bytes = batch.iter().map(Applied::payload_bytes).sum();
     if batch.is_empty() || batch.len() > APPLIED_RECORDS_MAX || bytes > APPLIED_BYTES_MAX {
@@ -59,8 +59,8 @@ fn payload_is_within_limits(payload: &Payload) -> bool {
         && payload.stamp_at.is_none_or(|at| at as usize <= payload.value.len())
 }
 
-/// Whether a batch in that form continues a store whose newest revision is `newest`; `version` gives the newest version
-/// of a key.
+/// Checks whether a batch whose form was checked continues a store with the newest revision `newest`;
+/// `version` returns the newest version of a key.
 pub(crate) fn check_continuation<'v>(
     batch: &[Applied],
     newest: Revision,
@@ -69,7 +69,8 @@ pub(crate) fn check_continuation<'v>(
     if batch.first().is_some_and(|first| first.revision <= newest) {
         return Err(ApplyError::NotNewer { newest });
     }
-    // What the batch itself has made of a key so far: when it was created, if it exists.
+    // Keys that the batch itself has changed so far: the created revision of each, or `None` if the batch
+    // deleted it.
     let mut changed: HashMap<&Bytes, Option<Revision>> = HashMap::new();
     for (at, applied) in batch.iter().enumerate() {
         let stored = || version(&applied.key).filter(|version| !version.is_delete()).map(|it| it.created);
@@ -119,7 +120,7 @@ mod tests {
             place: Place::new(8, 80, false),
         };
         let deleted = Version { place: Place::new(8, 80, true), ..live };
-        // The store is at revision 9; `l` was created at 3, `d` is deleted.
+        // The store is at revision 9; `l` was created at 3, and `d` is deleted.
         for (text, outcome) in [
             ("a@10", "ok"),
             ("a@10 b@10 c@500 -a@501<10 a@502", "ok"),

@@ -1,9 +1,10 @@
-//! A running store on its way to a backup: its segments at one revision, frame by frame.
+//! The sending side of a backup of a running store: its segments at one revision, frame by frame.
 //!
-//! A published root names the segments of the log and where the last of them ends; completed ones never change and
-//! the last one only grows. So the root says all, nothing waits for the receiver of the frames, and reclaim may remove
-//! the files meanwhile: they are held open until their last byte is out. One frame is in memory at a time, and bytes
-//! are read into it past the mappings: a backup looks at everything once, which readers should not pay for.
+//! A published root lists the segments of the log and the end of the last one. Complete segments never
+//! change, and the last one only grows. So the root describes the whole backup, and nothing waits for the
+//! receiver of the frames. Reclamation may remove the files in the meantime: they stay open until their last
+//! byte is sent. Only one frame is in memory at a time. Its bytes are read from the file instead of the mapping,
+//! because a backup reads everything once and must not displace what readers use.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use crate::snapshot::Root;
 use crate::transfer::{self, Coming, Frame, Held, Start};
 use crate::types::{Revision, SegmentNumber};
 
-/// What is left of a backup to be sent.
+/// A backup that is being sent: the frames that are still missing.
 pub struct Outgoing {
     revision: Revision,
     start: Option<Start>,
     segments: VecDeque<Part>,
-    /// The one whose records are being sent, and where the next of them stand.
+    /// The segment whose records are being sent, and the offset of its next bytes.
     current: Option<(Part, u64)>,
-    /// Frames made so far.
+    /// Number of frames made so far.
     frames: u32,
     ended: bool,
 }
@@ -35,14 +36,14 @@ struct Part {
 }
 
 impl Outgoing {
-    /// The log as `root` shows it, all of which is on disk, to a receiver that has `held` already.
+    /// Begins a backup of the log of `root`, all of which is on disk, for a receiver that has `held` already.
     pub(crate) fn new(root: &Root, held: Vec<Held>) -> Outgoing {
         let in_order = root.segments.in_order();
         let held: HashMap<SegmentNumber, Held> =
             held.into_iter().map(|held| (held.header.number, held)).collect();
         let parts = in_order.iter().enumerate().map(|(at, segment)| {
             let end = root.end_of(segment);
-            // The last one may go on where a copy of it ended.
+            // The last segment may have grown since the receiver's copy was made.
             let is_complete = at + 1 < in_order.len() || segment.header.rewritten.is_some();
             let held =
                 held.get(&segment.header.number).is_some_and(|held| is_complete && held.is(segment, end));
@@ -67,13 +68,14 @@ impl Outgoing {
         }
     }
 
-    /// The revision at which the backup is consistent: the newest when it was begun.
+    /// Returns the revision at which the backup is consistent: the newest one when the backup was begun.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// The next frame, of at most some 256 KiB; `None` behind the last. Blocks on the disk. What that cannot read is sent
-    /// as zeros: the receiver checks every record, and tells of it.
+    /// Returns the next frame, of about 256 KiB at most; `None` after the last one. Blocks on the disk. Bytes
+    /// that the disk cannot read are sent as zeros; the receiver checks every record and reports the damaged
+    /// ones.
     pub fn next_frame(&mut self) -> Option<Bytes> {
         if self.ended {
             return None;
@@ -106,7 +108,7 @@ impl Outgoing {
         Some(frame.encode(number))
     }
 
-    /// The last frame in place of all that is missing: there will be no more, because of `reason`.
+    /// Returns the final frame of a transfer that ends early because of `reason`.
     pub fn give_up(&mut self, reason: &str) -> Bytes {
         self.ended = true;
         self.current = None;

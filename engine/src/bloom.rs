@@ -1,17 +1,16 @@
-//! Bloom filters: what the index knows of a state beside its place, so that a filtered scan passes over most states
-//! without touching their records.
+//! Bloom filters in the index, with which a filtered scan skips most states without reading their records.
 //!
 //! ```text
-//! attributes ─► BloomScheme::filter ─► Bloom filter, in the key's slot ─► BloomQuery ─► what gets through is looked at
+//! attributes ─► BloomScheme::filter ─► Bloom filter, in the key's slot ─► BloomQuery ─► read only what passes
 //! ```
 //!
-//! What the bits mean is known to the caller that opens the store. A query may let through what is not wanted, but never holds
-//! back what is, as long as a Bloom filter has every bit that is required of the states it stands for. Only the newest
-//! state of a key is signed: what was before is always looked at.
+//! The caller that opens the store defines the meaning of the bits. A query may pass states that do not
+//! match, but it never drops a matching state, as long as each Bloom filter has every bit that queries for
+//! its state require. Only the newest state of a key has a Bloom filter; older states are always read.
 //!
-//! Bloom filters are made of the stored attributes and can be made again at any time. A checkpoint keeps them so that
-//! opening need not; one that has none, or such of another kind, is opened once at the price of reading the attributes
-//! of every key, in the order in which they lie on disk.
+//! Bloom filters are computed from the stored attributes and can be recomputed at any time. A checkpoint
+//! stores them, so that opening need not compute them. If a checkpoint has no Bloom filters, or those of
+//! another kind, opening reads the attributes of every key once, in the order of their positions on disk.
 
 use std::sync::Arc;
 
@@ -19,25 +18,26 @@ use crate::index::Tree;
 use crate::record::{EventKind, Head};
 use crate::segment::Segment;
 
-/// Bytes of a Bloom filter.
+/// Size of a Bloom filter, in bytes.
 pub(crate) const BLOOM_BYTES: usize = 16;
 
-/// 128 bits about a state. In two words, as in one it would take half a word more in each slot.
+/// 128 bits that summarize a state, stored as two words because a `u128` would need half a word more in each
+/// slot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BloomFilter([u64; 2]);
 
 impl BloomFilter {
-    /// Gets through every query that only asks for bits.
+    /// The filter with all bits set, for a state about which nothing is known.
     pub const UNKNOWN: BloomFilter = BloomFilter([u64::MAX; 2]);
-    /// Has no bit.
+    /// The filter with no bit set, for a state that no query looks for.
     pub const NONE: BloomFilter = BloomFilter([0; 2]);
 
-    /// A Bloom filter with these bits.
+    /// Creates a Bloom filter from its bits.
     pub const fn from_bits(bits: u128) -> BloomFilter {
         BloomFilter([bits as u64, (bits >> 64) as u64])
     }
 
-    /// Its bits.
+    /// Returns the bits of the filter.
     pub const fn bits(self) -> u128 {
         self.0[0] as u128 | ((self.0[1] as u128) << 64)
     }
@@ -54,38 +54,40 @@ impl BloomFilter {
         self.and(bits) == bits
     }
 
-    /// As a checkpoint stores it.
+    /// Encodes the filter for a checkpoint.
     pub(crate) fn to_bytes(self) -> [u8; BLOOM_BYTES] {
         self.bits().to_le_bytes()
     }
 
-    /// From what a checkpoint stores.
+    /// Decodes the filter from a checkpoint.
     pub(crate) fn from_bytes(bytes: [u8; BLOOM_BYTES]) -> BloomFilter {
         BloomFilter::from_bits(u128::from_le_bytes(bytes))
     }
 }
 
-/// How states are signed.
+/// The function that computes Bloom filters, and its kind.
 #[derive(Clone, Copy, Debug)]
 pub struct BloomScheme {
-    /// Says which function this is: a checkpoint's Bloom filters are believed if they are of the same kind. A function
-    /// that signs anything differently is of another kind. 0: nothing is signed.
+    /// Identifies the function: the Bloom filters of a checkpoint are used only if they are of the same kind.
+    /// A function that computes any filter differently is of another kind. 0 means that no filters are
+    /// computed.
     pub kind: u32,
-    /// The Bloom filter of a state with these attributes. Called at each commit, on the caller's thread, and for what the
-    /// log says when the store is opened; any bytes may come, and equal ones are signed equally.
+    /// Computes the Bloom filter of a state with these attributes. Called at each commit on the caller's
+    /// thread, and for records of the log when the store is opened. The bytes may be arbitrary; equal bytes
+    /// must give equal filters.
     pub filter: fn(&[u8]) -> BloomFilter,
 }
 
 impl Default for BloomScheme {
-    /// Signs nothing: every state gets through every query.
+    /// Returns the scheme of a store without Bloom filters: every state passes every query.
     fn default() -> BloomScheme {
         BloomScheme { kind: 0, filter: |_| BloomFilter::UNKNOWN }
     }
 }
 
 impl BloomScheme {
-    /// The Bloom filter of a record whose head is sound. A delete is never looked for; what cannot be read must be looked
-    /// at, so that the reader meets the damage.
+    /// Returns the Bloom filter of a record whose head is sound. No query looks for a delete. A state with
+    /// damaged attributes passes every query, so that the reader meets the damage.
     pub(crate) fn of_record(&self, head: &Head, record: &[u8]) -> BloomFilter {
         match head.kind {
             EventKind::Delete => BloomFilter::NONE,
@@ -94,7 +96,7 @@ impl BloomScheme {
         }
     }
 
-    /// Signs every key of `tree` anew, by what its records in `segments` say.
+    /// Recomputes the Bloom filter of every key in `tree` from its record in `segments`.
     pub(crate) fn make_blooms(&self, tree: &mut Tree, segments: &[Arc<Segment>]) {
         let mut states = Vec::with_capacity(tree.live() as usize);
         let mut blooms = Vec::with_capacity(tree.size().keys as usize);
@@ -126,37 +128,38 @@ impl BloomScheme {
     }
 }
 
-/// What Bloom filters must have for their states to be looked at.
+/// The conditions that a Bloom filter must meet for its state to be read.
 #[derive(Clone, Debug)]
 pub struct BloomQuery {
-    /// Bits that all must have.
+    /// Bits that every filter must have.
     required: BloomFilter,
-    /// Each of these must be met.
+    /// Clauses, each of which must be met.
     clauses: Vec<Clause>,
 }
 
 #[derive(Clone, Debug)]
 struct Clause {
-    /// Concerns Bloom filters only whose bits under the first are the second.
+    /// A mask and a value: the clause applies only to filters whose bits under the mask equal the value.
     concerned: (BloomFilter, BloomFilter),
-    /// Those must have all the bits of one of these.
+    /// These filters must have all the bits of at least one of these.
     any: Vec<BloomFilter>,
 }
 
 impl Default for BloomQuery {
-    /// Lets everything through.
+    /// Returns a query that every filter passes.
     fn default() -> BloomQuery {
         BloomQuery { required: BloomFilter::NONE, clauses: Vec::new() }
     }
 }
 
 impl BloomQuery {
-    /// Lets through from now on only what has all the bits of one of `any`.
+    /// Adds the condition that a filter has all the bits of at least one of `any`.
     pub fn require(&mut self, any: Vec<BloomFilter>) {
         self.require_where(BloomFilter::NONE, BloomFilter::NONE, any);
     }
 
-    /// The same for those Bloom filters only whose bits under `mask` are `value`; others may pass.
+    /// Adds the condition of [`BloomQuery::require`] only for filters whose bits under `mask` equal `value`;
+    /// others pass.
     pub fn require_where(&mut self, mask: BloomFilter, value: BloomFilter, any: Vec<BloomFilter>) {
         match any[..] {
             [bits] if mask == BloomFilter::NONE => self.required = self.required.or(bits),
@@ -164,12 +167,12 @@ impl BloomQuery {
         }
     }
 
-    /// Whether it lets everything through.
+    /// Returns whether every filter passes the query.
     pub fn is_open(&self) -> bool {
         self.required == BloomFilter::NONE && self.clauses.is_empty()
     }
 
-    /// Whether a state with this Bloom filter is to be looked at.
+    /// Returns whether a state with this Bloom filter is to be read.
     #[inline]
     pub fn lets_through(&self, bloom: BloomFilter) -> bool {
         bloom.has(self.required)
@@ -193,7 +196,7 @@ mod tests {
         query.require(bits(&[0b1]));
         query.require(bits(&[high]));
         query.require(bits(&[0b110, 0b1000]));
-        // Where the two bits at 16 are 01, one of these.
+        // If the two bits at 16 are 01, one of these bits is required.
         let (mask, value) = (BloomFilter::from_bits(0b11 << 16), BloomFilter::from_bits(0b01 << 16));
         query.require_where(mask, value, bits(&[0b10000]));
         assert!(!query.is_open());

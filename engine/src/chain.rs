@@ -1,18 +1,18 @@
-//! Which of the segments in a directory make the log, and in which order. Pure; the rules and why they hold are in
-//! `docs/format.md`.
+//! Order of the segments in a directory: which of them make up the log. Pure functions; `docs/format.md` has
+//! the rules and the reasons.
 
 use crate::checkpoint::SegmentImage;
 use crate::header::Header;
 use crate::types::{Revision, SegmentNumber};
 
-/// A segment that should be there and is not.
+/// A segment that should exist but does not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Missing {
     pub number: SegmentNumber,
 }
 
-/// The log from what the segments say of themselves: indexes into `headers` in the order of the log. The rest is
-/// superseded.
+/// Determines the log from the headers of its segments: returns indexes into `headers` in the order of the
+/// log. All other segments are superseded.
 pub(crate) fn from_headers(headers: &[Header]) -> Result<Vec<usize>, Missing> {
     let Order { log, gaps } = order(headers);
     match gaps.first() {
@@ -21,19 +21,20 @@ pub(crate) fn from_headers(headers: &[Header]) -> Result<Vec<usize>, Missing> {
     }
 }
 
-/// What can be told of a log of which segments may be missing.
+/// The known order of a log in which segments may be missing.
 pub(crate) struct Order {
     /// Indexes into the headers, in the order of the log.
     pub log: Vec<usize>,
-    /// Those of the log before which a segment is missing.
+    /// Indexes of the segments before which a segment is missing.
     pub gaps: Vec<usize>,
 }
 
-/// [`from_headers`], with everything that is missing.
+/// Like [`from_headers`], but returns all gaps instead of an error.
 pub(crate) fn order(headers: &[Header]) -> Order {
     let superseded = superseded(headers);
     let mut log: Vec<usize> = (0..headers.len()).filter(|&at| !superseded[at]).collect();
-    // One without records, left because the next record did not fit, shares its first revision with the next.
+    // A segment without records, left because the next record did not fit, has the same first revision as the
+    // segment after it.
     log.sort_unstable_by_key(|&at| (headers[at].first_revision, headers[at].number));
     let mut gaps: Vec<usize> = log
         .first()
@@ -54,9 +55,10 @@ pub(crate) fn order(headers: &[Header]) -> Order {
     Order { log, gaps }
 }
 
-/// Which of the segments have had their stretch of the log written anew. What was superseded itself supersedes
-/// nothing: reclaim's work can be lost after its file got its name, and then other work is done on the same segments.
-/// That may be on some of them only. A reclaim that wrote a part of a rewritten segment's stretch anew did not know it.
+/// Returns which of the segments are superseded by a rewritten one. A superseded segment supersedes nothing
+/// itself. This rule is necessary because a crash can undo a reclamation although its file already has its
+/// name; then another reclamation may rewrite the same segments, or only some of them. A reclamation that
+/// rewrote part of the stretch of another rewritten segment did not know of that segment.
 fn superseded(headers: &[Header]) -> Vec<bool> {
     let mut newest_first: Vec<usize> = (0..headers.len()).collect();
     newest_first.sort_unstable_by_key(|&at| std::cmp::Reverse(headers[at].number));
@@ -75,8 +77,9 @@ fn superseded(headers: &[Header]) -> Vec<bool> {
     superseded
 }
 
-/// The log from what a checkpoint says and what was written behind it: indexes into `headers` in the order of the
-/// log. The rest was superseded before, or is reclaim's work since. `None`: the checkpoint does not fit.
+/// Determines the log from a checkpoint and the segments written after it: returns indexes into `headers` in
+/// the order of the log. All other segments were superseded before, or reclamation wrote them since. Returns
+/// `None` if the checkpoint does not fit.
 pub(crate) fn from_checkpoint(
     headers: &[Header],
     store: u64,
@@ -89,7 +92,7 @@ pub(crate) fn from_checkpoint(
             header.number == image.number && header.salt == image.salt && header.store == store
         };
         let at = headers.iter().position(is_meant)?;
-        // One without records shares its first revision with the next.
+        // A segment without records has the same first revision as the segment after it.
         let place = |at: usize| (headers[at].first_revision, headers[at].number);
         if log.last().is_some_and(|&before| place(before) >= place(at)) {
             return None;
@@ -109,7 +112,8 @@ pub(crate) fn from_checkpoint(
             None => break,
         }
     }
-    // What reclaim did not make and nothing knew then was written to since: it must have its place.
+    // A segment that reclamation did not make and that is newer than the checkpoint was written to since, so
+    // it must be in the log.
     let is_explained = |at: usize| {
         headers[at].rewritten.is_some() || headers[at].number <= numbers_given || log.contains(&at)
     };
@@ -121,7 +125,8 @@ mod tests {
     use super::*;
     use crate::header::{Numbering, Rewritten};
 
-    /// `n<a@r`: number, the one before, first revision; `n<a@r-l`: rewritten, up to that last revision.
+    /// Parses `n<a@r` (number, number of the segment before, first revision) or `n<a@r-l` (rewritten, with
+    /// last revision).
     fn header(text: &str) -> Header {
         let (numbers, revisions) = text.split_once('@').unwrap();
         let (number, after) = numbers.split_once('<').unwrap();
@@ -165,24 +170,25 @@ mod tests {
             ("1<0@1 2<1@10 3<2@20", Ok("1 2 3")),
             ("3<2@20 2<1@10 1<0@1", Ok("1 2 3")),
             ("2<1@1 1<0@1", Ok("1 2")),
-            // Rewritten alone, with a neighbour, and once more; all or none of the old ones are still there.
+            // A segment rewritten alone, with a neighbour, and once more, with all or some of the old
+            // segments still present.
             ("1<0@1 2<1@10 3<2@20 4<0@1-9", Ok("4 2 3")),
             ("2<1@10 3<2@20 4<0@1-9", Ok("4 2 3")),
             ("1<0@1 3<2@20 4<0@1-19", Ok("4 3")),
             ("1<0@1 2<1@10 3<2@20 4<0@1-9 5<0@1-19", Ok("5 3")),
             ("1<0@1 2<1@10 3<2@20 4<1@10-19", Ok("1 4 3")),
             ("5<2@30 3<2@20-29 2<1@10 1<0@1 6<1@10-29", Ok("1 6 5")),
-            // The engine that wrote 4 lost it; 6 was made of 1 alone, and 2 still counts.
+            // The engine that wrote 4 lost it in a crash; 6 was made from 1 alone, so 2 is still valid.
             ("1<0@1 2<1@10 3<2@20 4<0@1-19 6<0@1-9", Ok("6 2 3")),
             ("2<1@10 3<2@20 4<0@1-19 6<0@1-9", Ok("6 2 3")),
-            // The same, and 6 was made of 2, and then of both.
+            // The same, but 6 was made from 2, and then 7 from both.
             ("1<0@1 2<1@10 3<2@20 4<0@1-19 6<1@10-19", Ok("1 6 3")),
             ("1<0@1 3<2@20 4<0@1-19 6<1@10-19", Ok("1 6 3")),
             ("1<0@1 2<1@10 3<2@20 4<0@1-19 6<1@10-19 7<0@1-19", Ok("7 3")),
-            // A store that begins with the work of a restore.
+            // A store that begins with a segment made by a restore.
             ("1<0@1-500", Ok("1")),
             ("1<0@1-500 2<1@501", Ok("1 2")),
-            // Missing: the first, one in the middle, one behind a rewritten one.
+            // Missing: the first segment, one in the middle, one behind a rewritten segment.
             ("2<1@10", Err(1)),
             ("1<0@1 3<2@20", Err(2)),
             ("4<0@1-9 3<2@20", Err(2)),
@@ -202,16 +208,16 @@ mod tests {
             ("1<0@1", "1", 1, Some("1")),
             ("1<0@1 2<1@10 3<2@20", "1", 1, Some("1 2 3")),
             ("1<0@1 2<1@10 3<2@20", "1 2", 2, Some("1 2 3")),
-            // 2 was left without records.
+            // Segment 2 was left without records.
             ("1<0@1 2<1@10 3<2@10", "1 2 3", 3, Some("1 2 3")),
             ("1<0@1 2<1@10 3<2@10", "1 3 2", 3, None),
-            // Reclaim was at work since: its work is lost, nothing else.
+            // Reclamation was at work since the checkpoint: only its work is lost.
             ("1<0@1 2<1@10 3<2@20 4<0@1-9", "1 2 3", 3, Some("1 2 3")),
             ("1<0@1 2<1@10 3<2@20 4<0@1-19", "1 2", 2, Some("1 2 3")),
-            // It was at work before: what it superseded is of no use.
+            // Reclamation was at work before the checkpoint: the superseded segments are ignored.
             ("1<0@1 2<1@10 3<0@1-9", "3 2", 3, Some("3 2")),
             ("2<1@10 3<0@1-9 4<2@20", "3 2", 3, Some("3 2 4")),
-            // A segment of the checkpoint is gone, or one written since.
+            // A segment of the checkpoint is missing, or one written since.
             ("2<1@10 3<2@20", "1 2", 2, None),
             ("1<0@1 3<2@20", "1", 1, None),
             ("1<0@1 2<1@10 4<3@30", "1 2", 2, None),

@@ -1,4 +1,5 @@
-//! A durable image of the index, so that opening reads the log's end only. The layout is in `docs/format.md`.
+//! Durable images of the index, so that opening reads only the end of the log. `docs/format.md` describes the
+//! layout.
 //!
 //! ```text
 //! root ─► Writer: blocks of 256 KiB ─► header ─► sync ─► rename ─► sync the directory
@@ -6,8 +7,9 @@
 //! file ─► load (load.rs): header, blocks, every entry checked ─► tree, segments, marks
 //! ```
 //!
-//! It is written from an immutable root, so no commit waits for it. It may be missing or damaged: then the log is
-//! read instead. Hence a load has two outcomes only, and nothing in it is believed for its checksum alone.
+//! A checkpoint is written from an immutable root, so no commit waits for it. A checkpoint may be missing or
+//! damaged; opening then reads the log instead. So loading a checkpoint succeeds or fails as a whole, and
+//! every entry is checked in addition to the checksum.
 
 mod load;
 
@@ -27,38 +29,38 @@ use crate::snapshot::Root;
 use crate::throttle::WriteThrottle;
 use crate::types::{CommitTime, Revision, SegmentNumber};
 
-/// Name of a checkpoint that is being written.
+/// Name of a checkpoint file that is being written.
 pub(crate) const NEXT_NAME: &str = "next.checkpoint";
 
-/// The checkpoint format this release writes, and the newest it reads.
+/// Version of the checkpoint format that this release writes, and the newest that it reads.
 const CHECKPOINT_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"REVCKPT\n";
 pub(crate) const HEADER_BYTES: usize = 128;
 const BLOCKS_START: u64 = 4096;
 const BLOCK_HEAD_BYTES: usize = 8;
-/// A block that has grown to this is written.
+/// Size at which a block is written.
 const BLOCK_BYTES: usize = 256 * 1024;
 const VERSION_BYTES: usize = 32;
 const ENTRY_HEAD_BYTES: usize = 8;
 const SEGMENT_HEAD_BYTES: usize = 24;
 const MARK_BYTES: usize = 16;
 
-/// Less of the log than this is read in no time: a checkpoint that saves it is not worth its disk.
+/// Minimum size of the log for which a checkpoint pays: reading less takes almost no time.
 pub(crate) const WORTH_BYTES: u64 = 8 * 1024 * 1024;
 
-/// File name of the checkpoint of `revision`.
+/// Returns the file name of the checkpoint of `revision`.
 pub(crate) fn name(revision: Revision) -> String {
     format!("{revision:020}.checkpoint")
 }
 
-/// The revision of the checkpoint with that file name.
+/// Returns the revision of the checkpoint with the given file name.
 pub(crate) fn revision(name: &str) -> Option<Revision> {
     let digits = name.strip_suffix(".checkpoint").filter(|d| d.len() == 20)?;
     digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// What a checkpoint says beside the index.
+/// Contents of a checkpoint other than the index.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct About {
     pub store: u64,
@@ -67,32 +69,32 @@ pub(crate) struct About {
     /// Time of the newest record.
     pub time: CommitTime,
     pub lost_revisions: u64,
-    /// Numbers of segments given so far.
+    /// Highest segment number given so far.
     pub numbers_given: SegmentNumber,
-    /// The segments of the log in order.
+    /// The segments of the log, in order.
     pub segments: Vec<SegmentImage>,
 }
 
-/// What a checkpoint says of a segment.
+/// Description of a segment in a checkpoint.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct SegmentImage {
     pub number: SegmentNumber,
     pub salt: u64,
-    /// Where its records ended.
+    /// Offset at which its records ended.
     pub end: u64,
     pub marks: Vec<Mark>,
 }
 
-/// What a new checkpoint must say that its root does not know.
+/// Values that a new checkpoint stores in addition to its root.
 pub(crate) struct Beside {
     pub time: CommitTime,
     pub lost_revisions: u64,
     pub numbers_given: SegmentNumber,
-    /// Of what kind the root's Bloom filters are; 0: it has none.
+    /// Kind of the root's Bloom filters; 0 if it has none.
     pub signed: u32,
 }
 
-/// Writes one checkpoint, a block at a time.
+/// Writer of a checkpoint, one block at a time.
 pub(crate) struct Writer {
     root: Arc<Root>,
     beside: Beside,
@@ -102,12 +104,13 @@ pub(crate) struct Writer {
     offset: u64,
     throttle: WriteThrottle,
     written: Size,
-    /// Where the blocks of keys end, once they are all written. Then come the Bloom filters, on a walk of their own.
+    /// Offset at which the blocks of keys end, once all of them are written. The Bloom filters follow, in a
+    /// second walk.
     keys_end: Option<u64>,
 }
 
 impl Writer {
-    /// Begins the image of `root`, with the segments it names.
+    /// Begins the image of `root` by writing the blocks of its segments.
     pub fn begin(
         storage: &dyn Storage,
         throttle: WriteThrottle,
@@ -120,7 +123,7 @@ impl Writer {
         let keys = image_bytes(&root) - unsigned;
         let blocks = keys / BLOCK_BYTES as u64 + 2;
         let before: usize = segments.iter().map(|block| block.len() + BLOCK_HEAD_BYTES).sum();
-        // A bound: keys share prefixes. What is not written takes no room.
+        // The length is an upper bound, because keys share prefixes. Bytes that are not written take no room.
         let len = BLOCKS_START + before as u64 + keys + blocks * BLOCK_HEAD_BYTES as u64;
         let file = storage.create(NEXT_NAME, len)?;
         let cursor = root.tree.cursor(b"");
@@ -132,7 +135,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Writes the next block; false when there are no more.
+    /// Writes the next block. Returns false if all blocks are written.
     pub fn step(&mut self) -> io::Result<bool> {
         if self.keys_end.is_none() && !self.step_keys()? {
             self.keys_end = Some(self.offset);
@@ -173,8 +176,8 @@ impl Writer {
         Ok(true)
     }
 
-    /// Makes the checkpoint count, once every block is written and the log is synced up to its revision. Returns its
-    /// name.
+    /// Completes the checkpoint, once every block is written and the log is synced up to its revision.
+    /// Returns its name.
     pub fn finish(self, storage: &dyn Storage) -> io::Result<String> {
         debug_assert_eq!(self.written, self.root.tree.size(), "a tree knows its size");
         self.file.write_at(0, &self.header())?;
@@ -189,12 +192,12 @@ impl Writer {
         Ok(name)
     }
 
-    /// The root it is the image of.
+    /// Returns the root of which this is the image.
     pub fn root(&self) -> &Arc<Root> {
         &self.root
     }
 
-    /// Where the image ends.
+    /// Returns the offset at which the image ends.
     pub fn end(&self) -> u64 {
         self.offset
     }
@@ -239,7 +242,8 @@ impl Writer {
     }
 }
 
-/// Bytes of the keys in the image of a root, with their Bloom filters, at most: keys share prefixes.
+/// Returns the maximum size of the keys of a root in an image, with their Bloom filters. Shared prefixes make
+/// it smaller.
 pub(crate) fn image_bytes(root: &Root) -> u64 {
     let size = root.tree.size();
     size.keys * (ENTRY_HEAD_BYTES + BLOOM_BYTES) as u64
@@ -247,12 +251,12 @@ pub(crate) fn image_bytes(root: &Root) -> u64 {
         + size.versions * VERSION_BYTES as u64
 }
 
-/// The contents of the blocks that say what segments there are.
+/// Encodes the blocks that describe the segments.
 fn segment_blocks(root: &Root) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
     let mut block = Vec::new();
     for segment in root.segments.in_order() {
-        // Marks of records younger than the root may be there already.
+        // Marks of records that are newer than the root may already exist.
         let marks = segment.marks_until(root.revision);
         block.extend_from_slice(&segment.header.number.get().to_le_bytes());
         block.extend_from_slice(&(marks.len() as u32).to_le_bytes());

@@ -1,15 +1,16 @@
 //! Group commit: many writers, one sync.
 //! `callers → queue → batch → decide (decide.rs) → apply: stamp, encode → write → sync → publish root → answer`
 //!
-//! Revisions are assigned here and nowhere else, in queue order. A caller hears "ok" only after its batch is
+//! Only this module assigns revisions, in queue order. A caller gets a success only after its batch is
 //! published, and a batch is published only after it is synced (or, with relaxed durability, handed to the
-//! operating system). Even a refusal by conflict waits for that: it may rest on a write of the same batch.
-//! What arrives while a sync runs forms the next batch.
+//! operating system). Even a conflict is answered only then, because it may result from a write of the same
+//! batch. Proposals that arrive during a sync form the next batch.
 //!
 //! After a failed sync the log refuses every later write: the kernel may have dropped the dirty pages, so a
-//! retry proves nothing. A full disk refuses the batch that meets it, which leaves nothing in the log, and is tried
-//! again from time to time. Meanwhile the sequencer accepts essential writes only, with room of the reserve, and stores
-//! deletes without a final state: a write that is to free space must need constant room.
+//! retry proves nothing. A full disk refuses the batch that meets it, which leaves nothing in the log, and
+//! the sequencer tries again from time to time. Until then it accepts only essential writes, with room of the
+//! reserve, and stores deletes without a final state: a write that is meant to free space must need only
+//! constant room.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -42,15 +43,16 @@ use crate::time::{Times, expiry_s};
 use crate::types::{Applied, CommitTime, Committed, Durability, Revision, Write};
 use crate::watch::Hub;
 
-/// How long a follower's records may not be on disk: they can be read again elsewhere.
+/// Maximum time for which a follower's records may not be durable. The follower can read them again from the
+/// store that it follows.
 const REPLICATED_SYNC: Duration = Duration::from_secs(1);
 
-/// How often room is looked for on a full disk.
+/// Interval in which the sequencer looks for room on a full disk.
 pub(crate) const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
-/// How much room a disk that was full must have before writes are invited again.
+/// Room in bytes that a full disk must have again before ordinary writes are accepted.
 const ROOM_TRIED: usize = 32 * 1024;
 
-/// The one writer. Works in turns (turns.rs).
+/// The single writer of the log, which works in turns (turns.rs).
 pub(crate) struct Sequencer {
     pub queue: Arc<Queue>,
     pub hub: Arc<Hub>,
@@ -60,39 +62,40 @@ pub(crate) struct Sequencer {
     pub log: Log,
     pub durability: Durability,
     times: Times,
-    /// The index including the writes of the batch in the making.
+    /// The index, including the writes of the current batch.
     tree: Tree,
-    /// The newest revision assigned.
+    /// The newest assigned revision.
     revision: Revision,
-    /// Proposals taken from the queue; empty between turns, kept for its memory.
+    /// Proposals taken from the queue. Empty between turns; kept so that its memory is reused.
     batch: VecDeque<Proposal>,
-    /// The records of the batch in the making.
+    /// The encoded records of the current batch.
     records: Appender,
     pending: Vec<Pending>,
-    /// What the batch in the making has written, in order.
+    /// The writes of the current batch, in order.
     written: Vec<Written>,
-    /// Whether the batch in the making has a write that is not essential.
+    /// Whether the current batch has a write that is not essential.
     has_ordinary: bool,
-    /// When room was looked for last.
+    /// Time of the last look for room.
     looked: Instant,
 }
 
-/// A record of the batch in the making.
+/// A record of the current batch.
 struct Written {
     key: Bytes,
     version: Version,
-    /// The live version that it follows.
+    /// The live version that it replaces, if the key exists.
     previous: Option<Version>,
 }
 
-/// A proposal of the batch in the making that was decided on.
+/// A decided proposal of the current batch.
 enum Pending {
     Commit { answer: CommitAnswer, outcome: Outcome },
     Applied { answer: ApplyAnswer, outcome: Result<Revision, ApplyError> },
 }
 
 impl Pending {
-    /// Answers that the batch was refused, or that its outcome is unknown as the log failed with a part of it.
+    /// Answers that the batch was refused, or that its outcome is unknown if the log failed while it carried
+    /// this write.
     fn refuse(self, refusal: Refusal) {
         match self {
             Pending::Commit { answer, outcome: Outcome::Written(_) }
@@ -107,9 +110,9 @@ impl Pending {
 }
 
 enum Outcome {
-    /// It is that one of the batch's records.
+    /// The write is the record with this position in the batch.
     Written(usize),
-    /// The key's state, read from the batch's tree, is not what was expected.
+    /// The state of the key in the batch's tree is not the expected one.
     Conflict {
         key: Bytes,
         current: Option<Version>,
@@ -150,13 +153,14 @@ impl Sequencer {
         }
     }
 
-    /// From now on a batch is handed over in pieces of so many bytes while it grows.
+    /// Sets the size of the pieces in which a growing batch is written.
     #[cfg(feature = "fault")]
     pub fn set_piece_bytes(&mut self, piece_bytes: usize) {
         self.records.set_piece_bytes(piece_bytes);
     }
 
-    /// Commits what waits, and does a part of a maintenance step. False once the queue is closed and empty.
+    /// Commits the waiting proposals, and carries out a part of a maintenance step. Returns false once the
+    /// queue is closed and empty.
     pub fn turn(&mut self) -> bool {
         let Some(proposals) = self.commit_waiting() else { return false };
         if let Some(step) = self.queue.take_step() {
@@ -167,7 +171,7 @@ impl Sequencer {
         true
     }
 
-    /// Commits what waits, and says how many proposals that were; `None` once the queue is closed and empty.
+    /// Commits the waiting proposals and returns their number; `None` once the queue is closed and empty.
     pub fn commit_waiting(&mut self) -> Option<usize> {
         let mut batch = std::mem::take(&mut self.batch);
         if !self.queue.take(&mut batch) {
@@ -193,32 +197,34 @@ impl Sequencer {
             }
         }
         self.batch = batch;
-        // A refusal has been answered and noted.
+        // A refusal has been answered and noted already.
         let _ = self.flush();
         self.look_ahead();
         Some(proposals)
     }
 
-    /// Asks the keeper for what will be needed soon. Not on a full disk: the room there is has a purpose.
+    /// Lets the keeper prepare what will be needed soon. Not on a full disk, where the remaining room is
+    /// reserved.
     fn look_ahead(&self) {
         if !self.is_short_of_room() {
             self.keeper.look_ahead(&self.log);
         }
     }
 
-    /// Whether what is left of the disk is for essential writes and for reclamation.
+    /// Returns whether the rest of the disk is reserved for essential writes and reclamation.
     fn is_short_of_room(&self) -> bool {
         self.reserve.is_used() && (self.status.disk_is_full() || self.reserve.is_lent())
     }
 
-    /// Whether `bytes` of records can be written without waiting for the disk, as far as that can be known before.
+    /// Returns whether `bytes` of records can probably be written without waiting for the disk.
     pub fn needs_no_disk(&self, bytes: usize) -> bool {
         matches!(self.durability, Durability::Replicated)
             && self.log.has_room(bytes)
             && !self.status.disk_is_full()
     }
 
-    /// Does a part of a maintenance step between two batches and publishes what it changed. Returns what is left of it.
+    /// Carries out a part of a maintenance step between two batches and publishes the result. Returns the
+    /// rest of the step.
     fn carry_out(&mut self, step: MaintenanceStep, keys: usize) -> Option<MaintenanceStep> {
         let before = self.hub.root();
         let (left, oldest) = steps::carry_out(step, keys, &mut self.tree, &mut self.log, before.oldest);
@@ -226,7 +232,7 @@ impl Sequencer {
         left
     }
 
-    /// Brings to disk what is not there yet, after the last turn, and notes that nothing is missing.
+    /// Syncs everything after the last turn, and notes in the log that it is complete.
     pub fn finish(&mut self) {
         if self.status.failed().is_some() {
             return;
@@ -242,7 +248,7 @@ impl Sequencer {
         }
     }
 
-    /// Decides on one proposal and applies its draft, as written at `time`, with the next revision.
+    /// Decides on one proposal and applies its draft with the next revision and the commit time `time`.
     fn propose(&mut self, write: Write, bloom: BloomFilter, answer: CommitAnswer, time: CommitTime) {
         if let Some(refusal) = self.status.failed() {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
@@ -299,7 +305,8 @@ impl Sequencer {
         self.pending.push(Pending::Commit { answer, outcome: Outcome::Written(self.written.len() - 1) });
     }
 
-    /// Applies a batch whose form was checked, as written at `time`. Returns the store's newest revision.
+    /// Applies a batch whose form was checked, with the commit time `time`. Returns the store's newest
+    /// revision.
     fn follow(
         &mut self,
         batch: &[Applied],
@@ -317,7 +324,7 @@ impl Sequencer {
         Ok(self.revision)
     }
 
-    /// Applies the records of one revision, so that they are in one batch and in one segment.
+    /// Applies the records of one revision, so that they are in the same batch and in the same segment.
     fn follow_one(
         &mut self,
         transaction: &[Applied],
@@ -347,8 +354,8 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Encodes `record` into the batch, where there is room for it, and enters it into the index. Its revision is not
-    /// lower than the newest one.
+    /// Encodes `record` into the batch, which must have room for it, and enters it into the index. The
+    /// revision of the record is not lower than the newest one.
     fn apply(&mut self, record: NewRecord<'_>, ttl: Option<Duration>, bloom: BloomFilter) -> Version {
         let record = NewRecord {
             expires_s: ttl.map_or(0, |ttl| expiry_s(record.time, ttl)),
@@ -365,7 +372,7 @@ impl Sequencer {
         version
     }
 
-    /// The state that `draft` stores. Reads it where that is the one before.
+    /// Returns the state that `draft` stores. Reads the previous state if the draft keeps it.
     fn stored(&self, key: &Bytes, draft: &Draft) -> Result<Stored, ReadError> {
         match (&draft.state, draft.previous) {
             (State::Stored, Some(previous)) => self.stored_state(key, previous),
@@ -379,7 +386,7 @@ impl Sequencer {
         }
     }
 
-    /// A state in the form in which it is stored.
+    /// Returns the state as it is stored: sealed, if the seal wants that.
     fn sealed(
         &self,
         key: &Bytes,
@@ -398,7 +405,7 @@ impl Sequencer {
         })
     }
 
-    /// The state of `current`, which may be of the batch in the making.
+    /// Returns the state of `current`, which may belong to the current batch.
     fn stored_state(&self, key: &Bytes, current: Version) -> Result<Stored, ReadError> {
         let root = self.hub.root();
         let (head, record) = if current.revision > root.revision {
@@ -417,8 +424,8 @@ impl Sequencer {
         Ok(Stored { attributes: record.attributes, value: record.value, stamp })
     }
 
-    /// Makes sure that a record of `len` bytes may follow in the batch, beginning a new one if need be. One that is essential
-    /// may use the reserve for that.
+    /// Makes sure that a record of `len` bytes may follow in the batch, and begins a new batch or segment if
+    /// necessary. An essential record may use the reserve for that.
     fn make_room(&mut self, len: usize, is_essential: bool) -> Result<(), Refusal> {
         let end = self.records.len() + len;
         if !self.records.is_empty() && (end > BATCH_BYTES_MAX || !self.log.has_room(end)) {
@@ -435,9 +442,9 @@ impl Sequencer {
         }
     }
 
-    /// Goes on in a new segment; the batch is empty.
+    /// Continues in a new segment. The batch must be empty.
     fn roll(&mut self, len: usize) -> Result<(), Refusal> {
-        // With the old segment synced, only the last one can ever have a torn tail.
+        // The old segment is synced first, so that only the last segment can have a torn tail.
         let synced = match sabotage::roll_without_sync() {
             true => Ok(()),
             false => self.status.sync(self.log.current(), self.hub.revision()),
@@ -449,7 +456,7 @@ impl Sequencer {
         rolled.inspect_err(|refusal| self.status.refuse(refusal.clone()))
     }
 
-    /// What is committed, as readers are to see it.
+    /// Returns a root that shows everything committed.
     fn root(&self, oldest: Revision) -> Root {
         Root {
             revision: self.revision,
@@ -460,7 +467,7 @@ impl Sequencer {
         }
     }
 
-    /// Writes the batch, publishes it and answers all proposals in it.
+    /// Writes the batch, publishes it and answers all its proposals.
     fn flush(&mut self) -> Result<(), Refusal> {
         let written = if self.records.is_empty() { Ok(Vec::new()) } else { self.write() };
         let before = self.hub.root();
@@ -486,11 +493,11 @@ impl Sequencer {
         outcome
     }
 
-    /// Brings the batch to disk, or to the operating system with relaxed durability. Returns its events, which are made
-    /// while the disk is at work.
+    /// Writes the batch and syncs it, or with relaxed durability hands it to the operating system. Returns
+    /// the events of the batch, which are made while the disk works.
     fn write(&mut self) -> Result<Vec<Arc<Event>>, Refusal> {
-        // A batch that is the first to meet a full disk is refused as a whole: its deletes carry final states. The callers
-        // of its essential writes propose them again.
+        // A batch that is the first to meet a full disk is refused as a whole, because its deletes carry
+        // final states. The callers propose its essential writes again.
         let may_use_reserve = self.is_short_of_room() && !self.has_ordinary;
         let reserve = self.reserve.clone();
         let taking = may_use_reserve.then(|| reserve.taking());
@@ -525,11 +532,11 @@ impl Sequencer {
         Ok(events)
     }
 
-    /// Brings the batch into the file. A full disk leaves nothing of it there.
+    /// Writes the batch to the file. A full disk leaves nothing of it there.
     fn write_records(&mut self) -> Result<(), Refusal> {
         let Err(error) = self.records.write(&self.log) else { return Ok(()) };
-        // No reader may ever see a refused write, so whatever part of it was written has to be gone before the
-        // refusal is told.
+        // No reader may ever see a refused write, so the written part of it must be erased before the refusal
+        // is answered.
         let is_gone = || sabotage::refused_write_left() || self.records.take_back(&self.log).is_ok();
         Err(match is_disk_full(&error) && is_gone() {
             true => Refusal::DiskFull,
@@ -537,7 +544,7 @@ impl Sequencer {
         })
     }
 
-    /// The events of the batch, which may still be refused.
+    /// Returns the events of the batch, which may still be refused.
     fn events(&self) -> Vec<Arc<Event>> {
         let segments = self.log.segments();
         let event = |Written { key, version, previous }: &Written| {
@@ -556,7 +563,7 @@ impl Sequencer {
         self.written.iter().map(event).collect()
     }
 
-    /// Shows the batch, of which these are the events, to all readers.
+    /// Publishes the batch with the given events to all readers.
     fn publish(&mut self, oldest: Revision, events: &[Arc<Event>]) {
         let segment = self.log.current();
         let mut marks = segment.marks();
@@ -577,7 +584,7 @@ impl Sequencer {
         }
     }
 
-    /// Publishes what is committed, with `oldest` as the oldest readable revision.
+    /// Publishes everything committed, with `oldest` as the oldest readable revision.
     fn show(&self, oldest: Revision, events: &[Arc<Event>]) {
         self.status.advance(|stages| (stages.published, stages.compacted) = (self.revision, oldest));
         self.hub.publish(self.root(oldest), events);
@@ -597,7 +604,7 @@ impl Sequencer {
             let outcome = match outcome {
                 Outcome::Error(error) => Err(error),
                 Outcome::Conflict { key, current } => {
-                    // The state in the way may have come with this very batch.
+                    // The conflicting state may belong to this batch.
                     let entry = |version: Version| match version.revision > before.revision {
                         true => Some(Entry::new(key, version, segment.clone())),
                         false => before.entry(key, version),
@@ -614,7 +621,7 @@ impl Sequencer {
         }
     }
 
-    /// Tries on a full disk whether a write would do.
+    /// Checks on a full disk whether a write would succeed now.
     fn look_for_room(&mut self) {
         self.looked = Instant::now();
         let is_room = self.reserve.fill() && self.reserve.has_room_beside();
@@ -631,16 +638,16 @@ impl Sequencer {
     }
 }
 
-/// What a put or delete stores.
+/// The state that a put or a delete stores.
 struct Stored {
     attributes: Bytes,
     value: Bytes,
-    /// The bytes of the value that the stamp replaces.
+    /// The bytes of the value that the stamp replaces; `None` if the value is not stamped.
     stamp: Option<Range<usize>>,
 }
 
 impl Stored {
-    /// The record of `draft` that stores this state with that revision; it lacks its times.
+    /// Returns the record that stores this state for `draft` at `revision`, still without its times.
     fn record<'a>(&'a self, key: &'a [u8], draft: &Draft, revision: Revision, more: bool) -> NewRecord<'a> {
         let (start, end) = match &self.stamp {
             Some(stamp) => (stamp.start, Some(stamp.end)),

@@ -1,8 +1,10 @@
-//! Compaction decisions: the oldest revision that must stay readable, and the keys that have history to forget.
+//! Compaction decisions: the oldest revision that must stay readable, and the keys whose history can be
+//! compacted.
 //!
-//! History older than the retention is found by the times in the records. The oldest readable revision is raised first;
-//! then the log between the old and the new one is walked, as every key with history to forget was written there, and the
-//! index forgets it key by key. So a compaction costs what was written, not what is stored.
+//! History older than the retention is found by the times in the records. The oldest readable revision is
+//! raised first. Then the log between the old and the new oldest revision is walked, because every key with
+//! history to compact was written there, and the index drops the history key by key. So a compaction costs as
+//! much as was written, not as much as is stored.
 
 use std::time::Duration;
 
@@ -12,34 +14,36 @@ use crate::segment::Segment;
 use crate::snapshot::Root;
 use crate::types::{CommitTime, Revision};
 
-/// How often history is looked at when the retention is long: precision of seconds is enough then.
+/// Interval between compactions when the retention is long; a precision of seconds suffices then.
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
-/// How often at most, however short the retention.
+/// Minimum interval between compactions, for a short retention.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
 
-/// How often to look for history to be forgotten; `None`: never.
+/// Returns how often to look for history to compact; `None` means never.
 pub(crate) fn interval(retention: Duration) -> Option<Duration> {
     (retention < Duration::MAX).then(|| (retention / 16).clamp(INTERVAL_MIN, INTERVAL_MAX))
 }
 
-/// The oldest revision that must stay readable at `now_ms`, at most `synced`: the one that was the newest when the
-/// retention began. Not less than it is already.
+/// Returns the oldest revision that must stay readable at `now_ms`: the newest revision at the beginning of
+/// the retention period. The result is at most `synced`, but never lower than the present oldest readable
+/// revision.
 pub(crate) fn target(root: &Root, retention: Duration, now_ms: u64, synced: Revision) -> Revision {
     if retention == Duration::MAX {
         return root.oldest;
     }
     let retention_ms = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
     let revision = match (retention_ms, now_ms.checked_sub(retention_ms)) {
-        // Whatever the clock says.
+        // A retention of zero does not depend on the clock.
         (0, _) => root.revision,
         (_, Some(since_ms)) => newest_until(root, CommitTime::from_ms(since_ms)),
         (_, None) => Revision::ZERO,
     };
-    // What a crash may undo must not be what is kept in place of older states.
+    // A revision that a crash may undo must not replace older states.
     revision.min(synced).max(root.oldest)
 }
 
-/// The newest revision committed at `time` or before; the oldest readable one when that is younger.
+/// Returns the newest revision committed at or before `time`, or the oldest readable revision if that is
+/// newer.
 pub(crate) fn newest_until(root: &Root, time: CommitTime) -> Revision {
     let segments = root.segments.starting_at(root.oldest.next()).iter();
     let segments: Vec<_> = segments.filter(|segment| segment.record_bytes() > 0).collect();
@@ -65,14 +69,15 @@ pub(crate) fn newest_until(root: &Root, time: CommitTime) -> Revision {
     newest
 }
 
-/// The keys that records from revision `from` to the root's oldest readable one are about, in ascending order: `max`, or
-/// a few more where a revision has several; and the revision to go on from, `None` when there are no more.
+/// Returns the keys of the records from revision `from` to the root's oldest readable one, in ascending
+/// order: `max` keys, or a few more if the last revision has several. Also returns the revision to continue
+/// from; `None` if no record follows.
 pub(crate) fn touched(root: &Root, from: Revision, max: usize) -> (Vec<Bytes>, Option<Revision>) {
     let mut keys = Vec::with_capacity(max);
     let mut last = Revision::ZERO;
     let mut next = None;
     'segments: for segment in root.segments.starting_at(from) {
-        // A segment that cannot be read now is one whose keys are pruned when they are written again.
+        // The keys of a segment that cannot be read now are pruned when they are written again.
         let Ok(mut walk) = segment.walk_from(from) else { continue };
         while let Some(found) = walk.next() {
             let revision = found.head.revision;

@@ -1,7 +1,9 @@
-//! Decides a proposed write: its condition against the newest version of its key → a draft record, or a conflict.
+//! Decision on a proposed write: its condition against the newest version of its key → a draft record, or a
+//! conflict.
 //!
-//! Pure: no I/O, no clock, and no revision, which the draft gets when it is applied (`commit.rs`). It does not know
-//! the stored bytes: a delete that keeps the stored state as its final one says so, and the sequencer reads it.
+//! Pure functions: no I/O, no clock, and no revision, which the draft gets when it is applied (`commit.rs`).
+//! This module does not know the stored bytes: the draft of a delete only notes that it keeps the stored
+//! state as its final one, and the sequencer reads that state.
 
 use std::time::Duration;
 
@@ -12,27 +14,27 @@ use crate::record::EventKind;
 use crate::sabotage;
 use crate::types::{Change, Expected, Payload, Revision};
 
-/// A record that lacks its revision, its time and its place in the log.
+/// A record without its revision, its time and its position in the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub kind: EventKind,
-    /// The revision of the put that made the key exist; `None`: the record's own.
+    /// The revision of the put that created the key; `None` if this record creates it.
     pub created: Option<Revision>,
-    /// The live version that the record follows.
+    /// The live version that the record replaces.
     pub previous: Option<Version>,
     pub state: State,
-    /// How long after its commit the key is deleted.
+    /// Time after the commit at which the key expires.
     pub ttl: Option<Duration>,
 }
 
 /// The state that a draft stores.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
-    /// This one, its revision to be inserted at `stamp_at` of the value.
+    /// The given state, with its revision to be inserted at `stamp_at` of the value.
     Given { attributes: Bytes, value: Bytes, stamp_at: Option<u32> },
-    /// The one of `previous`, its stamp replaced.
+    /// The state of `previous`, with its stamp replaced.
     Stored,
-    /// No state: readers find the one of `previous` in its own record. Takes constant room.
+    /// No state: readers find the state of `previous` in its own record. Takes constant room.
     Absent,
 }
 
@@ -43,7 +45,7 @@ impl State {
 }
 
 impl Draft {
-    /// The same, without a final state where it is a delete.
+    /// Returns this draft, without a final state if it is a delete.
     pub fn without_final_state(self) -> Draft {
         match self.kind {
             EventKind::Delete => Draft { state: State::Absent, ..self },
@@ -51,17 +53,17 @@ impl Draft {
         }
     }
 
-    /// Whether the record carries no state.
+    /// Returns whether the record carries no state.
     pub fn is_without_state(&self) -> bool {
         matches!(self.state, State::Absent)
     }
 }
 
-/// The condition of a write does not hold, or there is nothing to delete.
+/// The condition of a write does not hold, or the key to delete does not exist.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Conflict;
 
-/// The draft of `change` to a key whose newest version is `newest`, if that is as `expected`.
+/// Returns the draft of `change` to a key whose newest version is `newest`, if that version is as `expected`.
 pub(crate) fn decide(
     expected: Expected,
     change: Change,
@@ -80,7 +82,7 @@ pub(crate) fn decide(
     draft(change, current, current.map(|version| version.created))
 }
 
-/// The draft of `change` to a key whose live version is `current`. A delete needs one.
+/// Returns the draft of `change` to a key whose live version is `current`. A delete needs a live version.
 pub(crate) fn draft(
     change: Change,
     current: Option<Version>,
@@ -122,7 +124,8 @@ mod tests {
         let put = || Change::Put(Payload { ttl: Some(Duration::from_secs(5)), ..Payload::default() });
         let delete = || Change::Delete(Some(Payload { ttl: Some(Duration::MAX), ..Payload::default() }));
         let delete_stored = || Change::Delete(None);
-        // The newest version, `d` for a delete; then what put, delete with a state, and delete without one come to.
+        // The newest version (`d` for a delete), the condition, and the outcomes of a put, a delete with a
+        // state, and a delete without a state.
         for (newest, expected, outcomes) in [
             ("", Any, ["put", "conflict", "conflict"]),
             ("", Absent, ["put", "conflict", "conflict"]),

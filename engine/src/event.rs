@@ -1,7 +1,7 @@
-//! One committed write as tails hand it out, and the representations that its consumers cache in it.
+//! Committed writes as tails return them, and the representations that their consumers cache in them.
 //!
-//! An event is shared by all tails and never changes, but for its cache ([`Memo`]), in which each slot is filled at most
-//! once. It does not know what a slot holds: the consumers agree on that.
+//! All tails share an event. An event never changes, except for its cache ([`Memo`]), each slot of which is
+//! filled at most once. The event does not know what a slot holds; the consumers agree on that.
 
 use std::any::Any;
 use std::fmt;
@@ -14,28 +14,28 @@ use crate::record::EventKind;
 use crate::snapshot::Entry;
 use crate::types::Revision;
 
-/// Representations one event can keep.
+/// Maximum number of representations that an event can cache.
 pub const MEMO_SLOTS: usize = 16;
 
-/// One committed write, as tails hand it out. Shared by all of them.
+/// A committed write as tails return it. All tails share it.
 pub struct Event {
-    /// Its revision.
+    /// Revision of the committed write.
     pub revision: Revision,
-    /// What happened to the key.
+    /// Whether the key was written or deleted.
     pub kind: EventKind,
-    /// The key.
+    /// Key of the committed write.
     pub key: Bytes,
-    /// The state after it; for a delete the final state.
+    /// State after the write; for a delete, the final state.
     pub entry: Entry,
-    /// The state before it; `None` when the key did not exist.
+    /// State before the write; `None` if the key did not exist.
     pub previous: Option<Entry>,
-    /// Where consumers may keep what they made of it.
+    /// Cache for representations that consumers make of this event.
     pub memo: Memo,
     pub(crate) audience: AtomicU32,
 }
 
 impl Event {
-    /// How many tails it concerned when it was published; 0 for one that was read back from the log.
+    /// Returns how many tails this event concerned when it was published; 0 if it was read back from the log.
     pub fn audience(&self) -> u32 {
         self.audience.load(Ordering::Relaxed)
     }
@@ -54,14 +54,16 @@ impl fmt::Debug for Event {
 
 type Cached = OnceLock<Arc<dyn Any + Send + Sync>>;
 
-/// Shared representations of an event, so that each is made once however many consumers want it. Consumers agree
-/// among themselves on what each slot holds. Lives as long as the event: in the ring, for a while.
+/// Cached representations of an event, so that each one is made only once however many consumers need it. The
+/// consumers agree on what each slot holds. The cache lives as long as the event, which the ring keeps for a
+/// while.
 #[derive(Default)]
 pub struct Memo(OnceLock<Box<[Cached; MEMO_SLOTS]>>);
 
 impl Memo {
-    /// What `slot` holds, made by `make` if it is empty. When two ask at once, one makes and the other waits.
-    /// A slot past [`MEMO_SLOTS`], or one that holds another type, keeps nothing: `make` runs each time.
+    /// Returns the content of `slot`, and calls `make` for it if the slot is empty. If two callers find it
+    /// empty at the same time, one of them calls `make` and the other waits. A slot at or above
+    /// [`MEMO_SLOTS`], or one that holds another type, caches nothing: `make` runs each time.
     pub fn get_or_make<T: Any + Send + Sync>(&self, slot: u8, make: impl FnOnce() -> T) -> Arc<T> {
         let slots = self.0.get_or_init(Default::default);
         let mut make = Some(make);
@@ -79,7 +81,7 @@ impl Memo {
         }
     }
 
-    /// What `slot` holds already.
+    /// Returns the content of `slot` if it is filled with a `T`.
     pub fn get<T: Any + Send + Sync>(&self, slot: u8) -> Option<Arc<T>> {
         self.0.get()?.get(usize::from(slot))?.get()?.clone().downcast().ok()
     }
@@ -97,7 +99,7 @@ mod tests {
         assert_eq!(*memo.get_or_make(0, || 2u32), 1);
         assert_eq!(*memo.get_or_make(MEMO_SLOTS as u8 - 1, || 3u32), 3);
         assert_eq!(memo.get::<u32>(MEMO_SLOTS as u8 - 1).as_deref(), Some(&3));
-        // The wrong type and the slot that is not there are made anew each time.
+        // A request for another type, or for a slot that does not exist, calls `make` each time.
         assert_eq!(*memo.get_or_make(0, || "x"), "x");
         assert_eq!(*memo.get_or_make(MEMO_SLOTS as u8, || 4u32), 4);
         assert!(memo.get::<u32>(MEMO_SLOTS as u8).is_none());

@@ -1,7 +1,8 @@
 //! Expiry queue: the versions that expire, ordered by time, 16 bytes each.
 //!
-//! A write that replaces such a version leaves its entry in place: when the entry comes due, the version is no longer the
-//! newest, and nothing happens. The delete itself is a write like any other, made by `maintenance/expiring.rs`.
+//! A write that replaces such a version leaves its entry in the queue: when the entry comes due, its version
+//! is no longer the newest, and nothing happens. The delete itself is a write like any other, made by
+//! `maintenance/expiring.rs`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,23 +12,23 @@ use parking_lot::Mutex;
 use crate::history::Version;
 use crate::types::Revision;
 
-/// A version and when its key expires.
+/// A version and the time at which its key expires.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Due {
-    /// Seconds since 1970.
+    /// Time of the expiry, in seconds since 1970.
     pub at_s: u32,
     pub revision: Revision,
 }
 
 impl Due {
-    /// When the key expires if `newest` stays its newest version; `None`: never.
+    /// Returns the expiry of a key if `newest` stays its newest version; `None` if it does not expire.
     pub fn of(newest: &Version) -> Option<Due> {
         let expires = newest.expires_s > 0 && !newest.is_delete();
         expires.then_some(Due { at_s: newest.expires_s, revision: newest.revision })
     }
 }
 
-/// All that is due some day; nothing ever in a store that is told of each delete.
+/// All versions that expire; always empty in a follower, which receives each expiry as a delete.
 pub(crate) struct Expiry {
     heap: Mutex<BinaryHeap<Reverse<Due>>>,
     is_told: bool,
@@ -39,7 +40,7 @@ impl Expiry {
         Expiry { heap, is_told: false }
     }
 
-    /// Of a follower.
+    /// Creates the queue of a follower, which stays empty.
     pub fn told() -> Expiry {
         Expiry { heap: Mutex::default(), is_told: true }
     }
@@ -50,7 +51,7 @@ impl Expiry {
         }
     }
 
-    /// Takes up to `max` that are due at `now_s` or were before, the earliest first.
+    /// Takes up to `max` entries that are due at `now_s` or earlier, the earliest first.
     pub fn take_due(&self, now_s: u32, max: usize) -> Vec<Due> {
         let mut heap = self.heap.lock();
         let mut due = Vec::new();
@@ -60,7 +61,7 @@ impl Expiry {
         due
     }
 
-    /// How many there are, replaced ones included.
+    /// Returns the number of entries, replaced versions included.
     pub fn len(&self) -> usize {
         self.heap.lock().len()
     }

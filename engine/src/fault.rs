@@ -7,13 +7,14 @@
 //!                                         files: now, on the platter, written since
 //! ```
 //!
-//! The disk keeps no promise that a real one does not keep. What was not synced may be there after a power loss or
-//! not, in any order, sector by sector and byte by byte; names hold only once the directory was synced; what a failed
-//! sync did not bring to the platter stays readable until the power goes and is never written again, whatever later
-//! syncs say. All of it is chosen from a seed, and operations are numbered, so that a failure can be seen again.
+//! The disk keeps only the promises that a real disk keeps. After a power loss, unsynced bytes may be there
+//! or not, in any order, sector by sector and byte by byte. Names are durable only once the directory was
+//! synced. Bytes that a failed sync did not write to the platter stay readable until the power is lost, and
+//! are never written again, whatever later syncs report. All choices follow from a seed, and operations are
+//! numbered, so that a failure can be reproduced.
 //!
-//! A power loss has two parts: from the verdict on, every operation fails; [`Disk::restore_power`] then decides what is
-//! left. A killed process is a power loss that leaves everything ([`Disk::restart`]).
+//! A power loss has two parts: from the verdict on, every operation fails; then [`Disk::restore_power`]
+//! decides what remains. A killed process is a power loss that keeps everything ([`Disk::restart`]).
 
 mod content;
 mod stepper;
@@ -33,17 +34,17 @@ pub use self::stepper::{Stepper, now, open, open_with_threads};
 use crate::io::{Clock, File, Storage};
 pub use crate::sabotage::{Sabotage, Sabotaged};
 
-/// Numbers from a seed: SplitMix64.
+/// Pseudo-random numbers from a seed (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of that seed.
+    /// Creates the sequence of the given seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits of the sequence.
     #[expect(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -53,71 +54,72 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, which is at least 1.
+    /// Returns a number below `end`, which must be at least 1.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// Whether something happens that happens once in `n` times.
+    /// Returns true once in `n` times on average.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }
 
-/// What the engine asks of the disk.
+/// Kind of an operation on the disk.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
-    /// Bytes of a file are wanted. Changes nothing and does not count.
+    /// A read of a file, which changes nothing and is not counted.
     Read,
-    /// A file is made.
+    /// The creation of a file.
     Create,
-    /// Bytes are written into a file.
+    /// A write to a file.
     Write,
-    /// A file is synced.
+    /// A sync of a file.
     Sync,
-    /// A file gets another name.
+    /// A rename of a file.
     Rename,
-    /// A file is removed.
+    /// The removal of a file.
     Remove,
-    /// The directory is synced.
+    /// A sync of the directory.
     SyncDir,
 }
 
-/// One operation, as a plan sees it.
+/// An operation as a plan sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation<'a> {
-    /// How many came before it, since the disk was made; reads do not count.
+    /// Number of operations before it since the disk was made; reads are not counted.
     pub number: u64,
-    /// What is to be done.
+    /// Kind of the operation.
     pub kind: Kind,
-    /// The file's name at present; for a rename the new one, for the directory nothing.
+    /// The present name of the file; for a rename the new name, for the directory an empty string.
     pub name: &'a str,
 }
 
-/// What becomes of an operation.
+/// Outcome of an operation, chosen by a plan.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// It is done.
+    /// The operation succeeds as usual.
     Proceed,
-    /// Input/output error. A write may have been done in part; of what a sync should have written some is on the
-    /// platter, and the rest is never written unless it is written anew.
+    /// The operation fails with an input/output error. A part of a write may have been done. After a failed
+    /// sync, some of the bytes are on the platter, and the others are never written unless they are written
+    /// again.
     Fail,
-    /// No space left; a write may have been done in part.
+    /// The operation fails because no space is left; a part of a write may have been done.
     Full,
-    /// A sync reports success and does nothing, once. Other operations are done.
+    /// A sync reports success without doing anything. Other operations succeed as usual.
     Lie,
-    /// The power goes while it is under way.
+    /// The power is lost during the operation.
     LosePower,
-    /// It is done, and then the power goes before the engine hears of it.
+    /// The operation succeeds, but the power is lost before the engine gets the result.
     LosePowerAfter,
 }
 
-/// What the clock of a new disk shows: some day in 2026.
+/// Time of the clock of a new disk: a day in 2026.
 const TIME_AT_START_MS: u64 = 1_790_000_000_000;
 
 type Plan = Box<dyn FnMut(&Operation<'_>) -> Verdict + Send>;
 
-/// A simulated disk with one directory. Clones are handles to the same one.
+/// A simulated disk with one directory. Clones are handles to the same disk.
 #[derive(Clone)]
 pub struct Disk(Arc<Shared>);
 
@@ -131,18 +133,18 @@ struct State {
     plan: Option<Plan>,
     operations: u64,
     powered: bool,
-    /// What was under way when a plan cut the power last.
+    /// Kind and file name of the operation during which a plan last cut the power.
     cut: Option<(Kind, String)>,
-    /// Counts power losses: what was opened before one is of no use after it.
+    /// Number of power losses: files opened before a power loss are unusable after it.
     epoch: u64,
     stalled: bool,
-    /// Milliseconds since 1970. Stands still but for [`Disk::pass`].
+    /// Milliseconds since 1970. Changes only by [`Disk::pass`].
     now_ms: u64,
-    /// Pages that may still be allocated; `None`: any number.
+    /// Pages that may still be allocated; `None` means any number.
     free_pages: Option<u64>,
     files: BTreeMap<u64, Content>,
     files_made: u64,
-    /// The directory as it is seen, and as it is on the platter.
+    /// The directory as reads see it, and as it is on the platter.
     names: BTreeMap<String, u64>,
     stable_names: BTreeMap<String, u64>,
     unsynced_names: Vec<NameChange>,
@@ -156,7 +158,7 @@ enum NameChange {
 }
 
 impl Disk {
-    /// An empty disk on which nothing fails.
+    /// Creates an empty disk on which nothing fails.
     pub fn new(seed: u64) -> Disk {
         let state = State {
             random: Random::new(seed),
@@ -177,7 +179,7 @@ impl Disk {
         Disk(Arc::new(Shared { state: Mutex::new(state), resumed: Condvar::new() }))
     }
 
-    /// A disk with these files on its platter.
+    /// Creates a disk with these files on its platter.
     pub fn with_files(seed: u64, files: &BTreeMap<String, Vec<u8>>) -> Disk {
         let disk = Disk::new(seed);
         for (name, bytes) in files {
@@ -186,38 +188,38 @@ impl Disk {
         disk
     }
 
-    /// Has `plan` judge every operation from now on. It must not use the disk.
+    /// Lets `plan` decide the outcome of every operation from now on. The plan must not use the disk.
     pub fn follow(&self, plan: impl FnMut(&Operation<'_>) -> Verdict + Send + 'static) {
         self.0.state.lock().plan = Some(Box::new(plan));
     }
 
-    /// Nothing fails any more, but for lack of space.
+    /// Removes the plan: operations fail only for lack of space from now on.
     pub fn behave(&self) {
         self.0.state.lock().plan = None;
     }
 
-    /// How many operations there were; reads do not count.
+    /// Returns the number of operations so far; reads are not counted.
     pub fn operations(&self) -> u64 {
         self.0.state.lock().operations
     }
 
-    /// Whether the power is on.
+    /// Returns whether the power is on.
     pub fn has_power(&self) -> bool {
         self.0.state.lock().powered
     }
 
-    /// What was under way when the plan cut the power last: the operation, and the name of its file.
+    /// Returns the operation during which the plan last cut the power, and the name of its file.
     pub fn cut(&self) -> Option<(Kind, String)> {
         self.0.state.lock().cut.clone()
     }
 
-    /// The power goes now.
+    /// Cuts the power now.
     pub fn lose_power(&self) {
         self.0.state.lock().powered = false;
         self.resume();
     }
 
-    /// The power comes back. What was not synced is there or not as `seed` decides.
+    /// Restores the power. `seed` decides which unsynced bytes and names remain.
     pub fn restore_power(&self, seed: u64) {
         let mut random = Random::new(seed);
         let mut state = self.0.state.lock();
@@ -234,17 +236,18 @@ impl Disk {
         let named: Vec<u64> = state.names.values().copied().collect();
         state.files.retain(|file, _| named.contains(file));
         state.files.values_mut().for_each(|content| content.lose_power(&mut random));
-        // Files that are gone give their pages back, and those that are there again take them.
+        // Files that are gone free their pages, and files that have reappeared take theirs.
         state.free_pages = pages.map(|pages| pages.saturating_sub(state.used_pages()));
         state.start_again();
     }
 
-    /// The process was killed and the machine was not: everything written is there, synced or not.
+    /// Simulates a process that was killed while the machine kept running: everything written is there,
+    /// synced or not.
     pub fn restart(&self) {
         self.0.state.lock().start_again();
     }
 
-    /// No operation ends until [`Disk::resume`]; reads go on.
+    /// Blocks all operations until [`Disk::resume`]; reads continue.
     pub fn stall(&self) {
         self.0.state.lock().stalled = true;
     }
@@ -255,34 +258,35 @@ impl Disk {
         self.0.resumed.notify_all();
     }
 
-    /// Lets time pass. It stands still otherwise, also over power losses.
+    /// Advances the clock, which otherwise stands still, also over power losses.
     pub fn pass(&self, time: Duration) {
         self.0.state.lock().now_ms += time.as_millis() as u64;
     }
 
-    /// What the clock shows, in milliseconds since 1970.
+    /// Returns the time of the clock, in milliseconds since 1970.
     pub fn time_ms(&self) -> u64 {
         self.0.state.lock().now_ms
     }
 
-    /// Only so many more pages of 4096 bytes can be written to for the first time; `None`: any number. What was
-    /// written to before can be written again.
+    /// Limits how many more pages of 4096 bytes can be written for the first time; `None` removes the limit.
+    /// Allocated pages can always be written again.
     pub fn limit_free_pages(&self, pages: Option<u64>) {
         self.0.state.lock().free_pages = pages;
     }
 
-    /// Bytes of the blocks that the files take, those in the making included.
+    /// Returns the bytes of the blocks that the files take, unfinished files included.
     pub fn used_bytes(&self) -> u64 {
         self.0.state.lock().used_pages() * PAGE_BYTES
     }
 
-    /// The files there are.
+    /// Returns the names and contents of all files.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.0.state.lock();
         state.names.iter().map(|(name, file)| (name.clone(), state.files[file].now().to_vec())).collect()
     }
 
-    /// Changes a file's bytes behind the engine's back, on the platter as well. A file that is not there is left so.
+    /// Changes a file's bytes without the engine's knowledge, on the platter as well. Does nothing if the
+    /// file does not exist.
     pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.0.state.lock();
         let file = state.names.get(name).copied();
@@ -291,8 +295,8 @@ impl Disk {
         }
     }
 
-    /// The page of 4096 bytes at `offset` of a file cannot be read any more, unless it is written as a whole. A mapping
-    /// shows zeros there, as on a real disk (`mapping.rs`); other reads fail.
+    /// Makes the page of 4096 bytes at `offset` of a file unreadable until it is written as a whole. A
+    /// mapping shows zeros there, as on a real disk (`mapping.rs`); other reads fail.
     pub fn spoil(&self, name: &str, offset: u64) {
         let mut state = self.0.state.lock();
         let file = state.names.get(name).copied();
@@ -301,7 +305,7 @@ impl Disk {
         }
     }
 
-    /// Puts a file on the platter, behind the engine's back.
+    /// Puts a file on the platter without the engine's knowledge.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let mut state = self.0.state.lock();
         let file = state.make_file(Content::stable(bytes.to_vec()));
@@ -309,14 +313,15 @@ impl Disk {
         state.stable_names.insert(name.into(), file);
     }
 
-    /// Removes a file from the platter, behind the engine's back.
+    /// Removes a file from the platter without the engine's knowledge.
     pub fn take(&self, name: &str) {
         let mut state = self.0.state.lock();
         state.names.remove(name);
         state.stable_names.remove(name);
     }
 
-    /// Judges an operation of an engine that opened the disk in `epoch`. Stalled operations wait here.
+    /// Begins an operation of an engine that opened the disk in `epoch`, and returns its outcome. Stalled
+    /// operations wait here.
     fn begin(
         &self,
         epoch: Option<u64>,
@@ -327,7 +332,7 @@ impl Disk {
         while state.stalled && kind != Kind::Read {
             self.0.resumed.wait(&mut state);
         }
-        // What was mapped can still be looked at, as long as a reader holds it.
+        // Mapped bytes stay readable as long as a reader holds them.
         let usable = state.powered && epoch.is_none_or(|epoch| epoch == state.epoch);
         if !usable && kind != Kind::Read {
             return Err(io::Error::other("the power is off"));
@@ -358,7 +363,7 @@ impl State {
         self.epoch += 1;
     }
 
-    /// Pages that the files with a name take.
+    /// Returns the number of pages that the named files take.
     fn used_pages(&self) -> u64 {
         self.names.values().map(|file| self.files[file].pages()).sum()
     }
@@ -379,7 +384,7 @@ impl State {
         found.map_or_else(String::new, |(name, _)| name.clone())
     }
 
-    /// Writes what there is room for.
+    /// Writes as many bytes as there is room for.
     fn write(&mut self, file: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let Some(content) = self.files.get_mut(&file) else { return Err(io::ErrorKind::NotFound.into()) };
         if !content.can_be_written(offset..offset + bytes.len() as u64) {
@@ -400,7 +405,7 @@ impl State {
         if fits < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
-    /// Gives the pages of a file back that has no name any more.
+    /// Frees the pages of a file that has no name any more.
     fn free(&mut self, file: u64) {
         let pages = self.files.get(&file).map_or(0, Content::pages);
         self.free_pages = self.free_pages.map(|free| free + pages);
@@ -424,7 +429,7 @@ impl NameChange {
     }
 }
 
-/// What is said when the verdict is not to proceed.
+/// Returns the error of a verdict that lets the operation fail.
 fn refused(verdict: Verdict) -> io::Result<()> {
     match verdict {
         Verdict::Proceed | Verdict::Lie => Ok(()),
@@ -434,7 +439,7 @@ fn refused(verdict: Verdict) -> io::Result<()> {
     }
 }
 
-/// Whether an operation with that verdict has its effect, as far as anything has one before a sync.
+/// Returns whether an operation with this verdict takes effect, as far as an operation does before a sync.
 fn takes_effect(verdict: Verdict) -> bool {
     !matches!(verdict, Verdict::Fail | Verdict::Full)
 }
@@ -524,7 +529,7 @@ impl Clock for Disk {
     }
 }
 
-/// An open file.
+/// An open file of the simulated disk.
 struct Handle {
     disk: Disk,
     file: u64,

@@ -1,4 +1,4 @@
-//! The simulated disk keeps the promises of a real one, and no others.
+//! The simulated disk keeps only the promises that a real disk keeps.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ fn what_was_synced_is_there_after_a_power_loss_and_of_the_rest_anything() {
         assert_eq!(&bytes[..6], b"synced");
         let text = |at: usize| String::from_utf8_lossy(&bytes[at..at + 3]).trim_end_matches('\0').to_owned();
         seen.insert((text(512), text(1024)));
-        // The handle is of a process that is no more.
+        // The handle belongs to a process that has ended.
         assert!(file.write_at(0, b"late").is_err() && file.sync_data().is_err());
     }
     for (one, two) in [
@@ -109,7 +109,7 @@ fn a_full_disk_takes_what_has_a_place_and_more_once_something_is_gone() {
     disk.limit_free_pages(Some(1));
     let error = file.write_at(6000, &[2; 10_000]).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-    // As much as fit was written.
+    // As many bytes as fit were written.
     assert_eq!(file.read(12_287, 2).unwrap()[..], [2, 0]);
     file.write_at(0, &[3; 12_000]).unwrap();
     assert!(file.write_at(20_000, &[1]).is_err());

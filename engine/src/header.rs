@@ -1,26 +1,28 @@
-//! The first block of a segment: who it is, and what is noted about the log while it is written.
+//! The first block of a segment: its header, and notes about the log that are made while the segment is
+//! written.
 //!
 //! ```text
 //! offset size                          header:  0  8  magic "REVLOG\r\n"
 //!      0  128  header                           8  4  format version: 1 dense, 2 sparse revisions
 //!   1024   32  a note                          12  4  segment number
-//!   2048  128  the header once more            16  4  number of the segment before it; 0: none
+//!   2048  128  copy of the header              16  4  number of the segment before it; 0 in the first
 //!   3072   32  a note                          20  4  records                      \\
 //!                                              24  8  first revision                |  of a rewritten
 //! note:    0  4  crc of salt, bytes 4..32      32  8  salt                          |  segment; zero in
-//!          4  4  which one: ascending          40  8  last revision                 |  one that the log
-//!          8  8  synced                        48  8  history forgotten up to here  |  was written to
+//!          4  4  sequence, ascending           40  8  last revision                 |  one that the log
+//!          8  8  synced                        48  8  history compacted up to here  |  was written to
 //!         16  8  oldest                        56  8  end of the records           /
-//!         24  8  zero                          64  8  store
+//!         24  8  zero                          64  8  store fingerprint
 //!                                              72  8  bytes of tombstones (rewritten)
 //!                                              80  8  tombstones since (rewritten)
 //!                                              88 36  zero
 //!                                             124  4  crc32 of bytes 0..124
 //! ```
 //!
-//! Every later format keeps magic, version and crc in these places, so that it can be told from damage. The block
-//! has no record in it, so no record write touches it; each of its parts has a disk sector to itself, so that a
-//! torn write of one leaves the others alone, and the two notes are written in turns.
+//! Later formats must keep magic, version and crc at these offsets, so that a newer format can be
+//! distinguished from damage. The block contains no record, so no record write touches it. Each of its parts
+//! is in a disk sector of its own, so a torn write of one part leaves the others intact. The two notes are
+//! written alternately.
 
 use std::io;
 
@@ -31,11 +33,11 @@ use crate::record::REVISION_END;
 use crate::sabotage;
 use crate::types::{Revision, SegmentNumber};
 
-/// The newest format this release reads.
+/// The newest format version that this release reads.
 pub(crate) const FORMAT_VERSION: u32 = 2;
-/// Numbers of segments stay below this, so that there is always a next one.
+/// Exclusive upper limit of segment numbers, so that there is always a next number.
 pub(crate) const NUMBER_END: u32 = 1 << 31;
-/// Where records begin.
+/// Offset of the first record in a segment.
 pub(crate) const RECORDS_START: u64 = 4096;
 
 const MAGIC: [u8; 8] = *b"REVLOG\r\n";
@@ -44,38 +46,39 @@ pub(crate) const SECOND_HEADER: usize = 2048;
 const NOTE_BYTES: usize = 32;
 const NOTES: [u64; 2] = [1024, 3072];
 
-/// What a segment says of itself.
+/// The description of a segment in its own file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Header {
-    /// Names the file; higher in a segment made later.
+    /// Number of the segment, from which its file is named. Segments made later have higher numbers.
     pub number: SegmentNumber,
-    /// Number of the segment before it in the log when it was made; 0 for the first.
+    /// Number of the segment before it in the log when it was made; 0 for the first segment.
     pub after: SegmentNumber,
-    /// Lowest revision that may be in it.
+    /// Lowest revision that may be in the segment.
     pub first_revision: Revision,
-    /// In the checksums of its records.
+    /// Random number that is part of the checksums of its records.
     pub salt: u64,
-    /// The same in all segments of a store.
+    /// Store fingerprint, the same in all segments of a store.
     pub store: u64,
-    /// How the revisions of its records follow each other.
+    /// Order of the revisions of its records.
     pub numbering: Numbering,
-    /// What holds for one that reclaim wrote.
+    /// Additional fields of a segment that reclamation wrote.
     pub rewritten: Option<Rewritten>,
 }
 
-/// How the revisions of a segment's records follow each other. It is the segment's format version: a release that
-/// knows version 1 only would take a gap for damage.
+/// Order of the revisions of a segment's records. The segment's format version encodes this order: a release
+/// that knows only version 1 would take a gap for damage.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Numbering {
-    /// Each is the one before plus one (version 1).
+    /// Each revision is one higher than the revision before it (version 1).
     #[default]
     Dense,
-    /// None is lower than the one before; there may be gaps, and several records may share one (version 2).
+    /// No revision is lower than the revision before it; there may be gaps, and several records may share one
+    /// revision (version 2).
     Sparse,
 }
 
 impl Numbering {
-    /// The format version that says so.
+    /// Returns the format version of this order.
     fn version(self) -> u32 {
         match self {
             Numbering::Dense => 1,
@@ -87,7 +90,7 @@ impl Numbering {
         if version < 2 { Numbering::Dense } else { Numbering::Sparse }
     }
 
-    /// The lowest revision that may follow `revision` in the next record.
+    /// Returns the lowest revision that may follow `revision` in the next record.
     pub fn lowest_after(self, revision: Revision) -> Revision {
         match self {
             Numbering::Dense => revision.next(),
@@ -96,24 +99,26 @@ impl Numbering {
     }
 }
 
-/// What is known of a segment that was complete when it got its name.
+/// Properties of a segment that was complete when it got its name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Rewritten {
-    /// It stands for all of the log from its first revision to this one.
+    /// Last revision of the stretch of the log that the segment stands for. The stretch begins with its first
+    /// revision.
     pub last_revision: Revision,
-    /// Its records are those that were needed to read at this revision and later.
+    /// Oldest revision at which its records can be read: older history was dropped.
     pub oldest: Revision,
-    /// How many there are.
+    /// Number of records in the segment.
     pub records: u32,
-    /// Where the last of them ends.
+    /// Offset at which its last record ends.
     pub end: u64,
-    /// Bytes of those that are tombstones.
+    /// Bytes of its records that are tombstones.
     pub tombstone_bytes: u64,
-    /// Lowest creation revision of any key with a tombstone; 0 when there is none or it is unknown.
+    /// Lowest creation revision of any key with a tombstone; 0 if it is unknown or the segment has no
+    /// tombstone.
     pub tombstones_since: Revision,
 }
 
-/// Why a file is not a segment.
+/// Reason why a file is not a segment.
 pub(crate) enum HeaderError {
     Newer(u32),
     Damaged,
@@ -121,7 +126,7 @@ pub(crate) enum HeaderError {
 }
 
 impl Header {
-    /// The header itself.
+    /// Encodes the 128 bytes of one copy of the header.
     pub fn bytes(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         let rewritten = self.rewritten.unwrap_or(Rewritten {
@@ -150,7 +155,7 @@ impl Header {
         header
     }
 
-    /// The header's block, without notes.
+    /// Returns the first block of a segment with this header and without notes.
     pub fn block(&self) -> [u8; RECORDS_START as usize] {
         let header = self.bytes();
         let mut block = [0; RECORDS_START as usize];
@@ -159,7 +164,7 @@ impl Header {
         block
     }
 
-    /// The header of segment `number` from either of its copies.
+    /// Reads the header of segment `number` from either of its copies.
     pub fn read(number: SegmentNumber, file: &dyn File) -> Result<Header, HeaderError> {
         if file.size() < RECORDS_START {
             return Err(HeaderError::Damaged);
@@ -178,7 +183,7 @@ impl Header {
         Err(HeaderError::Damaged)
     }
 
-    /// The header of a file of `size` bytes from one copy, 128 bytes long.
+    /// Decodes one copy of the header, 128 bytes long, of a file of `size` bytes.
     pub fn from_bytes(bytes: &[u8], size: u64) -> Result<Header, HeaderError> {
         let crc_is_right = crc32fast::hash(&bytes[..HEADER_BYTES - 4]) == u32_at(bytes, 124);
         if bytes[..8] != MAGIC || !(crc_is_right || sabotage::crc_ignored()) {
@@ -190,7 +195,7 @@ impl Header {
         }
     }
 
-    /// The fields, if they make sense in a file of that size.
+    /// Decodes the fields and checks whether they make sense in a file of `size` bytes.
     fn parse(bytes: &[u8], size: u64) -> Option<Header> {
         let rewritten = Rewritten {
             last_revision: Revision::new(u64_at(bytes, 40)),
@@ -226,25 +231,25 @@ impl Header {
     }
 }
 
-/// What is noted about the log in the segment that is being written, from time to time and at the end: it need
-/// not be there, and what it says was true when it was written.
+/// A note about the log in the segment that is being written. The store writes notes from time to time and
+/// when it closes. A note may be missing, and it states what was true when it was written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Note {
-    /// Ascending; the higher one of a segment's two counts.
+    /// Ascending number of the note; of the two notes in a segment, the one with the higher number is valid.
     pub sequence: u32,
-    /// Everything up to this revision is on disk.
+    /// Everything up to this revision is durable.
     pub synced: Revision,
-    /// History before this revision was forgotten.
+    /// History before this revision was compacted.
     pub oldest: Revision,
 }
 
 impl Note {
-    /// Writes it over the older of the segment's two. The caller syncs.
+    /// Writes this note over the older of the segment's two notes. The caller syncs.
     pub fn write(&self, file: &dyn File, salt: u64) -> io::Result<()> {
         file.write_at(self.place(), &self.bytes(salt))
     }
 
-    /// The first block of a new segment that has this note already.
+    /// Returns the first block of a new segment with this note in it.
     pub fn block(&self, header: &Header) -> Bytes {
         let mut block = header.block();
         let at = self.place() as usize;
@@ -266,7 +271,7 @@ impl Note {
         bytes
     }
 
-    /// The newest note of a segment; the empty one when there is none.
+    /// Returns the newest note of a segment; an empty note if the segment has no sound note.
     pub fn read(file: &dyn File, salt: u64) -> io::Result<Note> {
         let mut newest = Note::default();
         for at in NOTES {
@@ -294,12 +299,12 @@ impl Note {
     }
 }
 
-/// The little-endian number at `at`.
+/// Returns the little-endian number at `at`.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// The little-endian number at `at`.
+/// Returns the little-endian number at `at`.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
@@ -381,10 +386,10 @@ mod tests {
         for note in notes {
             note.write(&*file, 99).unwrap();
             assert_eq!(Note::read(&*file, 99).unwrap(), note);
-            // It was made for this segment.
+            // A note is valid only in the segment that it was made for.
             assert_eq!(Note::read(&*file, 98).unwrap(), Note::default());
         }
-        // The last one is torn: the one before stands.
+        // The last note is torn, so the note before it is valid.
         file.write_at(NOTES[1] + 9, &[0xff]).unwrap();
         assert_eq!(Note::read(&*file, 99).unwrap(), notes[1]);
         assert_eq!(Header::read(SegmentNumber::new(7), &*file).ok(), Some(HEADER));

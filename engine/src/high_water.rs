@@ -1,14 +1,16 @@
-//! The high-water mark: a note beside the log of the last segment that the log reached, and of a revision that is on disk.
+//! The high-water mark: a file next to the log that notes the last segment of the log and a revision that is
+//! durable.
 //!
 //! ```text
 //! sequencer    segment installed ─► mark names it
-//! maintenance  every second with writes, caller at the start, sequencer at the end ─► mark says how far the log is on disk
+//! maintenance  every second with writes, caller at the start, sequencer at the end ─► mark notes the durable revision
 //! ```
 //!
-//! Each segment names the one before it, so a missing segment in the middle is noticed; only the mark tells that one is
-//! missing at the end, and that the last one was cut. Invariants: the mark never names a segment, or says a revision, that was
-//! not durable before, and it only rises. It may be late: a crash, or a disk that takes no write, leaves it where it was. It is
-//! synced by itself, so no commit waits for it; beginning a segment may wait for one such sync. Layout: `docs/format.md`.
+//! Each segment names the segment before it, so a missing segment in the middle is always noticed. Only the
+//! mark reveals that the last segment is missing or was cut. Invariants: the mark never names a segment or a
+//! revision that was not durable before, and it only rises. The mark may lag: a crash, or a disk that takes
+//! no writes, leaves it where it was. The mark has its own sync, so no commit waits for it; beginning a
+//! segment may wait for one such sync. Layout: `docs/format.md`.
 
 use std::io;
 use std::sync::Arc;
@@ -21,27 +23,28 @@ use crate::record::REVISION_END;
 use crate::sabotage;
 use crate::types::{Revision, SegmentNumber};
 
-/// Name of the file.
+/// Name of the file of the mark.
 pub(crate) const NAME: &str = "high-water";
 
 const FILE_BYTES: u64 = 4096;
-/// The mark stands in one of two places in turns, so that a torn write leaves the one before.
+/// Offsets of the two copies, which are written alternately, so that a torn write leaves the copy before it
+/// intact.
 const PLACES: [u64; 2] = [0, 2048];
 const MARK_BYTES: usize = 48;
 const MAGIC: [u8; 8] = *b"REVHIGH\n";
-/// The layout this release writes, and the newest it reads.
+/// Version of the layout that this release writes, and the newest that it reads.
 const VERSION: u32 = 1;
 
 /// How far the log reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Mark {
-    /// The store that the log belongs to.
+    /// Fingerprint of the store that the log belongs to.
     pub store: u64,
-    /// The number of the last segment.
+    /// Number of the last segment.
     pub number: SegmentNumber,
-    /// The lowest revision that may be in it.
+    /// Lowest revision that may be in the last segment.
     pub first_revision: Revision,
-    /// Everything up to this revision is on disk. Earlier releases do not say it: 0.
+    /// Revision up to which everything is durable; 0 in marks of earlier releases.
     pub durable: Revision,
 }
 
@@ -51,13 +54,13 @@ impl Mark {
             store: header.store,
             number: header.number,
             first_revision: header.first_revision,
-            // The segment before is synced before this one is made.
+            // The segment before is synced before this segment is made.
             durable: header.first_revision.before(),
         }
     }
 
-    /// Whether segments with these headers reach as far: the marked segment is there, or one that stands for it or came
-    /// after it. A mark of another store says nothing of them.
+    /// Returns whether segments with these headers reach the mark: the marked segment is present, or a
+    /// segment that replaces it or comes after it. A mark of another store never contradicts them.
     pub fn is_reached_by(&self, headers: &[Header]) -> bool {
         let is_stranger = headers.first().is_some_and(|header| header.store != self.store);
         let reaches = |header: &Header| match header.rewritten {
@@ -81,7 +84,7 @@ impl Mark {
         bytes
     }
 
-    /// The mark in `bytes` and its sequence; `None` when it is damaged, absent or of a later layout.
+    /// Decodes a mark and its sequence. Returns `None` if the bytes are damaged, empty or of a later layout.
     fn from_bytes(bytes: &[u8]) -> Option<(u32, Mark)> {
         let is_sound = bytes[..8] == MAGIC
             && u32_at(bytes, 8) == VERSION
@@ -96,8 +99,8 @@ impl Mark {
         is_sound.then(|| (u32_at(bytes, 12), mark))
     }
 
-    /// The newest sound mark in a file, with its sequence. What cannot be read is no mark: the file guards others and
-    /// must not keep a sound store from opening.
+    /// Returns the newest sound mark in a file, with its sequence. An unreadable mark counts as absent: the
+    /// file protects other files and must not keep a sound store from opening.
     fn newest(file: &dyn File) -> Option<(u32, Mark)> {
         let mark_at = |at| {
             let mut bytes = [0; MARK_BYTES];
@@ -107,13 +110,13 @@ impl Mark {
         PLACES.into_iter().filter_map(mark_at).max_by_key(|&(sequence, _)| sequence)
     }
 
-    /// The mark in a file that is only read.
+    /// Reads the mark in a file without opening it for writing.
     pub fn read(file: &dyn File) -> Option<Mark> {
         (file.size() >= FILE_BYTES).then(|| Mark::newest(file)).flatten().map(|(_, mark)| mark)
     }
 }
 
-/// The file of a store that is open.
+/// The mark's file of an open store.
 pub(crate) struct HighWater(Mutex<State>);
 
 /// Locked while the mark is written and synced.
@@ -124,7 +127,7 @@ struct State {
 }
 
 impl HighWater {
-    /// Reads the file of the store in `storage`, if there is one.
+    /// Reads the mark of the store in `storage`, if its file exists.
     pub fn open(storage: &dyn Storage) -> HighWater {
         let file = storage.open(NAME).ok().filter(|file| file.size() >= FILE_BYTES);
         let newest = file.as_deref().and_then(Mark::newest);
@@ -132,13 +135,13 @@ impl HighWater {
         HighWater(Mutex::new(State { file, sequence, mark }))
     }
 
-    /// What it says; `None` when it says nothing that can be believed.
+    /// Returns the mark; `None` if the file has no sound mark.
     pub fn mark(&self) -> Option<Mark> {
         self.0.lock().mark
     }
 
-    /// Raises the mark to the segment with this header, which is durable. A failure is logged and leaves the mark where it
-    /// was.
+    /// Raises the mark to the segment with this header, which must already be durable. A failure is logged
+    /// and leaves the mark unchanged.
     pub fn raise(&self, storage: &dyn Storage, header: &Header) {
         let mut state = self.0.lock();
         let mark = Mark::of(header);
@@ -157,7 +160,8 @@ impl HighWater {
         }
     }
 
-    /// Notes that everything up to `durable` is on disk, which it is. Blocks for a sync of the mark's own file.
+    /// Notes that everything up to `durable` is durable, which must already be true. Blocks for a sync of the
+    /// mark's own file.
     pub fn note(&self, durable: Revision) -> io::Result<()> {
         let mut state = self.0.lock();
         match state.mark {
@@ -170,7 +174,7 @@ impl HighWater {
 }
 
 impl State {
-    /// Makes the file if there is none. Its name is durable before a mark is in it.
+    /// Creates the file if it does not exist. Its name is durable before a mark is written to it.
     fn create(&mut self, storage: &dyn Storage) -> io::Result<()> {
         if self.file.is_none() {
             let file = storage.create(NAME, FILE_BYTES)?;

@@ -1,38 +1,39 @@
 //! The retained versions of one key, newest first.
 //!
-//! The newest one lies in the tree's leaf; the older ones hang off it in chunks:
-//! `leaf slot → [v9 v8 v7] → [v6 v5 v4 v3] → …`. A chunk never changes once shared, so that every root made
-//! since keeps seeing its own past. Each chunk also has a jump to one further back, chosen so that any depth is
+//! The newest version is in the tree's leaf; the older ones are in a chain of chunks behind it:
+//! `leaf slot → [v9 v8 v7] → [v6 v5 v4 v3] → …`. A chunk never changes once it is shared, so that each root
+//! keeps seeing its own past. Each chunk also has a jump to a chunk further back, chosen so that any depth is
 //! reached in a logarithmic number of steps (Myers, "An applicative random-access stack"): a key written every
-//! second for days has a long history, and reading far back must not walk all of it.
+//! second for days has a long history, and reading far back must not walk over all of it.
 //!
-//! What a compaction leaves of a history is decided here as well ([`kept`]).
+//! [`kept`] decides which versions a compaction keeps.
 
 use std::sync::Arc;
 
 use crate::record::RECORD_BYTES_MAX;
 use crate::types::{Revision, SegmentNumber};
 
-/// Where one state of a key is stored. 32 bytes, because there is one for every retained write.
+/// Location and properties of one stored state of a key. 32 bytes, because there is one for every retained
+/// write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Version {
-    /// The revision that wrote it.
+    /// The revision that wrote this state.
     pub revision: Revision,
-    /// The revision of the put that made the key exist.
+    /// The revision of the put that created the key.
     pub created: Revision,
-    /// Number of the segment.
+    /// The segment that contains the record.
     pub segment: SegmentNumber,
-    /// When the key is to be deleted, in seconds since 1970; 0: never.
+    /// Time at which the key expires, in seconds since 1970; 0 means never.
     pub expires_s: u32,
     pub place: Place,
 }
 
-/// Which bytes of a segment, and what kind of record they are.
+/// Position and length of a record in a segment, and whether it is a delete.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Place {
     /// Offset in the segment, in units of 8 bytes.
     offset_units: u32,
-    /// Length of the record in bytes; the top bit says that it is a delete.
+    /// Length of the record in bytes; the top bit is set for a delete.
     len_and_kind: u32,
 }
 
@@ -46,12 +47,12 @@ impl Place {
         Place { offset_units: (offset / 8) as u32, len_and_kind: len as u32 | kind }
     }
 
-    /// As a checkpoint stores it.
+    /// Encodes the value for a checkpoint.
     pub fn to_bytes(self) -> [u8; 8] {
         (u64::from(self.offset_units) | u64::from(self.len_and_kind) << 32).to_le_bytes()
     }
 
-    /// From what a checkpoint stores.
+    /// Decodes the value from a checkpoint.
     pub fn from_bytes(bytes: [u8; 8]) -> Place {
         let both = u64::from_le_bytes(bytes);
         Place { offset_units: both as u32, len_and_kind: (both >> 32) as u32 }
@@ -59,37 +60,37 @@ impl Place {
 }
 
 impl Version {
-    /// Offset of the record in its segment, in bytes.
+    /// Returns the offset of the record in its segment, in bytes.
     pub fn offset(&self) -> u64 {
         u64::from(self.place.offset_units) * 8
     }
 
-    /// Length of the record in bytes.
+    /// Returns the length of the record in bytes.
     pub fn len(&self) -> usize {
         (self.place.len_and_kind & !DELETED) as usize
     }
 
-    /// Whether the key is gone as of this version.
+    /// Returns whether this version deletes the key.
     pub fn is_delete(&self) -> bool {
         self.place.len_and_kind & DELETED != 0
     }
 }
 
-/// Versions in one chunk. Eight make the two links cost four bytes a version, and copying a shared chunk to add
-/// one stays a copy of 256 bytes.
+/// Versions in one chunk. With eight, the two links cost four bytes for each version, and adding a version to
+/// a shared chunk copies at most 256 bytes.
 const CHUNK_LEN: usize = 8;
 
-/// Versions before the newest, oldest first within the chunk.
+/// A chunk of versions before the newest one, oldest first.
 #[derive(Debug)]
 pub(crate) struct Older {
     versions: Vec<Version>,
     next: Option<Arc<Older>>,
     jump: Option<Arc<Older>>,
-    /// Chunks behind this one.
+    /// Number of chunks behind this one.
     depth: u32,
 }
 
-/// Adds `version` in front of `older`; in place when no root shares the first chunk.
+/// Adds `version` in front of `older`; in place if no root shares the first chunk.
 pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
     match older {
         Some(chunk) if chunk.versions.len() < CHUNK_LEN => match Arc::get_mut(chunk) {
@@ -110,7 +111,7 @@ pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
                     let far = next.jump.as_ref();
                     let span =
                         |from: &Older, to: Option<&Arc<Older>>| from.depth - to.map_or(0, |to| to.depth);
-                    // Two spans of equal length in a row are joined into one, as when counting in binary.
+                    // Two spans of equal length in a row are joined into one, as in binary counting.
                     let jump = match far {
                         Some(far) if span(next, Some(far)) == span(far, far.jump.as_ref()) => {
                             far.jump.clone()
@@ -120,7 +121,7 @@ pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
                     (jump, next.depth + 1)
                 }
             };
-            // Most keys are written once or twice: the first chunk starts small.
+            // Most keys are written once or twice, so the first chunk starts small.
             let mut versions = Vec::with_capacity(if next.is_some() { CHUNK_LEN } else { 1 });
             versions.push(version);
             *older = Some(Arc::new(Older { versions, next, jump, depth }));
@@ -128,7 +129,7 @@ pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
     }
 }
 
-/// The newest of `newest` and `older` whose revision is at most `revision`.
+/// Returns the newest version among `newest` and `older` whose revision is at most `revision`.
 pub(crate) fn at<'h>(
     newest: &'h Version,
     older: &'h Option<Arc<Older>>,
@@ -138,8 +139,8 @@ pub(crate) fn at<'h>(
         return Some(newest);
     }
     let mut chunk = older.as_deref()?;
-    // A chunk is worth stopping at once its oldest version is old enough; jump while even the target's oldest
-    // version is too young or only just old enough.
+    // The search stops at the first chunk whose oldest version is old enough. The search jumps as long as
+    // even the newest version of the target is too young.
     while chunk.versions.first().is_none_or(|oldest| oldest.revision > revision) {
         let target = match chunk.jump.as_deref() {
             Some(far) if far.versions.last().is_some_and(|v| v.revision > revision) => far,
@@ -150,7 +151,7 @@ pub(crate) fn at<'h>(
     chunk.versions.iter().rev().find(|version| version.revision <= revision)
 }
 
-/// The versions from the newest to the oldest.
+/// Iterates over the versions from the newest to the oldest.
 pub(crate) fn iter<'h>(
     newest: &'h Version,
     older: &'h Option<Arc<Older>>,
@@ -159,7 +160,7 @@ pub(crate) fn iter<'h>(
     std::iter::once(newest).chain(chunks.flat_map(|chunk| chunk.versions.iter().rev()))
 }
 
-/// The history of `versions`, newest first; `None` when there are none.
+/// Builds the history of `versions`, newest first; `None` if there are no versions.
 pub(crate) fn from_newest_first(versions: &[Version]) -> Option<(Version, Option<Arc<Older>>)> {
     let (&newest, rest) = versions.split_first()?;
     let mut older = None;
@@ -167,10 +168,12 @@ pub(crate) fn from_newest_first(versions: &[Version]) -> Option<(Version, Option
     Some((newest, older))
 }
 
-/// How many of the newest versions are needed to read at `oldest` and later; 0: the key need not be known at all.
+/// Returns how many of the newest versions are needed to read at `oldest` and later; 0 if the key can be
+/// dropped from the index.
 ///
-/// All that are younger, and the one that `oldest` shows. That one may be a delete, which shows nothing; it is
-/// needed at its own revision only, where a tail may have reported that the key is gone.
+/// Needed are all versions younger than `oldest`, and the version visible at `oldest`. If the visible version
+/// is a delete, it shows nothing; it is needed only if `oldest` is its own revision, because a tail may have
+/// reported the deletion.
 pub(crate) fn kept<'h>(newest_first: impl Iterator<Item = &'h Version>, oldest: Revision) -> usize {
     let mut count = 0;
     for version in newest_first {
@@ -187,13 +190,13 @@ pub(crate) fn kept<'h>(newest_first: impl Iterator<Item = &'h Version>, oldest: 
 }
 
 impl Drop for Older {
-    /// Lets go of the chain link by link: the derived drop would recurse once per chunk.
+    /// Drops the chain link by link: the derived drop would recurse once per chunk.
     fn drop(&mut self) {
         self.jump = None;
         let mut next = self.next.take();
         while let Some(mut chunk) = next.and_then(Arc::into_inner) {
             next = chunk.next.take();
-            // The jump's target is still held through `next`, so dropping `chunk` here goes no deeper.
+            // `next` still holds the target of the jump, so dropping `chunk` here does not recurse.
         }
     }
 }
@@ -219,17 +222,17 @@ mod tests {
 
     #[test]
     fn compaction_keeps_what_readers_may_still_ask_for() {
-        // One key's history, as revision + p(ut) or d(elete).
+        // The history of one key, as revision + p(ut) or d(elete).
         for (history, oldest, left) in [
-            ("1p 2p 4p", 3, "2p 4p"), // 2p is the value at revision 3
+            ("1p 2p 4p", 3, "2p 4p"), // 2p is the state at revision 3
             ("1p 2p 4p", 4, "4p"),
             ("1p 2p 4p", 0, "1p 2p 4p"),
             ("1p 3d", 2, "1p 3d"),
-            ("1p 3d", 3, "3d"), // at its own revision a delete is still told
-            ("1p 3d", 4, ""),   // nothing left to say about this key
+            ("1p 3d", 3, "3d"), // at its own revision a delete is still reported
+            ("1p 3d", 4, ""),   // the key is dropped
             ("1p 3d 6p", 5, "6p"),
             ("1p 3d 6p 9d", 7, "6p 9d"),
-            ("5p", 4, "5p"), // younger than the compaction: untouched
+            ("5p", 4, "5p"), // younger than the compaction, so unchanged
             ("5p", 9, "5p"),
         ] {
             let versions: Vec<_> = history
@@ -264,7 +267,7 @@ mod tests {
         let (mut newest, mut older) = (version(Revision::new(2)), None);
         let mut roots = Vec::new();
         for n in 2..=2_000 {
-            // Every other revision belongs to another key. Some pushes meet a shared chunk, some do not.
+            // Every other revision belongs to another key. Some pushes meet a shared chunk, others do not.
             push(&mut older, newest);
             newest = version(Revision::new(n * 2));
             if n % 7 == 0 {

@@ -1,59 +1,61 @@
-//! Idle detection: when a store has had no commit for a second, its log gets a note that all of it is on disk.
+//! Idle detection: after a second without a commit, the log gets a note that all of it is durable.
 //!
-//! Each record makes those before it known durable; the last batch has no later record. Beside a running engine it could
-//! not be told from a batch being written, and after a crash its damage could not be told from a torn end. Under load that
-//! lasts milliseconds; on an idle store it would last as long as the store is idle, so the note takes the record's place.
+//! Each record makes the records before it known durable, but no record follows the last batch. While the
+//! engine runs, that batch cannot be distinguished from a batch that is being written, and after a crash
+//! damage in it cannot be distinguished from a torn tail. Under load this lasts milliseconds. On an idle
+//! store it would last as long as the store is idle, so a note takes the place of the next record.
 
 use std::time::Duration;
 
 use crate::types::Revision;
 
-/// Without a commit for so long, a store is idle. One sync more in a second is nothing beside those of commits.
+/// Time without a commit after which a store is idle. An additional sync each second is negligible compared
+/// to those of commits.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What is known of how long a store has been left alone.
+/// Tracker of how long a store has had no commit.
 #[derive(Debug)]
 pub(crate) struct Idle {
-    /// The newest revision when it was looked at.
+    /// The newest revision at the last check.
     revision: Revision,
-    /// When it was looked at first, in milliseconds since 1970; `None`: it is noted already.
+    /// Time at which this revision was first seen, in milliseconds since 1970; `None` if it is noted already.
     since_ms: Option<u64>,
 }
 
-/// What to do about it.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Due {
-    /// Nothing before so long.
+    /// Nothing to do before this time has passed.
     In(Duration),
-    /// To note it.
+    /// The note is to be written now.
     Now,
 }
 
 impl Idle {
-    /// A store that is noted to be on disk up to `noted`.
+    /// Creates the tracker of a store whose log is noted to be durable up to `noted`.
     pub fn new(noted: Revision) -> Idle {
         Idle { revision: noted, since_ms: None }
     }
 
-    /// Looks at a store whose newest revision is `revision`.
+    /// Checks a store whose newest revision is `revision`.
     pub fn look(&mut self, revision: Revision, now_ms: u64) -> Due {
         if revision != self.revision {
             *self = Idle { revision, since_ms: Some(now_ms) };
         }
         let Some(since_ms) = self.since_ms else { return Due::In(IDLE) };
-        // A clock that was set back begins anew.
+        // If the clock was set back, the interval begins anew.
         let since_ms = since_ms.min(now_ms);
         self.since_ms = Some(since_ms);
         let left = IDLE.saturating_sub(Duration::from_millis(now_ms - since_ms));
         if left.is_zero() { Due::Now } else { Due::In(left) }
     }
 
-    /// It is noted up to the revision looked at last.
+    /// Records that the note covers the revision of the last check.
     pub fn noted(&mut self) {
         self.since_ms = None;
     }
 
-    /// It could not be noted: it will be tried again.
+    /// Records that the note could not be written, so that it is tried again.
     pub fn failed(&mut self, now_ms: u64) {
         self.since_ms = Some(now_ms);
     }

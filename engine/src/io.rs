@@ -1,11 +1,11 @@
-//! All the engine asks of a disk: named files in one directory, written by offset and read through a mapping;
-//! and of a clock: the time of day.
+//! Interfaces to the disk and the clock: named files in one directory, written by offset and read through a
+//! mapping; and the time of day.
 //!
-//! `engine → Storage, File → (Dir | a simulated disk)`. Nothing else in the crate touches the file system.
+//! `engine → Storage, File → (Dir | a simulated disk)`. Nothing else in the crate accesses the file system.
 //!
-//! Bytes are durable only once [`File::sync_data`] has returned `Ok`, names only once [`Storage::sync_dir`] has.
-//! Reads are coherent with writes: what [`File::write_at`] wrote, the next [`File::read`] sees. The real disk
-//! relies on Linux for this, where `pwrite` and shared mappings go through one page cache.
+//! Bytes are durable only after [`File::sync_data`] has returned `Ok`, names only after [`Storage::sync_dir`]
+//! has. Reads are coherent with writes: the next [`File::read`] returns what [`File::write_at`] wrote. The
+//! real disk relies on Linux for this, where `pwrite` and shared mappings use the same page cache.
 
 use std::fs;
 use std::io;
@@ -21,107 +21,115 @@ use rustix::mm::madvise;
 
 use crate::mapping::Mapping;
 
-/// A directory of files.
+/// A directory of files, real or simulated.
 pub trait Storage: Send + Sync {
-    /// Names of all files, in any order.
+    /// Returns the names of all files, in any order.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Makes a file of `size` zero bytes, replacing one of that name. The bytes need not be allocated.
+    /// Creates a file of `size` zero bytes, or replaces the file of that name. The bytes need not be
+    /// allocated.
     fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
     /// Gives a file another name, atomically. Open handles stay valid.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file. Open handles and bytes read from it stay valid.
+    /// Removes a file. Open handles, and bytes read from the file, stay valid.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_dir(&self) -> io::Result<()>;
-    /// About how many bytes more the disk takes. The default does not know, and knows no limit.
+    /// Returns the approximate number of bytes that the disk can still take. The default implementation
+    /// returns no limit.
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(u64::MAX)
     }
-    /// About how many bytes the files of this directory could take together: the bytes of their blocks and the free ones.
-    /// The default does not know, and knows no limit.
+    /// Returns the approximate number of bytes that the files of this directory can take in total: their
+    /// allocated blocks plus the free space. The default implementation returns no limit.
     fn capacity(&self) -> io::Result<u64> {
         Ok(u64::MAX)
     }
-    /// An unpredictable number; a simulated disk gives one from its seed.
+    /// Returns an unpredictable number; a simulated disk derives it from its seed.
     fn entropy(&self) -> u64;
-    /// The file's path, for messages.
+    /// Returns the file's path, for messages.
     fn path(&self, name: &str) -> PathBuf;
 }
 
 /// An open file of fixed size.
 pub trait File: Send + Sync {
-    /// Size in bytes, fixed when the file was made or opened.
+    /// Returns the size in bytes, which is fixed when the file is created or opened.
     fn size(&self) -> u64;
     /// Writes all of `bytes` at `offset`, within the size. After an error any part of them may be written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Makes sure that there are blocks for the `len` bytes at `offset`, within the size, which were never written and which
-    /// go on to be zeros. Fails without harm when the disk is full. The default writes the zeros.
+    /// Allocates blocks for the `len` bytes at `offset`, within the size. The bytes were never written and
+    /// stay zeros. Fails without harm if the disk is full. The default implementation writes the zeros.
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         self.write_at(offset, &vec![0; usize::try_from(len).map_err(io::Error::other)?])
     }
-    /// Returns once everything written before is on stable storage. After an error, which parts of it are
-    /// is unknown and stays so, whatever a later call says.
+    /// Returns once everything written before is durable. After an error it is unknown which parts are
+    /// durable, and later calls cannot change that.
     fn sync_data(&self) -> io::Result<()>;
-    /// Returns once the disk has taken these bytes, perhaps into its cache only: it promises nothing, and the next
-    /// [`File::sync_data`] of any file has the less to do. An error is one that no later sync reports.
+    /// Returns once the disk has taken these bytes, perhaps only into its cache. The bytes are not durable,
+    /// but the next [`File::sync_data`] of any file has less to do. No later sync reports an error of this
+    /// call again.
     fn write_out(&self, _offset: u64, _len: u64) -> io::Result<()> {
         Ok(())
     }
-    /// Has the disk begin to take these bytes and does not wait for it: the next [`File::sync_data`] has the less to do, and
-    /// is the one to tell when it failed.
+    /// Starts to write these bytes to the disk without waiting, so that the next [`File::sync_data`] has less
+    /// to do. That sync also reports an error of this write.
     fn begin_write_out(&self, _offset: u64, _len: u64) {}
-    /// The bytes at `offset..offset + len`, without copying where the disk is real. They keep the file's
-    /// contents alive. An error when the range does not lie within the size. A real disk is read when a caller looks at
-    /// the bytes, and what it cannot read then is zeros (`mapping.rs`): look at checksums.
+    /// Returns the bytes at `offset..offset + len`, without a copy on a real disk. The returned bytes keep
+    /// the file's contents alive. Fails if the range does not lie within the size. A real disk is read only
+    /// when a caller accesses the bytes, and bytes that cannot be read then are zeros (`mapping.rs`), so
+    /// callers verify checksums.
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes>;
-    /// The bytes that [`File::read`] hands out, where they are in memory for as long as the file is: they are not counted as
-    /// held, which processors that read the same file at once would do at the same place. The default has none.
+    /// Returns the bytes that [`File::read`] would return, if they stay in memory as long as the file is
+    /// open. No reference count is involved; processors that read the same file at the same time would
+    /// otherwise contend for one. The default implementation returns `None`.
     fn in_memory(&self, _offset: u64, _len: usize) -> Option<&[u8]> {
         None
     }
-    /// [`File::read`] into memory of the caller's, and nowhere else: for bytes that no reader will want again soon, and for
-    /// a disk that may fail under a mapping.
+    /// Reads like [`File::read`] into the caller's memory and nowhere else: for bytes that no reader will
+    /// need again soon, and for a disk that may fail under a mapping.
     fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         out.copy_from_slice(&self.read(offset, out.len())?);
         Ok(())
     }
-    /// Pages that [`File::read`] handed out and the disk could not read when a caller looked at them: these bytes are zeros.
+    /// Returns the number of pages that [`File::read`] returned but that the disk could not read when a
+    /// caller accessed them. Their bytes are zeros.
     fn unreadable_pages(&self) -> u64 {
         0
     }
-    /// What was read so far will hardly be read again soon: it need not stay in the process's memory. Bytes that
-    /// are still held stay valid.
+    /// Notes that the bytes read so far will hardly be read again soon, so they need not stay in the
+    /// process's memory. Bytes that a caller still holds stay valid.
     fn let_go(&self) {}
-    /// The first stretch at or after `offset` that may hold other bytes than zeros, clipped to begin at
-    /// `offset`. The default knows nothing and names all the rest.
+    /// Returns the first range at or after `offset` that may hold bytes other than zeros, clipped to begin at
+    /// `offset`. The default implementation returns the whole rest of the file.
     fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         Ok((offset < self.size()).then(|| offset..self.size()))
     }
 }
 
-/// Tells the time. It may stand still and jump; the engine notes times that never go back.
+/// A source of the time of day. The time may stand still and jump; the engine makes sure that commit times
+/// never go back.
 pub trait Clock: Send + Sync {
-    /// Milliseconds since 1970.
+    /// Returns the time in milliseconds since 1970.
     fn now_ms(&self) -> u64;
 }
 
-/// The system's time of day.
+/// The time of day of the operating system.
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now_ms(&self) -> u64 {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        // A clock set to before 1970 counts as standing at its beginning.
+        // A clock set to before 1970 counts as 1970.
         since.map_or(0, |since| since.as_millis() as u64)
     }
 }
 
-/// What cannot be read is taken for zeros in pieces of this size.
+/// Size of the pieces in which unreadable bytes are replaced by zeros.
 const PIECE_BYTES: usize = 4096;
 
-/// [`File::read_into`] that reads what can be read, with zeros for the rest. The first place that cannot be, and why.
+/// Reads like [`File::read_into`], with zeros in place of unreadable pieces. Returns the offset of the first
+/// unreadable piece and its error.
 pub(crate) fn read_around(file: &dyn File, offset: u64, out: &mut [u8]) -> Option<(u64, io::Error)> {
     if file.read_into(offset, out).is_ok() {
         return None;
@@ -138,20 +146,20 @@ pub(crate) fn read_around(file: &dyn File, offset: u64, out: &mut [u8]) -> Optio
     first
 }
 
-/// Whether the error says that there is no room, which passes, rather than that the disk fails.
+/// Returns whether the error means that there is no room, which may pass, rather than that the disk fails.
 pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Name of a file that is locked while a store is in use, beside its directory. It stays empty. Releases that lock no
-/// directories look at this file alone.
+/// Name of the file that is locked, in addition to the directory, while a store is in use. The file stays
+/// empty. Releases that do not lock directories look only at this file.
 pub(crate) const LOCK_NAME: &str = "lock";
 
-/// How often, and how far apart, the lock is tried before the store counts as in use.
+/// Number of attempts to take the lock, and the interval between them, before the store counts as in use.
 const LOCK_LOOKS_MAX: u32 = 5;
 const LOCK_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A real directory, locked against being opened twice for as long as this lives.
+/// A real directory, locked against a second opening for as long as this value lives.
 pub struct Dir {
     path: PathBuf,
     handle: fs::File,
@@ -159,8 +167,8 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// Opens the directory, making it (mode 0700) if absent, and locks it. `Ok(None)`: another open directory has it locked.
-    /// An error comes with what was tried.
+    /// Opens and locks the directory; creates it with mode 0700 if it does not exist. Returns `Ok(None)` if
+    /// it is locked already. An error comes with the name of the operation that failed.
     pub fn open(path: &Path) -> Result<Option<Dir>, (&'static str, io::Error)> {
         make_durable_dir(path).map_err(|e| ("create the store's directory", e))?;
         let handle = fs::File::open(path).map_err(|e| ("open the store's directory", e))?;
@@ -171,7 +179,8 @@ impl Dir {
             .mode(0o600)
             .open(path.join(LOCK_NAME))
             .map_err(|e| ("open the lock file", e))?;
-        // The directory first: unlike a file in it, it cannot be removed while there are segments in it.
+        // The directory is locked first: unlike a file in it, it cannot be removed while there are segments
+        // in it.
         let is_ours = match lock_exclusively(&handle) {
             Err(error) if cannot_lock_directories(&error) => lock_exclusively(&lock),
             Ok(true) => lock_exclusively(&lock),
@@ -182,15 +191,16 @@ impl Dir {
     }
 }
 
-/// Locks `file` for as long as it is open; false when another open file has the lock.
+/// Locks `file` for as long as it is open. Returns false if another open file has the lock.
 ///
-/// `flock`, not `fcntl`: the lock belongs to the open file, so that a second open in this process fails as well.
+/// Uses `flock`, not `fcntl`: the lock belongs to the open file, so that a second opening in this process
+/// fails as well.
 fn lock_exclusively(file: &fs::File) -> io::Result<bool> {
     let mut looks = 0;
     loop {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(true),
-            // A tool that looks whether the store is in use takes the lock for a moment.
+            // A tool that checks whether the store is in use takes the lock for a moment.
             Err(rustix::io::Errno::WOULDBLOCK) if looks < LOCK_LOOKS_MAX => looks += 1,
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
             Err(error) => return Err(error.into()),
@@ -199,7 +209,8 @@ fn lock_exclusively(file: &fs::File) -> io::Result<bool> {
     }
 }
 
-/// Whether the file system has no locks on directories. NFS makes them from locks that need a file open for writing.
+/// Returns whether the file system does not support locks on directories. NFS implements them with locks that
+/// need a file open for writing.
 pub(crate) fn cannot_lock_directories(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -207,8 +218,8 @@ pub(crate) fn cannot_lock_directories(error: &io::Error) -> bool {
     )
 }
 
-/// Makes `path` and what is missing above it, each with its name on disk: a store whose directory a crash can
-/// undo is not durable, whatever it synced inside.
+/// Creates `path` and its missing parents, each with a durable name: a store whose directory a crash can undo
+/// is not durable, even if its files are synced.
 fn make_durable_dir(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -219,7 +230,7 @@ fn make_durable_dir(path: &Path) -> io::Result<()> {
     };
     make_durable_dir(parent)?;
     match fs::DirBuilder::new().mode(0o700).create(path) {
-        // Another process made it meanwhile.
+        // Another process created the directory in the meantime.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         made => made?,
     }
@@ -230,7 +241,7 @@ impl Storage for Dir {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
-            // A name that is not UTF-8 is none of ours.
+            // The store uses no names that are not UTF-8.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
@@ -277,7 +288,7 @@ impl Storage for Dir {
         use std::os::unix::fs::MetadataExt;
         let mut taken = 0u64;
         for entry in fs::read_dir(&self.path)? {
-            // A file that another process removes meanwhile takes no room.
+            // A file that another process removes in the meantime takes no room.
             taken += entry?.metadata().map_or(0, |metadata| metadata.blocks() * 512);
         }
         Ok(self.free_bytes()?.saturating_add(taken))
@@ -297,11 +308,11 @@ impl Storage for Dir {
 struct RealFile {
     file: fs::File,
     size: u64,
-    /// The whole file, mapped at the first read; every read is a slice of it.
+    /// The whole file, mapped at the first read; every read returns a slice of it.
     map: OnceLock<Mapped>,
 }
 
-/// A file in memory. The bytes and what is made of them keep the mapping.
+/// A mapped file. The bytes and their slices keep the mapping alive.
 struct Mapped {
     bytes: Bytes,
     mapping: Arc<Mapping>,
@@ -311,7 +322,8 @@ impl RealFile {
     fn sync_range(&self, offset: u64, len: u64, flags: libc::c_uint) -> io::Result<()> {
         use std::os::fd::AsRawFd;
         let (offset, len) = (offset.cast_signed(), len.cast_signed());
-        // SAFETY: the descriptor is open as long as `self` lives, and no memory is handed over.
+        // SAFETY: the descriptor is open as long as `self` lives, and the call accesses no memory of this
+        // process.
         match unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, len, flags) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -323,15 +335,16 @@ impl RealFile {
             return Ok(map);
         }
         let size = usize::try_from(self.size).map_err(io::Error::other)?;
-        // SAFETY: bytes that are still being written are never looked at: readers stay below the published end of the
-        // log, and recovery runs before there is a writer.
+        // SAFETY: no reader accesses bytes that are still being written: readers stay below the published end
+        // of the log, and recovery runs before there is a writer.
         let mapping = Arc::new(unsafe { Mapping::new(&self.file, size)? });
         let map = Mapped { bytes: Bytes::from_owner(Shared(mapping.clone())), mapping };
-        // Two threads may have mapped at once; one mapping wins, the other goes.
+        // Two threads may have mapped the file at the same time; the first mapping is kept and the other one
+        // is dropped.
         Ok(self.map.get_or_init(|| map))
     }
 
-    /// Writing on would make the file longer than its mapping.
+    /// Checks that a write stays within the size: it would otherwise make the file longer than its mapping.
     fn check_end(&self, offset: u64, len: u64) -> io::Result<()> {
         match offset.checked_add(len) {
             Some(end) if end <= self.size => Ok(()),
@@ -353,7 +366,7 @@ impl File for RealFile {
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         self.check_end(offset, len)?;
         match fallocate(&self.file, FallocateFlags::empty(), offset, len) {
-            // A file system that cannot: zeros that are written have blocks as well.
+            // On a file system that cannot allocate, written zeros have blocks as well.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
                 self.file.write_all_at(&vec![0; len as usize], offset)
             }
@@ -369,14 +382,14 @@ impl File for RealFile {
         let flags = libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
         let Err(error) = self.sync_range(offset, len, flags) else { return Ok(()) };
         match error.raw_os_error() {
-            // A system that cannot only has more to do when it syncs.
+            // On a system without this call, the next sync has more to do.
             Some(libc::ENOSYS | libc::EINVAL | libc::EOPNOTSUPP) => Ok(()),
             _ => Err(error),
         }
     }
 
     fn begin_write_out(&self, offset: u64, len: u64) {
-        // Where that cannot be done, the sync does it, and where it went wrong, the sync tells.
+        // If this fails, the next sync writes the bytes, or reports the error.
         let _ = self.sync_range(offset, len, libc::SYNC_FILE_RANGE_WRITE);
     }
 
@@ -405,10 +418,11 @@ impl File for RealFile {
     fn let_go(&self) {
         if let Some(Mapped { bytes, .. }) = self.map.get() {
             let start = bytes.as_ptr().cast_mut().cast();
-            // SAFETY: the range is the whole of a mapping that `bytes` keeps alive. It is shared with its file and
-            // read-only, so a page taken from it comes back with the same bytes when it is looked at again.
+            // SAFETY: the range is the whole of a mapping that `bytes` keeps alive. The mapping is shared
+            // with its file and read-only, so a dropped page comes back with the same bytes at the next
+            // access.
             let gone = unsafe { madvise(start, bytes.len(), rustix::mm::Advice::LinuxDontNeed) };
-            // It is advice: a system that does not take it only keeps the pages longer.
+            // The call is advice: a system that ignores it only keeps the pages longer.
             let _ = gone;
         }
     }
@@ -418,7 +432,7 @@ impl File for RealFile {
     }
 }
 
-/// A mapping that several hold.
+/// A shared owner of a mapping.
 struct Shared(Arc<Mapping>);
 
 impl AsRef<[u8]> for Shared {
@@ -427,7 +441,7 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
-/// [`File::written`] of a file that the operating system knows, by asking where its holes are.
+/// Implements [`File::written`] for a file of the operating system by asking for its holes.
 pub(crate) fn written_stretch(file: &fs::File, size: u64, offset: u64) -> io::Result<Option<Range<u64>>> {
     if offset >= size {
         return Ok(None);
@@ -435,7 +449,7 @@ pub(crate) fn written_stretch(file: &fs::File, size: u64, offset: u64) -> io::Re
     let start = match seek(file, SeekFrom::Data(offset)) {
         Ok(start) => start,
         Err(rustix::io::Errno::NXIO) => return Ok(None),
-        // A file system that cannot tell holes from data: everything may be data.
+        // The file system cannot distinguish holes from data, so everything may be data.
         Err(_) => return Ok(Some(offset..size)),
     };
     let end = seek(file, SeekFrom::Hole(start)).unwrap_or(size);
@@ -477,7 +491,7 @@ mod tests {
         assert!(file.reserve(1 << 19, 1 << 20).is_err(), "beyond the end");
     }
 
-    /// A file of ones, some stretches of which cannot be read.
+    /// A file of bytes with the value 1 of which some ranges cannot be read.
     struct Failing(&'static [(u64, u64)]);
 
     impl File for Failing {
@@ -501,7 +515,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_zeros_and_the_first_place_is_told() {
         const PAGE: u64 = PIECE_BYTES as u64;
-        // What cannot be read of four pages from 100 on; the pages that are zeros, and the place.
+        // Columns: unreadable ranges when four pages are read from offset 100 on; which pages are zeros; the
+        // first unreadable offset.
         let cases: [(&[(u64, u64)], _, _); 7] = [
             (&[], [false; 4], None),
             (&[(0, 100)], [false; 4], None),

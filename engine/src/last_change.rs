@@ -1,9 +1,10 @@
-//! When anything under a prefix last changed: one number per prefix, for callers that keep what they made of its keys.
+//! Revision of the last change under a prefix: one number per prefix, for callers that cache results computed
+//! from its keys.
 //!
-//! What was made of a snapshot of revision *r* is still true if [`LastChange::revision`] is at most *r*: the number
-//! rises before the state it belongs to is published, so a caller that sees it too early looks once too often, and
-//! never once too rarely. Keys that changed before the number was asked for do not count, since every snapshot taken
-//! afterwards shows them. Does not know what is under the prefix.
+//! A result computed from a snapshot of revision *r* is still valid if [`LastChange::revision`] is at most
+//! *r*. The number rises before the root of the change is published, so a caller may check once too often,
+//! but never once too rarely. Changes before the tracker was created do not count, because every snapshot
+//! taken afterwards shows them. This module does not know what the keys are used for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,24 +13,26 @@ use bytes::Bytes;
 
 use crate::types::Revision;
 
-/// The revision of the last change under a prefix, kept up by the engine as long as this lives.
+/// The revision of the last change under a prefix. The engine updates it as long as this value lives.
 #[derive(Clone, Debug)]
 pub struct LastChange(Arc<AtomicU64>);
 
 impl LastChange {
-    /// The newest revision in which a key under the prefix was written or deleted since this was asked for; 0 for none.
+    /// Returns the newest revision in which a key under the prefix was written or deleted since this tracker
+    /// was created; 0 if there was no such change.
     #[inline]
     pub fn revision(&self) -> Revision {
         Revision::new(self.0.load(Ordering::Acquire))
     }
 }
 
-/// Those that are held, each with its prefix. They are few: one for each kind of object that every write asks about.
+/// All trackers with their prefixes. There are only few: one for each kind of object that every write depends
+/// on.
 #[derive(Default)]
 pub(crate) struct LastChanges(Vec<(Bytes, LastChange)>);
 
 impl LastChanges {
-    /// One more. Those that are held by no one else are dropped.
+    /// Adds a tracker. Drops those that no caller holds any more.
     pub fn of(&mut self, prefix: Bytes) -> LastChange {
         self.0.retain(|(_, held)| Arc::strong_count(&held.0) > 1);
         let made = LastChange(Arc::default());

@@ -1,13 +1,15 @@
-//! A revision log: keys and values under one global order of revisions, with every state still readable.
+//! A revision log: a store of keys and values under one global order of revisions, in which every retained
+//! revision stays readable.
 //!
 //! ```text
 //! commit ─► queue ─► sequencer ────────► segment file ─► sync ─► publish root ─┬─► snapshots (reads)
 //!                    check, stamp, encode                                      └─► tails (watches)
 //! ```
 //!
-//! One writer assigns revisions; readers hold an immutable root of a copy-on-write B-tree and read values as
-//! slices of mapped files. A tail is the log replayed and then followed. The layout of the files is described in
-//! `docs/format.md`. This crate knows bytes, revisions and files, and nothing of what they are used for.
+//! A single writer assigns revisions. Readers hold an immutable root of a copy-on-write B-tree and read
+//! values as slices of mapped files. A tail replays the log and then follows it. `docs/format.md` describes
+//! the layout of the files. This crate handles bytes, revisions and files; it does not know what the bytes
+//! mean.
 
 mod append;
 mod applied;
@@ -102,13 +104,13 @@ use crate::watch::Hub;
 pub use crate::watch::Tail;
 use crate::workers::Workers;
 
-/// How long an essential write waits for room on a full disk, and how many looks for room it waits for: there is one a
-/// second, and one whenever reclamation has given something back.
+/// How long an essential write waits for room on a full disk, and after how many attempts it gives up. The
+/// store attempts the write again once a second and whenever reclamation has freed space.
 const ESSENTIAL_ROOM_WAIT: Duration = Duration::from_secs(10);
 const ESSENTIAL_ROOM_LOOKS_MAX: u32 = 40;
 
-/// An open store. Clones are handles to the same one; dropping the last closes it as [`Engine::close`] does,
-/// waiting for at most the writes under way.
+/// An open store. Clones are handles to the same store. Dropping the last handle closes the store as
+/// [`Engine::close`] does, and waits for the writes in progress at most.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
@@ -119,7 +121,8 @@ struct Inner {
     status: Arc<StoreStatus>,
     expiry: Arc<Expiry>,
     requests: Arc<Requests>,
-    /// Whether room is kept back. Not the reserve itself, which holds the directory's lock.
+    /// Whether the store has a reserve for a full disk. The reserve itself is not kept here because it holds
+    /// the directory's lock.
     has_reserve: bool,
     lost_revisions: u64,
     losses: Arc<LossRegistry>,
@@ -128,15 +131,16 @@ struct Inner {
     bloom_scheme: BloomScheme,
     role: Role,
     closed: tokio::sync::watch::Receiver<bool>,
-    /// The last of the workers to end.
+    /// The worker thread that ends last.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Engine {
-    /// Opens the store in `options.dir`, making it if there is none, and recovers what a crash left.
+    /// Opens the store in `options.dir`, creates it if it does not exist, and recovers from a crash.
     ///
-    /// Reads the newest sound checkpoint and the log behind it; without a checkpoint all of the log, where a gigabyte
-    /// takes about a second when it is cached, else as long as the disk.
+    /// Opening reads the newest sound checkpoint and the log behind it. Without a checkpoint it reads the
+    /// whole log: about one second for each gigabyte that is in the page cache, otherwise as fast as the disk
+    /// allows.
     pub fn open(options: Options) -> Result<Engine, OpenError> {
         if let Some(replaced) = offline::interrupted(&options.dir) {
             return Err(OpenError::Interrupted { dir: options.dir, replaced });
@@ -156,7 +160,7 @@ impl Engine {
         let configured = options.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let segment_bytes = match options.reserve_bytes {
             0 => configured,
-            // A disk whose capacity cannot be told now is one on which opening fails soon.
+            // If the capacity of the disk cannot be determined, opening soon fails anyway.
             _ => reserve::segment_bytes(configured, storage.capacity().unwrap_or(u64::MAX)),
         };
         let options = Options { segment_bytes, ..options.clone() };
@@ -170,8 +174,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Recovers the store and puts its parts together; nothing works yet. Segments have the size `options` says,
-    /// whatever it is.
+    /// Recovers the store and assembles its components without starting them. Segments have exactly the size
+    /// in `options`, even if it is outside of the limits.
     fn assemble(
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
@@ -184,7 +188,8 @@ impl Engine {
             Role::Follower => Numbering::Sparse,
         };
         let found = recovery::recover(&*storage, segment_bytes, options.bloom_scheme, numbering)?;
-        // Recovery may have looked at every byte there is; what is wanted of them comes back from the page cache.
+        // Recovery may have mapped every byte of the log. Reads that follow get their bytes from the page
+        // cache.
         found.root.segments.all().iter().for_each(|segment| segment.file.let_go());
         let before =
             found.checkpoint.as_ref().map_or((0, Revision::ZERO), |it| (it.lost_revisions, it.revision));
@@ -287,14 +292,16 @@ impl Engine {
         Ok((engine, workers))
     }
 
-    /// Commits `write` and returns its revision and stored state. Resolves after about one sync, shared with
-    /// the rest of its batch; by then the write is durable (see [`Durability`]) and visible to readers. Waits
-    /// when too much is queued. A write that was queued is carried out even if the future is dropped.
+    /// Commits `write` and returns its revision and stored state. The future resolves after about one sync,
+    /// which all writes of a batch share; by then the write is durable (see [`Durability`]) and visible to
+    /// readers. The call waits while the queue is full. A queued write is carried out even if the future is
+    /// dropped.
     ///
-    /// A delete or an essential write that finds the disk full waits until reclamation has made room, for about ten seconds.
+    /// A delete or an essential write that finds the disk full waits about ten seconds for reclamation to
+    /// make room.
     ///
     /// # Errors
-    /// See [`CommitError`]; only [`CommitError::OutcomeUnknown`] leaves the outcome open.
+    /// See [`CommitError`]. Only [`CommitError::OutcomeUnknown`] leaves the outcome open.
     pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
         if self.0.role == Role::Follower {
             return Err(CommitError::Refused(Refusal::Follower));
@@ -313,8 +320,8 @@ impl Engine {
             {
                 return outcome;
             }
-            // The first time it may have been refused with ordinary writes of its batch. Later it waits until reclamation
-            // has made room.
+            // The first attempt may have been refused together with ordinary writes of its batch. Later
+            // attempts wait until reclamation has made room.
             if looks > 0 && room_looks.changed().await.is_err() {
                 return outcome;
             }
@@ -322,12 +329,13 @@ impl Engine {
         self.0.queue.submit(write, bloom).await
     }
 
-    /// Applies records that have their revisions from elsewhere, and returns the store's newest revision then. For a
-    /// store opened as a [`Role::Follower`]; durable and visible as with [`Engine::commit`], and carried out even if the
-    /// future is dropped. Records of one revision become visible and durable together.
+    /// Applies records whose revisions were assigned by another store, and returns the newest revision of
+    /// this store afterwards. The store must be open as a [`Role::Follower`]. Durability and visibility are
+    /// those of [`Engine::commit`], and the batch is carried out even if the future is dropped. Records of
+    /// one revision become visible and durable together.
     ///
     /// # Errors
-    /// See [`ApplyError`]; after [`Refusal::LogFailed`] it is open how much of the batch is on disk.
+    /// See [`ApplyError`]. After [`Refusal::LogFailed`] it is unknown how much of the batch is on disk.
     pub async fn apply(&self, batch: Vec<Applied>) -> Result<Revision, ApplyError> {
         if self.0.role == Role::Leader {
             return Err(ApplyError::Leader);
@@ -345,14 +353,14 @@ impl Engine {
         }
     }
 
-    /// The store as it is now. Takes some tens of nanoseconds.
+    /// Returns a snapshot of the newest revision. Takes some tens of nanoseconds.
     pub fn snapshot(&self) -> Snapshot {
         let root = self.0.hub.root();
         let revision = root.revision;
         Snapshot::new(root, revision)
     }
 
-    /// The store as it was right after `revision` was committed; 0 is the empty store.
+    /// Returns a snapshot of the store as of `revision`. Revision 0 is the empty store.
     pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, SnapshotError> {
         let root = self.0.hub.root();
         if revision > root.revision {
@@ -365,63 +373,67 @@ impl Engine {
         Ok(Snapshot::new(root, revision))
     }
 
-    /// The newest published revision; 0 when nothing was ever written.
+    /// Returns the newest published revision; 0 if nothing was ever written.
     pub fn revision(&self) -> Revision {
         self.0.hub.revision()
     }
 
-    /// Resolves once a revision of at least `revision` is published. Also when the engine is closed before
-    /// that, so that no caller waits for ever: look at [`Engine::revision`] where that matters.
+    /// Resolves once a revision of at least `revision` is published, or once the engine is closed, so that no
+    /// caller waits forever. Callers that need to tell the two apart compare [`Engine::revision`] afterwards.
     pub async fn reached(&self, revision: Revision) {
         self.0.hub.reached(revision).await;
     }
 
-    /// Follows the events with a revision greater than `after` whose key begins with `prefix`. `after` may lie
-    /// in the future: what comes up to it is passed over in silence. Costs nothing while nothing matches.
+    /// Follows the events with a revision greater than `after` whose key begins with `prefix`. `after` may be
+    /// in the future: the tail skips all events up to it. A tail costs nothing while no event matches.
     pub fn tail(&self, after: Revision, prefix: Bytes) -> Result<Tail, TailError> {
         self.0.hub.tail(after, prefix)
     }
 
-    /// Notes that what is applied from now on, up to `until`, is not every change that there was, but states in the end: tails
-    /// that must be told all changes end, and states of revisions before `until` cannot be read any more. This is not on disk:
-    /// forget them ([`Engine::compact`]) once `until` is reached.
+    /// Notes that the records applied from now on, up to revision `until`, carry only the final states of
+    /// keys instead of every change. Tails that require all changes end, and revisions before `until` can no
+    /// longer be read. This note is not stored on disk: the caller compacts these revisions
+    /// ([`Engine::compact`]) once `until` is reached.
     pub fn pass_over(&self, until: Revision) {
         self.0.hub.pass_over(until);
     }
 
-    /// When keys that begin with `prefix` last change from now on: what was made of a snapshot holds as long as nothing
-    /// changed since its revision.
+    /// Returns a tracker of the newest change of any key that begins with `prefix`, starting now. Results
+    /// computed from a snapshot stay valid while nothing has changed since its revision.
     pub fn last_change(&self, prefix: Bytes) -> LastChange {
         self.0.hub.last_change(prefix)
     }
 
-    /// Whether writes are taken; if not, why.
+    /// Returns `Ok` if the store takes writes, otherwise the reason why it does not.
     pub fn health(&self) -> Result<(), Refusal> {
         self.0.status.refusal.lock().clone().map_or(Ok(()), Err)
     }
 
-    /// Resolves once writing or syncing the log has failed, so that no write is taken until the store is opened again;
-    /// never on a healthy store. Returns why.
+    /// Resolves with the reason once writing or syncing the log has failed, so that the store takes no writes
+    /// until it is opened again. Never resolves on a healthy store.
     pub async fn failed(&self) -> Refusal {
         self.0.status.log_failed().await
     }
 
-    /// Revisions and records that cannot be read, and which of them are accepted. While some are not, an absent key may be
-    /// one whose record is lost: nobody may delete because something is absent.
+    /// Returns the revisions and records that cannot be read, and which of these losses are accepted. While
+    /// some losses are not accepted, a key that seems absent may have a lost record, so nothing may be
+    /// deleted because of an absent key.
     pub fn losses(&self) -> LossReport {
         self.0.losses.report()
     }
 
-    /// How many losses are not accepted, now and whenever that changes: readers find damage that opening did not look at.
+    /// Returns a receiver of the number of losses that are not accepted. The number changes while the store
+    /// is open because readers find damage that opening did not look at.
     pub fn watch_losses(&self) -> tokio::sync::watch::Receiver<LossCounts> {
         self.0.losses.watch()
     }
 
-    /// Writes a record that says which losses are known, unless the log says so. Says whether it wrote one. Without it,
-    /// the next opening that begins with a checkpoint knows the number of revisions that were lost before it at most.
+    /// Writes a record that lists the known losses, unless the newest such record in the log already lists
+    /// them. Returns whether it wrote a record. Without this record, an opening that begins with a checkpoint
+    /// knows at most how many revisions were lost before the checkpoint.
     ///
     /// # Errors
-    /// As [`Engine::commit`].
+    /// See [`Engine::commit`].
     pub async fn note_losses(&self) -> Result<bool, CommitError> {
         match self.0.losses.to_note() {
             Some(ledger) => {
@@ -433,11 +445,12 @@ impl Engine {
         }
     }
 
-    /// Accepts all losses that are known, and `found`, which a look at all of the store found. Durable once this resolves;
-    /// what is found later is not accepted. Says whether there was anything to accept.
+    /// Accepts all known losses and those in `found`, the result of a scan of the whole store. The acceptance
+    /// is durable once the future resolves; losses found later are not accepted. Returns whether there was
+    /// any loss to accept.
     ///
     /// # Errors
-    /// As [`Engine::commit`].
+    /// See [`Engine::commit`].
     pub async fn accept_losses(&self, found: &Losses) -> Result<bool, CommitError> {
         match self.0.losses.to_accept(found) {
             Some(ledger) => {
@@ -455,12 +468,12 @@ impl Engine {
         self.commit(Write { key, expected: Expected::Any, change: Change::Put(payload) }).await.map(drop)
     }
 
-    /// Brings everything that is committed by now to disk, and notes that it is there: a log that lacks some of it later is
-    /// damaged, and never one that ends earlier. This happens by itself once a second while there are writes. Blocks for two
-    /// syncs.
+    /// Syncs everything that is committed by now, and notes on disk that it is durable. If the log lacks some
+    /// of these revisions later, opening reports damage instead of treating the log as one that ends earlier.
+    /// The store does this by itself once a second while there are writes. Blocks for two syncs.
     ///
     /// # Errors
-    /// The log cannot be synced. A mark that cannot be written is reported in the log.
+    /// The log cannot be synced. A failure to write the high-water mark is only logged.
     pub fn note_durable(&self) -> Result<(), Refusal> {
         let root = self.0.hub.root();
         let status = &self.0.status;
@@ -475,24 +488,26 @@ impl Engine {
         Ok(())
     }
 
-    /// The number that all files of the store have, and a restored store has not.
+    /// Returns the store fingerprint, which all files of the store have in common. A restored store gets a
+    /// new one.
     pub fn store_number(&self) -> u64 {
         self.0.hub.root().segments.in_order().first().map_or(0, |segment| segment.header.store)
     }
 
-    /// When writes are acknowledged.
+    /// Returns when this store acknowledges writes.
     pub fn durability(&self) -> Durability {
         self.0.durability
     }
 
-    /// Gives back the memory that reading has mapped. For a caller that has just read everything once: what is wanted again
-    /// comes back from the page cache.
+    /// Unmaps the pages that reads have mapped. Useful for a caller that has just read everything once; bytes
+    /// that are read again come from the page cache.
     pub fn let_go(&self) {
         self.0.hub.root().segments.all().iter().for_each(|segment| segment.file.let_go());
     }
 
-    /// Forgets history before `revision`, whatever the retention: it is the oldest readable revision then. Resolves
-    /// once the index has forgotten it and that is noted on disk; what it gives back of the disk comes back later.
+    /// Compacts history before `revision` regardless of the retention, so that `revision` becomes the oldest
+    /// readable one. Resolves once the index has dropped the history and this is noted on disk; reclamation
+    /// frees the disk space later.
     pub async fn compact(&self, revision: Revision) -> Result<(), CompactError> {
         let root = self.0.hub.root();
         if revision > root.revision {
@@ -505,15 +520,16 @@ impl Engine {
         self.progress(|progress| progress.compacted >= revision).await.ok_or(CompactError::Closed)
     }
 
-    /// Resolves once a checkpoint of what is committed by now is on disk, or the store is closed.
+    /// Resolves once a checkpoint of everything that is committed by now is on disk, or the store is closed.
     pub async fn checkpoint(&self) {
         let revision = self.revision();
         self.0.requests.checkpoint(revision);
         self.progress(|progress| progress.checkpoint >= revision).await;
     }
 
-    /// Prepares for the end: writes a checkpoint if the next opening would read more of the log than the image is long, so
-    /// that it reads the image alone. Resolves once that is done, or there is nothing to do, or the store is closed.
+    /// Prepares the store for closing: writes a checkpoint if the next opening would otherwise read more
+    /// bytes of the log than a checkpoint has. Resolves once the checkpoint is written, if one is needed, or
+    /// the store is closed.
     pub async fn prepare_to_close(&self) {
         let root = self.0.hub.root();
         let checkpointed = self.0.status.stages().checkpointed;
@@ -524,14 +540,14 @@ impl Engine {
         }
     }
 
-    /// Resolves once nothing is left to forget, to delete, to give back or to write down for the time being, or the
-    /// store is closed. Under steady writes this may take long.
+    /// Resolves once compaction, deletion, reclamation and checkpoints have nothing to do for the time being,
+    /// or the store is closed. Under steady writes this may take long.
     pub async fn settled(&self) {
         let rest = self.0.requests.rest();
         self.progress(|progress| progress.rests >= rest).await;
     }
 
-    /// Waits until background maintenance is so far; `None` when it never will be.
+    /// Waits until background maintenance satisfies `so_far`. Returns `None` if that cannot happen any more.
     async fn progress(&self, so_far: impl Fn(&Progress) -> bool) -> Option<()> {
         let mut progress = self.0.requests.progress.subscribe();
         let mut closed = self.0.closed.clone();
@@ -541,9 +557,9 @@ impl Engine {
         }
     }
 
-    /// Begins a backup of the store as of its newest revision, for a receiver that has `held` already (what
-    /// [`offline::Receiver::held`] says; nothing is fine). A slow receiver delays no commit. With relaxed
-    /// durability this waits for a sync, else for nothing.
+    /// Begins a backup of the store as of its newest revision, for a receiver that already has the segments
+    /// in `held` (the result of [`offline::Receiver::held`]; empty if it has none). A slow receiver delays no
+    /// commit. With [`Durability::Relaxed`] this call may wait for a sync.
     pub fn backup(&self, held: &[u8]) -> Result<Outgoing, BackupError> {
         let held = Held::decode(held).ok_or(BackupError::Held)?;
         let root = self.0.hub.root();
@@ -551,20 +567,21 @@ impl Engine {
         if let Some(last) = root.segments.in_order().last()
             && status.synced() < root.revision
         {
-            // What a crash takes back must not live on in a backup.
+            // A crash must not take back revisions that a backup contains.
             status.sync(last, root.revision).map_err(BackupError::Refused)?;
         }
         Ok(Outgoing::new(&root, held))
     }
 
-    /// The newest revision committed at `time` or before; the oldest readable one when that is younger.
+    /// Returns the newest revision committed at or before `time`, or the oldest readable revision if that is
+    /// newer.
     pub fn revision_at(&self, time: SystemTime) -> Revision {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         compaction::newest_until(&self.0.hub.root(), types::CommitTime::from_ms(ms))
     }
 
-    /// Numbers about the store.
+    /// Returns counters and sizes of the store.
     pub fn stats(&self) -> Stats {
         let root = self.0.hub.root();
         let status = &self.0.status;
@@ -593,12 +610,12 @@ impl Engine {
         }
     }
 
-    /// Commits what is queued, syncs, stops the threads and gives the directory free. Later commits get
+    /// Commits the queued writes, syncs, stops the threads and releases the directory. Later commits get
     /// [`CommitError::Closed`], tails end with [`TailError::Closed`]; snapshots can still be read.
     pub async fn close(&self) {
         self.0.queue.close();
         let mut closed = self.0.closed.clone();
-        // An error means that the thread is gone, which is as good.
+        // An error means that the thread is gone, which is just as good.
         let _ = closed.wait_for(|closed| *closed).await;
     }
 }

@@ -1,9 +1,9 @@
-//! The ordered segments and the place where the next record goes.
+//! The ordered segments of the log and the position of the next record.
 //!
-//! A new segment comes into being in steps that leave a complete log after a crash at any point: the one before
-//! is synced; the new file gets its header under a temporary name and is synced; it is renamed; the directory is
-//! synced; the high-water mark is raised; only then may a record go into it. So only the last segment can have a torn tail, and a segment with
-//! its final name always has a header.
+//! A new segment is made in steps that leave a complete log after a crash at any point: sync the segment
+//! before it; write the header into the new file under a temporary name and sync it; rename it; sync the
+//! directory; raise the high-water mark. Only then may a record be written to it. So only the last segment
+//! can have a torn tail, and a segment with its final name always has a header.
 
 use std::io;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use crate::segment::{FILL_STEP, Segment};
 use crate::snapshot::Entry;
 use crate::types::{Revision, SegmentNumber};
 
-/// Name of a segment that is being made. Whatever is found under it on opening is of no use.
+/// Name of a segment file that is being made. Opening ignores its content.
 pub(crate) const NEXT_NAME: &str = "next.segment";
 
-/// Zeros are kept written this far ahead of the records. Enough for some hundred typical writes, little enough
-/// that recovery, which looks through it for torn records, does not notice.
+/// Number of bytes that zeros are kept ahead of the records. Enough for some hundred typical writes, and
+/// little enough that recovery, which searches them for torn records, takes no noticeable time.
 pub(crate) const FILL_AHEAD: u64 = 1024 * 1024;
 
-/// Where batches are as large as this, zeros are not worth their writing: the sync of such a batch takes its time from
-/// the bytes, not from the blocks that the file system has to note.
+/// Batch size from which on writing zeros ahead does not pay: the sync of such a batch takes its time for the
+/// bytes, not for the file system's block allocation.
 const BULK_BYTES: u64 = 128 * 1024;
 
 /// The segments of a log. Cheap to clone.
@@ -38,14 +38,14 @@ const BULK_BYTES: u64 = 128 * 1024;
 pub(crate) struct Segments(Arc<Lists>);
 
 struct Lists {
-    /// Those that make the log, in its order.
+    /// The segments that make up the log, in its order.
     in_order: Vec<Arc<Segment>>,
-    /// These, and those that the index refers to while records move, by number.
+    /// The segments in the log and those that the index refers to while records move, by number.
     by_number: Vec<Arc<Segment>>,
 }
 
 impl Segments {
-    /// Segments in the order of the log.
+    /// Creates the list from segments in the order of the log.
     pub fn new(in_order: Vec<Arc<Segment>>) -> Segments {
         let by_number = in_order.clone();
         Segments::from_lists(in_order, by_number)
@@ -56,48 +56,50 @@ impl Segments {
         Segments(Arc::new(Lists { in_order, by_number }))
     }
 
-    /// The segment with that number.
+    /// Returns the segment with the given number.
     pub fn get(&self, number: SegmentNumber) -> Option<&Arc<Segment>> {
         let by_number = &self.0.by_number;
         let at = by_number.binary_search_by_key(&number, |segment| segment.header.number).ok()?;
         Some(&by_number[at])
     }
 
-    /// The entry for a version of a key; `None` when it lies in none of them.
+    /// Returns the entry for a version of a key; `None` if its segment is not in the list.
     pub fn entry(&self, key: Bytes, version: Version) -> Option<Entry> {
         Some(Entry::new(key, version, self.get(version.segment)?.clone()))
     }
 
-    /// Those that make the log, in its order.
+    /// Returns the segments that make up the log, in its order.
     pub fn in_order(&self) -> &[Arc<Segment>] {
         &self.0.in_order
     }
 
-    /// All that something may refer to.
+    /// Returns all segments that the index may refer to.
     pub fn all(&self) -> &[Arc<Segment>] {
         &self.0.by_number
     }
 
-    /// The segments from the one that has `revision`, if any has, to the last.
+    /// Returns the segments from the one that may contain `revision` to the last.
     pub fn starting_at(&self, revision: Revision) -> &[Arc<Segment>] {
         let in_order = &self.0.in_order;
         let after = in_order.partition_point(|segment| segment.header.first_revision <= revision);
         &in_order[after.saturating_sub(1)..]
     }
 
-    /// With one more at the end of the log.
+    /// Returns these segments with `segment` added at the end of the log.
     fn with(&self, segment: Arc<Segment>) -> Segments {
         let add = |list: &[Arc<Segment>]| list.iter().cloned().chain([segment.clone()]).collect();
         Segments::from_lists(add(&self.0.in_order), add(&self.0.by_number))
     }
 
-    /// With one that the index may refer to, and that is not part of the log yet.
+    /// Returns these segments with `segment` added as one that the index may refer to but that is not part of
+    /// the log yet.
     pub fn with_rewritten(&self, segment: Arc<Segment>) -> Segments {
         let by_number = self.0.by_number.iter().cloned().chain([segment]).collect();
         Segments::from_lists(self.0.in_order.clone(), by_number)
     }
 
-    /// With `segment` in the log in place of all that lies between its first and last revision.
+    /// Returns these segments with `segment` in the log in place of all segments between its first and last
+    /// revision.
     pub fn replacing(&self, segment: &Arc<Segment>) -> Segments {
         let header = &segment.header;
         let last = header.rewritten.map_or(header.first_revision, |rewritten| rewritten.last_revision);
@@ -112,37 +114,38 @@ impl Segments {
     }
 }
 
-/// The log as its one writer holds it.
+/// The log as its single writer sees it.
 pub(crate) struct Log {
     storage: Arc<dyn Storage>,
     segment_bytes: u64,
     segments: Segments,
     current: Arc<Segment>,
-    /// Where the next record goes in the current segment.
+    /// Offset of the next record in the current segment.
     position: u64,
-    /// Whether the last batch was a large one: then the next one will hardly be small.
+    /// Whether the last batch was large, in which case the next one is probably large as well.
     is_bulk: bool,
     numbers: Arc<Numbers>,
-    /// Of the segments that it begins.
+    /// Numbering of the segments that this log creates.
     numbering: Numbering,
     high_water: Arc<HighWater>,
 }
 
-/// Gives numbers to segments, each once.
+/// Source of segment numbers; gives each number once.
 pub(crate) struct Numbers(AtomicU32);
 
 impl Numbers {
-    /// `given` is the highest so far.
+    /// Continues after `given`, the highest number given so far.
     pub fn new(given: SegmentNumber) -> Numbers {
         Numbers(AtomicU32::new(given.get()))
     }
 
-    /// The highest given so far.
+    /// Returns the highest number given so far.
     pub fn given(&self) -> SegmentNumber {
         SegmentNumber::new(self.0.load(Ordering::Acquire))
     }
 
-    /// The next one. Fails after two thousand million, which a segment every second reaches in 68 years.
+    /// Returns the next number. Fails after 2^31 numbers, which a store with a new segment every second
+    /// reaches in 68 years.
     pub fn next(&self) -> io::Result<SegmentNumber> {
         let next = self.0.fetch_add(1, Ordering::AcqRel) + 1;
         if next >= NUMBER_END {
@@ -153,7 +156,7 @@ impl Numbers {
 }
 
 impl Log {
-    /// The log of `segments`, of which there is at least one, to be continued at `position` of the last of them.
+    /// Creates the log of `segments`, at least one, to be continued at `position` of the last segment.
     pub fn new(
         storage: Arc<dyn Storage>,
         segment_bytes: u64,
@@ -168,7 +171,7 @@ impl Log {
         Log { storage, segment_bytes, segments, current, position, is_bulk, numbers, numbering, high_water }
     }
 
-    /// Has the log be made of `segments`, which end with the current one as before.
+    /// Replaces the segments of the log by `segments`, which end with the current segment as before.
     pub fn set_segments(&mut self, segments: Segments) {
         self.segments = segments;
     }
@@ -185,57 +188,59 @@ impl Log {
         self.position
     }
 
-    /// Whether `bytes` more fit the current segment. A segment with records that is larger than new ones are ends early: on a
-    /// disk that has become small, space is given back in small segments.
+    /// Returns whether `bytes` more fit the current segment. A segment with records that is larger than the
+    /// size of new segments ends early: on a disk that has become small, reclamation needs small segments.
     pub fn has_room(&self, bytes: usize) -> bool {
         let end = self.position + bytes as u64;
         let is_within = end <= self.segment_bytes || self.position == RECORDS_START;
         is_within && end <= self.current.file.size()
     }
 
-    /// Notes that everything up to `revision` is on disk, which it is.
+    /// Raises the durable revision of the high-water mark to `revision`, which must already be durable.
     pub fn note_durable(&self, revision: Revision) -> io::Result<()> {
         self.high_water.note(revision)
     }
 
-    /// Makes sure that there are blocks for the next `bytes`; fails without harm when the disk is full.
+    /// Allocates blocks for the next `bytes`. Fails without changing the log if the disk is full.
     pub fn allocate(&self, bytes: u64) -> io::Result<()> {
         let end = self.position + bytes;
         if bytes < BULK_BYTES || end <= self.current.filled() {
             return self.current.fill(end.min(self.current.file.size()), false);
         }
         match self.current.reserve(end + FILL_AHEAD) {
-            // It may do for these bytes.
+            // There may be room for these bytes alone.
             Err(error) if is_disk_full(&error) => self.current.reserve(end),
             reserved => reserved,
         }
     }
 
-    /// Writes `bytes` at the end, `ahead` bytes further on. Readers do not see them before [`Log::advance`].
+    /// Writes `bytes` at `ahead` bytes behind the end of the log. Readers do not see them before
+    /// [`Log::advance`].
     pub fn write(&self, ahead: usize, bytes: &[u8]) -> io::Result<()> {
         self.current.file.write_at(self.position + ahead as u64, bytes)
     }
 
-    /// Has the disk begin with `len` bytes that were written `ahead` of the end.
+    /// Starts to write `len` bytes, which are `ahead` bytes behind the end of the log, to the disk without
+    /// waiting for it.
     pub fn begin_write_out(&self, ahead: usize, len: usize) {
         self.current.file.begin_write_out(self.position + ahead as u64, len as u64);
     }
 
-    /// Takes back, durably, what was written of the next `bytes`.
+    /// Overwrites the next `bytes` with zeros and syncs, to undo a write.
     pub fn erase(&self, bytes: usize) -> io::Result<()> {
         self.write(0, &vec![0; bytes])?;
         self.current.file.sync_data()
     }
 
-    /// The last `bytes` written belong to the log from now on.
+    /// Makes the last `bytes` written part of the log.
     pub fn advance(&mut self, bytes: usize) {
         self.is_bulk = bytes as u64 >= BULK_BYTES;
         self.position += bytes as u64;
         self.current.advance(self.position);
     }
 
-    /// Goes on in a new segment with room for a record of `record_len`. The current one must be synced. After
-    /// an error the log is as it was.
+    /// Continues the log in a new segment that has room for a record of `record_len`. The current segment
+    /// must be synced. After an error the log is unchanged.
     pub fn roll(&mut self, record_len: usize, first_revision: Revision, keeper: &Keeper) -> io::Result<()> {
         let needed = RECORDS_START + record_len as u64;
         let (file, filled) = match keeper.take_prepared() {
@@ -263,8 +268,8 @@ impl Log {
     }
 }
 
-/// Turns a new file, named [`NEXT_NAME`], into a segment of the log, durably. An error that says the disk is full
-/// leaves no segment behind; after any other the log must be opened again.
+/// Turns a new file, named [`NEXT_NAME`], into a segment of the log, durably. A disk-full error leaves no
+/// segment behind; after any other error the log must be opened again.
 pub(crate) fn install(
     storage: &dyn Storage,
     header: Header,
@@ -274,8 +279,9 @@ pub(crate) fn install(
     if !sabotage::rename_before_sync() {
         segment.file.sync_data()?;
     }
-    // Whether the name took hold is unknown from here on, and a log with a segment too many must not be
-    // continued in the one before: never mind the reason.
+    // From here on it is unknown whether the new name is durable, and a log with an additional segment must
+    // not be continued in the segment before it. So any error from here on, also a full disk, counts as a
+    // failure of the log.
     storage.rename(NEXT_NAME, &Segment::name(header.number)).map_err(io::Error::other)?;
     if !sabotage::no_dir_sync() {
         storage.sync_dir().map_err(io::Error::other)?;
@@ -283,10 +289,11 @@ pub(crate) fn install(
     Ok(Arc::new(segment))
 }
 
-/// What is done for the log beside its writer: zeros ahead of the records, the next segment before it is
+/// Work for the log in addition to its writer: zeros ahead of the records, the next segment before it is
 /// needed, and with relaxed durability the syncs.
 ///
-/// `writer → wishes → keeper thread`. Nothing waits for the keeper: where it is late, the writer does the work.
+/// `writer → wishes → keeper thread`. Nothing waits for the keeper: if it is late, the writer does the work
+/// itself.
 pub(crate) struct Keeper {
     wishes: Mutex<Wishes>,
     changed: Condvar,
@@ -297,7 +304,7 @@ struct Wishes {
     fill: Option<(Arc<Segment>, u64)>,
     prepare: bool,
     prepared: Option<Arc<dyn File>>,
-    /// A segment to sync and the last revision that was written into it, and when at the latest.
+    /// A segment to sync, the last revision that was written to it, and the latest time for the sync.
     sync: Option<(Arc<Segment>, Revision, Instant)>,
     stop: bool,
 }
@@ -307,15 +314,16 @@ impl Keeper {
         Keeper { wishes: Mutex::new(Wishes::default()), changed: Condvar::new() }
     }
 
-    /// Called by the writer after each batch: asks for what will be needed soon.
+    /// Requests the work that will be needed soon. The writer calls this function after each batch.
     pub fn look_ahead(&self, log: &Log) {
         let (size, filled) = (log.current.file.size(), log.current.filled());
         let target = (log.position + FILL_AHEAD).min(size);
-        // As soon as a step of it is missing: the next commits each have one step more to sync, not one of them all.
+        // Requested as soon as one step is missing, so that each of the next commits syncs one additional
+        // step instead of one commit syncing them all.
         let fill = !log.is_bulk && filled < target && (filled + FILL_STEP <= target || target == size);
         let prepare = log.position > size / 2;
         if fill || prepare {
-            // A keeper that is busy making a file has the lock; the next batch asks again.
+            // A keeper that is creating a file holds the lock; the next batch requests again.
             let Some(mut wishes) = self.wishes.try_lock() else { return };
             if fill {
                 wishes.fill = Some((log.current.clone(), target));
@@ -323,17 +331,17 @@ impl Keeper {
             wishes.prepare = prepare && wishes.prepared.is_none();
             let is_wanted = fill || wishes.prepare;
             drop(wishes);
-            // A wake without work would take a processor from another thread.
+            // A wake-up without work would take a processor from another thread.
             if is_wanted {
                 self.changed.notify_one();
             }
         }
     }
 
-    /// Asks for a sync of `segment` within some time, after which everything up to `revision` is durable.
+    /// Requests a sync of `segment` within `wait`, after which everything up to `revision` is durable.
     pub fn sync_within(&self, wait: Duration, segment: &Arc<Segment>, revision: Revision) {
         let mut wishes = self.wishes.lock();
-        // A sync that is wished for already comes no later for what was written since.
+        // If a sync is already requested, its due time stays, so it is not delayed by later writes.
         let wished = wishes.sync.take().map(|(.., due)| due);
         wishes.sync = Some((segment.clone(), revision, wished.unwrap_or_else(|| Instant::now() + wait)));
         drop(wishes);
@@ -342,21 +350,21 @@ impl Keeper {
         }
     }
 
-    /// Takes the prepared file, named [`NEXT_NAME`], and any wish for one.
+    /// Takes the prepared file, named [`NEXT_NAME`], and cancels the request for one.
     fn take_prepared(&self) -> Option<Arc<dyn File>> {
         let mut wishes = self.wishes.lock();
         wishes.prepare = false;
         wishes.prepared.take()
     }
 
-    /// Ends [`Keeper::run`], once the writer is gone.
+    /// Ends [`Keeper::run`] once the writer is gone.
     pub fn stop(&self) {
         self.wishes.lock().stop = true;
         self.changed.notify_one();
     }
 
-    /// Does what is wished until stopped. `sync` brings a segment to disk, up to a revision. Failures of the rest are
-    /// left for the writer to meet.
+    /// Does the requested work until stopped. `sync` syncs a segment up to a revision. Other failures are
+    /// ignored because the writer will meet them.
     pub fn run(&self, storage: &dyn Storage, segment_bytes: u64, sync: impl Fn(&Segment, Revision)) {
         let mut wishes = self.wishes.lock();
         while !wishes.stop {
@@ -374,15 +382,16 @@ impl Keeper {
         self.clean_up(storage);
     }
 
-    /// Removes what was prepared and not used, after the last turn.
+    /// Removes a prepared file that was not used, after the last turn.
     pub fn clean_up(&self, storage: &dyn Storage) {
         if self.wishes.lock().prepared.take().is_some() {
-            // Opening would remove it as well.
+            // On failure the next opening removes the file.
             let _ = storage.remove(NEXT_NAME);
         }
     }
 
-    /// Does one of the things wished, due or not, without a thread; false when nothing is.
+    /// Does one requested item, whether due or not, on the calling thread. Returns false if nothing is
+    /// requested.
     #[cfg(feature = "fault")]
     pub fn turn(
         &self,
@@ -395,7 +404,7 @@ impl Keeper {
         self.fulfil_one(&mut wishes, storage, segment_bytes, sync, due)
     }
 
-    /// Does one of the things wished; false when nothing is, or is due.
+    /// Does one requested item. Returns false if nothing is requested or due.
     fn fulfil_one(
         &self,
         wishes: &mut MutexGuard<'_, Wishes>,
@@ -412,10 +421,11 @@ impl Keeper {
                 wishes.fill = Some((segment, target));
             }
         } else if std::mem::take(&mut wishes.prepare) {
-            // Under the lock: the writer must not make a file of the same name meanwhile. Only a writer at the
-            // very end of its segment waits for this, and it would have to do the same work.
+            // The lock is held so that the writer does not create a file of the same name at the same time.
+            // Only a writer at the very end of its segment waits for it, and it would otherwise have to do
+            // the same work.
             if wishes.prepared.is_none() {
-                // Without room it must not take any either.
+                // On a full disk the unfinished file must not take any room either.
                 let prepared = prepare(storage, segment_bytes).inspect_err(|_| {
                     let _ = storage.remove(NEXT_NAME);
                 });
@@ -428,7 +438,7 @@ impl Keeper {
     }
 }
 
-/// A new file with its first blocks allocated and on disk.
+/// Creates a new file with its first blocks allocated and synced.
 fn prepare(storage: &dyn Storage, segment_bytes: u64) -> io::Result<Arc<dyn File>> {
     let file = storage.create(NEXT_NAME, segment_bytes)?;
     file.write_at(0, &vec![0; FILL_AHEAD.min(segment_bytes) as usize])?;
@@ -548,7 +558,7 @@ mod tests {
             keeper.look_ahead(&log);
             if log.current().filled() == 1 << 16 && keeper.wishes.lock().prepared.is_some() {
                 log.roll(100, Revision::new(2), &keeper).unwrap();
-                // It was filled before it became a segment.
+                // The file was filled before it became a segment.
                 assert_eq!(log.current().filled(), 1 << 16);
                 log.advance(40_000);
                 rolled += 1;

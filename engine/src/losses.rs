@@ -1,4 +1,5 @@
-//! Losses: revisions and records of the store that cannot be read, and which of them an operator has accepted.
+//! Losses: revisions and records of the store that cannot be read, and which of them an operator has
+//! accepted.
 //!
 //! ```text
 //! recovery, readers ─► LossRegistry ─► Engine::losses, Engine::watch_losses
@@ -6,17 +7,18 @@
 //!   opening: its ledger ─┘      └─► Engine::note_losses, Engine::accept_losses ─► a record under LEDGER_KEY
 //! ```
 //!
-//! A store with losses that nobody accepted cannot tell that a key is absent: the record that made the key may be one of
-//! the lost ones. Callers that delete because something is absent must ask the registry first. The registry only grows;
-//! accepting moves nothing out of it, so damage that comes later is again not accepted.
+//! A store with losses that are not accepted cannot prove that a key is absent: the record that created the
+//! key may be one of the lost ones. Callers that delete something because a key is absent must ask the
+//! registry first. The registry only grows; an accepted loss stays in it, and damage that occurs later is
+//! again not accepted.
 //!
-//! There are two kinds. A *lost* revision is one whose record does not tell its key any more: the key shows its state
-//! before, or nothing. A *damaged* revision has a known key, whose state cannot be read. Accepting a lost revision accepts
-//! the damaged one as well, and not the other way round.
+//! There are two kinds of losses. The record of a *lost* revision does not show its key any more: the key
+//! shows its previous state, or none. A *damaged* revision has a known key whose state cannot be read.
+//! Accepting a lost revision also accepts the same revision as damaged, but not the other way round.
 //!
-//! The ledger is an ordinary record of the log, so backups, restores and reclaim carry it, and releases that do not know it
-//! ignore its key. It is needed where the damage itself is no longer in the log (a restored store) or is not looked at
-//! again (before a checkpoint). Layout: `docs/format.md`.
+//! The ledger is an ordinary record of the log, so backups, restores and reclamation carry it, and releases
+//! that do not know it ignore its key. The ledger is needed when the damage itself is no longer in the log (a
+//! restored store) or is not read again (before a checkpoint). Layout: `docs/format.md`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -30,16 +32,18 @@ use crate::segment::Segment;
 use crate::snapshot::Entry;
 use crate::types::Revision;
 
-/// Key of the record that says which losses are known and which are accepted. Callers' keys must differ.
+/// Key of the record that lists the known and the accepted losses. Callers must not use this key.
 pub const LEDGER_KEY: &[u8] = b"store/losses";
 
-/// Most ranges of one kind in a ledger, which must fit a value. Beyond that, neighbouring ranges are joined.
+/// Maximum number of ranges of one kind in a ledger, which must fit a value. Above it, neighbouring ranges
+/// are joined.
 const RANGES_MAX: usize = 50_000;
 
-/// The first line of a ledger: its name and the version of its layout.
+/// First line of a ledger: its name and the version of its layout.
 const TITLE: &str = "losses 1";
 
-/// A set of revisions as inclusive ranges, ascending, with at least one revision between two of them.
+/// A set of revisions as inclusive ranges, in ascending order, with at least one other revision between two
+/// ranges.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RevisionSet(Vec<(Revision, Revision)>);
 
@@ -58,38 +62,38 @@ impl RevisionSet {
         self.0.splice(begin..end.max(begin), [merged]);
     }
 
-    /// The ranges, both ends included.
+    /// Returns the ranges, both ends included.
     pub fn ranges(&self) -> &[(Revision, Revision)] {
         &self.0
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many revisions there are.
+    /// Returns the number of revisions in the set.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|&(first, last)| last.since(first) + 1).fold(0, u64::saturating_add)
     }
 
-    /// Whether `revision` is one of them.
+    /// Returns whether `revision` is in the set.
     pub fn contains(&self, revision: Revision) -> bool {
         let at = self.0.partition_point(|range| range.1 < revision);
         self.0.get(at).is_some_and(|range| range.0 <= revision)
     }
 
-    /// The highest revision.
+    /// Returns the highest revision in the set.
     pub fn last(&self) -> Option<Revision> {
         self.0.last().map(|range| range.1)
     }
 
-    /// Adds all of `other`.
+    /// Adds all revisions of `other`.
     pub fn extend(&mut self, other: &RevisionSet) {
         other.0.iter().for_each(|&(first, last)| self.insert(first, last));
     }
 
-    /// The set, with neighbouring ranges joined until there are at most `ranges_max`.
+    /// Joins neighbouring ranges until there are at most `ranges_max`.
     fn joined(mut self, ranges_max: usize) -> RevisionSet {
         while self.0.len() > ranges_max {
             let pairs = self.0.chunks(2).map(|pair| (pair[0].0, pair[pair.len() - 1].1));
@@ -122,20 +126,20 @@ impl RevisionSet {
 /// Revisions that cannot be read, by kind.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Losses {
-    /// Revisions whose records do not tell their keys. In a segment that reclaim or a restore wrote, revisions are
-    /// missing on purpose, and a range says between which ones a record is lost.
+    /// Revisions whose records do not show their keys. In a segment that reclamation or a restore wrote,
+    /// revisions are missing on purpose; there, a range contains at least one lost record.
     pub lost: RevisionSet,
     /// Revisions of known keys whose states cannot be read.
     pub damaged: RevisionSet,
 }
 
 impl Losses {
-    /// Whether there is none.
+    /// Returns whether there are no losses.
     pub fn is_empty(&self) -> bool {
         self.lost.is_empty() && self.damaged.is_empty()
     }
 
-    /// Adds all of `other`.
+    /// Adds all losses of `other`.
     pub fn extend(&mut self, other: &Losses) {
         self.lost.extend(&other.lost);
         self.damaged.extend(&other.damaged);
@@ -154,13 +158,13 @@ impl Losses {
         Losses { lost: self.lost.joined(RANGES_MAX), damaged: self.damaged.joined(RANGES_MAX) }
     }
 
-    /// How many there are of each kind.
+    /// Returns the number of losses of each kind.
     pub fn counts(&self) -> LossCounts {
         LossCounts { lost: self.lost.count(), damaged: self.damaged.count() }
     }
 }
 
-/// Numbers of losses.
+/// Numbers of losses by kind.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct LossCounts {
     /// Revisions whose keys are unknown.
@@ -170,7 +174,7 @@ pub struct LossCounts {
 }
 
 impl LossCounts {
-    /// Whether there is none.
+    /// Returns whether both numbers are 0.
     pub fn is_empty(self) -> bool {
         self == LossCounts::default()
     }
@@ -183,28 +187,28 @@ pub struct LossReport {
     pub known: Losses,
     /// Losses that an operator accepted.
     pub accepted: Losses,
-    /// How many lost revisions are known by their number alone: a checkpoint of a release without a ledger counts them.
+    /// Number of lost revisions that are only counted, by the checkpoint of a release without a ledger.
     pub unnamed: u64,
 }
 
 impl LossReport {
-    /// The known losses that are not accepted.
+    /// Returns the known losses that are not accepted.
     pub fn unaccepted(&self) -> Losses {
         self.known.beyond(&self.accepted)
     }
 
-    /// How many losses are not accepted.
+    /// Returns the number of losses that are not accepted.
     pub fn unaccepted_counts(&self) -> LossCounts {
         let counts = self.unaccepted().counts();
         LossCounts { lost: counts.lost.saturating_add(self.unnamed), ..counts }
     }
 
-    /// The report, small enough for a ledger.
+    /// Returns the report with so few ranges that it fits a ledger.
     fn joined(self) -> LossReport {
         LossReport { known: self.known.joined(), accepted: self.accepted.joined(), unnamed: 0 }
     }
 
-    /// The report as the value of a ledger.
+    /// Encodes the report as the value of a ledger.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut text = format!("{TITLE}\n");
         for (name, set) in [
@@ -221,7 +225,7 @@ impl LossReport {
         text.into_bytes()
     }
 
-    /// The report in the value of a ledger; `None` where it is not one, or has a later layout.
+    /// Decodes the value of a ledger; `None` if it is something else or has a later layout.
     pub(crate) fn decode(value: &[u8]) -> Option<LossReport> {
         let mut lines = std::str::from_utf8(value).ok()?.lines();
         lines.next().filter(|title| *title == TITLE)?;
@@ -246,17 +250,17 @@ impl LossReport {
     }
 }
 
-/// The ledger in a store.
+/// The ledger as found in a store.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct StoredLedger {
     /// Content of the ledger; empty without a ledger.
     pub report: LossReport,
-    /// Its own revision, where it cannot be read.
+    /// Revision of the ledger, if it cannot be read.
     pub unreadable: Option<Revision>,
 }
 
 impl StoredLedger {
-    /// Reads the ledger that `tree` has, of a store with these segments.
+    /// Reads the ledger in `tree`, the index of a store with these segments.
     pub fn read(tree: &Tree, segments: &[Arc<Segment>]) -> StoredLedger {
         let newest = tree.at(LEDGER_KEY, Revision::MAX).filter(|version| !version.is_delete()).copied();
         let Some(version) = newest else { return StoredLedger::default() };
@@ -274,22 +278,24 @@ impl StoredLedger {
 #[derive(Debug)]
 pub(crate) struct LossRegistry {
     state: Mutex<State>,
-    /// How many are not accepted.
+    /// Number of losses that are not accepted.
     unaccepted: watch::Sender<LossCounts>,
 }
 
 #[derive(Debug)]
 struct State {
     report: LossReport,
-    /// Content of the ledger in the log.
+    /// Content of the newest ledger in the log.
     noted: LossReport,
-    /// How many revisions are lost among those up to which revision, where opening did not look.
+    /// Number of lost revisions, and the revision up to which they are counted, in the part of the log that
+    /// opening did not read.
     before: (u64, Revision),
 }
 
 impl LossRegistry {
-    /// Creates the registry of a store in which opening found these losses, and that has this ledger. `before` says how many revisions were lost
-    /// up to which revision, according to the checkpoint that opening began with.
+    /// Creates the registry of a store in which opening found the losses `found` and the ledger `ledger`.
+    /// `before` is the number of lost revisions, and the revision up to which they are counted, according to
+    /// the checkpoint that opening began with.
     pub fn new(found: Losses, ledger: StoredLedger, before: (u64, Revision)) -> LossRegistry {
         let mut report = ledger.report.clone();
         report.unnamed = before.0.saturating_sub(report.known.lost.count());
@@ -306,12 +312,12 @@ impl LossRegistry {
         self.state.lock().report.clone()
     }
 
-    /// How many losses are not accepted, now and whenever that changes.
+    /// Returns a receiver of the number of losses that are not accepted.
     pub fn watch(&self) -> watch::Receiver<LossCounts> {
         self.unaccepted.subscribe()
     }
 
-    /// A reader found that the state that `revision` wrote to a known key cannot be read.
+    /// Adds the damaged state that `revision` wrote to a known key. Called when a reader finds it.
     pub fn note_damaged(&self, revision: Revision) {
         let mut state = self.state.lock();
         let known = &state.report.known;
@@ -322,8 +328,8 @@ impl LossRegistry {
         self.publish(&state.report);
     }
 
-    /// States that a revision before this one wrote may have been replaced by a record that is lost, so that their times
-    /// to live are not known to be over.
+    /// Returns the revision from which on expiry is certain: a state that an earlier revision wrote may have
+    /// been replaced by a lost record, so its time to live may not have passed.
     pub fn expiry_is_certain_from(&self) -> Revision {
         if self.unaccepted.borrow().lost == 0 {
             return Revision::ZERO;
@@ -333,20 +339,21 @@ impl LossRegistry {
         state.report.unaccepted().lost.last().unwrap_or(Revision::ZERO).max(unnamed)
     }
 
-    /// The ledger that is to be written so that the log knows of all losses; `None` where it does.
+    /// Returns the ledger to write so that the log lists all losses; `None` if it does already.
     pub fn to_note(&self) -> Option<LossReport> {
         let state = self.state.lock();
         let ledger = LossReport { unnamed: 0, ..state.report.clone() };
         (ledger != state.noted).then(|| ledger.joined())
     }
 
-    /// The ledger that is to be written so that `found` and all that is known are accepted; `None` where they are.
+    /// Returns the ledger to write so that `found` and all known losses are accepted; `None` if they are
+    /// already.
     pub fn to_accept(&self, found: &Losses) -> Option<LossReport> {
         let mut report = self.report();
         report.known.extend(found);
         let (count, until) = self.state.lock().before;
         if report.known.lost.count() < count {
-            // The log does not tell which ones either.
+            // The log does not show which revisions these are either.
             report.known.lost.insert(Revision::FIRST, until);
         }
         report.unnamed = 0;
@@ -356,13 +363,13 @@ impl LossRegistry {
         (report != self.state.lock().noted).then_some(report)
     }
 
-    /// The log has this ledger now, which accepts all that is known.
+    /// Notes that the log contains this ledger, which accepts all known losses.
     pub fn accepted(&self, ledger: LossReport) {
         self.state.lock().report.unnamed = 0;
         self.noted(ledger);
     }
 
-    /// The log has this ledger now.
+    /// Notes that the log contains this ledger.
     pub fn noted(&self, ledger: LossReport) {
         let mut state = self.state.lock();
         state.report.known.extend(&ledger.known);
@@ -371,7 +378,8 @@ impl LossRegistry {
         state.noted = ledger;
     }
 
-    /// Called under the state's lock, so that the counts follow each other in its order.
+    /// Publishes the counts. Called under the state's lock, so that they are published in the order of the
+    /// changes.
     fn publish(&self, report: &LossReport) {
         let counts = report.unaccepted_counts();
         self.unaccepted.send_if_modified(|before| std::mem::replace(before, counts) != counts);
@@ -486,7 +494,7 @@ mod tests {
         assert!(counts.borrow().is_empty(), "it is accepted");
         registry.note_damaged(Revision::new(9));
         assert_eq!(*counts.borrow(), LossCounts { lost: 0, damaged: 1 });
-        // Opened again.
+        // The same store, opened again.
         let noted = registry.to_note().unwrap();
         let again =
             LossRegistry::new(losses("5", ""), StoredLedger { report: noted, unreadable: None }, none);

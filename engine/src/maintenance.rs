@@ -1,5 +1,5 @@
-//! Background maintenance of an open store: compaction, expiry, segment reclamation, checkpoints, idle notes (`idle.rs`)
-//! and reports of unreadable disk pages.
+//! Background maintenance of an open store: compaction, expiry, segment reclamation, checkpoints, idle notes
+//! (`idle.rs`) and reports of unreadable disk pages.
 //!
 //! ```text
 //!             ┌─ expiring       due keys ──────────────► deletes ─► queue
@@ -8,12 +8,14 @@
 //!             └─ checkpointing  root ─► file, then superseded segments are removed
 //! ```
 //!
-//! It works in turns, each a bounded piece: a step requested, a piece copied, a block written. No caller waits for it.
-//! There is one maintenance step at a time; under many concurrent writes the parts go on with their own disk work while
-//! the sequencer carries it out. A part that fails, mostly for lack of space, tries again after a while.
+//! Maintenance works in turns, each a bounded piece of work: a step requested, a piece copied, a block
+//! written. No caller waits for it. There is one maintenance step at a time; under many concurrent writes the
+//! parts continue with their own disk work while the sequencer carries the step out. A part that fails,
+//! usually for lack of space, tries again later.
 //!
-//! On a full disk the parts free space as soon as possible: history is forgotten early once keys are deleted, reclamation
-//! copies into room that is kept back for it, and a checkpoint that stands in the way of a superseded segment goes.
+//! On a full disk the parts free space as soon as possible: history is compacted early once keys are deleted,
+//! reclamation copies into room that is kept back for it, and a checkpoint that prevents the removal of a
+//! superseded segment is removed.
 
 mod checkpointing;
 mod expiring;
@@ -50,14 +52,14 @@ use crate::status::StoreStatus;
 use crate::types::Revision;
 use crate::watch::Hub;
 
-/// Longest it sleeps: expiry is told in seconds.
+/// Maximum sleep: expiry has a resolution of seconds.
 const NAP_MAX: Duration = Duration::from_secs(1);
-/// How long it waits for a maintenance step before it looks whether there is something else to do.
+/// Time to wait for a maintenance step before looking for other work.
 const STEP_PATIENCE: Duration = Duration::from_millis(1);
-/// How long it leaves alone what failed.
+/// Time before failed work is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// The parts of the work, each given the time in milliseconds since 1970.
+/// The parts of the work. Each takes the time in milliseconds since 1970.
 const PARTS: [fn(&mut Maintenance, u64) -> Turn; 7] = [
     Maintenance::expire,
     Maintenance::compact,
@@ -68,18 +70,19 @@ const PARTS: [fn(&mut Maintenance, u64) -> Turn; 7] = [
     Maintenance::tell_of_failures,
 ];
 
-/// What a turn came to.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Turn {
-    /// Something was done; there may be more.
+    /// Some work was done, and there may be more.
     Worked,
-    /// There is more, but a maintenance step has to be done first: one that was just asked for, or that of another part.
+    /// There is more work, but a maintenance step must be done first: one that was just requested, or the
+    /// step of another part.
     Waiting,
-    /// There is nothing to do for so long.
+    /// There is no work for this time.
     Idle(Duration),
 }
 
-/// What background maintenance works with.
+/// The components that background maintenance uses.
 pub(crate) struct Tools {
     pub queue: Arc<Queue>,
     pub hub: Arc<Hub>,
@@ -94,25 +97,25 @@ pub(crate) struct Tools {
     pub lost_revisions: u64,
     pub losses: Arc<LossRegistry>,
     pub high_water: Arc<HighWater>,
-    /// Of what kind the index's Bloom filters are.
+    /// Kind of the index's Bloom filters.
     pub signed: u32,
-    /// Room on a full disk.
+    /// Disk space kept back for a full disk.
     pub reserve: Arc<Reserve>,
 }
 
 impl Tools {
-    /// Whether the room that is left on the disk is for essential writes and for reclamation.
+    /// Returns whether the rest of the disk is reserved for essential writes and reclamation.
     pub fn is_short_of_room(&self) -> bool {
         self.reserve.is_used() && (self.status.disk_is_full() || self.reserve.is_lent())
     }
 }
 
-/// See the module.
+/// The state of background maintenance; see the module.
 pub(crate) struct Maintenance {
     tools: Tools,
-    /// Which part of the work is looked at next.
+    /// Index of the part that runs next.
     next_part: usize,
-    /// The part that asked for the maintenance step which the sequencer is at.
+    /// The part that requested the maintenance step in progress.
     asked: Option<usize>,
     rate: Rate,
     expiring: Expiring,
@@ -125,7 +128,7 @@ pub(crate) struct Maintenance {
 }
 
 impl Maintenance {
-    /// Goes on from what recovery found.
+    /// Creates the maintenance of a store that recovery has opened.
     pub fn new(tools: Tools, checkpoint: Option<Used>) -> Maintenance {
         let root = tools.hub.root();
         let covered = checkpoint.as_ref().map_or(Revision::ZERO, |used| used.revision);
@@ -151,7 +154,7 @@ impl Maintenance {
         }
     }
 
-    /// Works until it is told to stop.
+    /// Works until it is stopped.
     pub fn run(mut self) {
         let requests = self.tools.requests.clone();
         loop {
@@ -169,7 +172,7 @@ impl Maintenance {
         }
     }
 
-    /// See [`Rate::press`].
+    /// Makes maintenance behave as described at [`Rate::press`].
     #[cfg(feature = "fault")]
     pub fn press(&mut self) {
         self.rate.press();
@@ -178,7 +181,7 @@ impl Maintenance {
     /// Does one piece of work.
     pub fn turn(&mut self) -> Turn {
         if self.tools.queue.is_closed() {
-            // What was asked for last may not have been done.
+            // The step that was requested last may not have been carried out.
             return Turn::Idle(NAP_MAX);
         }
         let failed = matches!(*self.tools.status.refusal.lock(), Some(Refusal::LogFailed { .. }));
@@ -194,14 +197,14 @@ impl Maintenance {
         if self.tools.queue.is_free()
             && let Some(asked) = self.asked.take()
         {
-            // It is the others' turn to ask for one.
+            // The other parts come first with the next request.
             self.next_part = (asked + 1) % PARTS.len();
         }
         let mut waiting = false;
-        // Who asks from here on may have something that is not looked at any more in this turn.
+        // Requests made from here on may be for work that this turn has already passed.
         let rests = self.tools.requests.rests();
         for _ in PARTS {
-            // Each begins where the last one ended: none keeps the others from their work.
+            // Each turn begins with the part after the last one, so no part keeps the others from their work.
             let part = self.next_part;
             self.next_part = (part + 1) % PARTS.len();
             let was_free = self.tools.queue.is_free();
@@ -225,7 +228,7 @@ impl Maintenance {
         Turn::Idle(nap)
     }
 
-    /// Whether nothing is left to do but what time brings.
+    /// Returns whether there is no work until more time has passed.
     fn is_at_rest(&self, now_ms: u64) -> bool {
         self.expiring.is_at_rest()
             && self.reclaiming.is_at_rest(now_ms)
@@ -268,7 +271,7 @@ impl Maintenance {
         self.noting.turn(&self.tools, now_ms)
     }
 
-    /// Notes in the log of a store that has gone idle that all of it is on disk.
+    /// Writes a note into the log of an idle store that all of it is durable.
     fn note_idle(&mut self, now_ms: u64) -> Turn {
         let root = self.tools.hub.root();
         if let Due::In(wait) = self.idle.look(root.revision, now_ms) {
@@ -281,7 +284,8 @@ impl Maintenance {
                 let written = segment.write_note(root.revision, root.oldest);
                 written.inspect_err(|error| tracing::warn!("cannot note that the log is complete: {error}"))
             };
-            // On disk before it is said to be: with relaxed durability it may not be yet.
+            // The revision must be durable before the note says so; with relaxed durability it may not be
+            // yet.
             (is_synced || status.sync(segment, root.revision).is_ok())
                 && note().is_ok()
                 && status.sync(segment, root.revision).is_ok()

@@ -1,18 +1,20 @@
-//! A file mapped for reading that outlives what the disk cannot read.
+//! File mappings that survive read errors of the disk.
 //!
 //! ```text
-//! a reader looks at a page ─► the disk fails ─► SIGBUS ─► handler: is it a page of ours? ─► zeros in its place
-//!          ▲                                                 └─ no: the handler before it gets it     
-//!          └───────────────────────── looks again, and sees zeros ◄──────────────────────────┘
+//! a reader accesses a page ─► the disk fails ─► SIGBUS ─► handler: is it a page of a mapping? ─► zeros in its place
+//!          ▲                                                 └─ no: call the handler installed before
+//!          └───────────────────────── accesses it again, and reads zeros ◄───────────────────────┘
 //! ```
 //!
-//! Looking at memory cannot return an error. Where a page of a mapping cannot be read, or lies behind the end of a file
-//! that was made shorter, the kernel sends a signal that ends the process. Ours is told of it first and puts a
-//! page of zeros there instead: the checksums of the records in it do not match then, so these are told as damaged, by
-//! key and revision, and everything else goes on being served. How many pages that were is counted.
+//! An access to memory cannot return an error. If a page of a mapping cannot be read, or lies behind the end
+//! of a file that was made shorter, the kernel sends a signal that ends the process. The handler of this
+//! module receives the signal first and maps a page of zeros there instead. The checksums of the records in
+//! that page then do not match, so these records are reported as damaged, by key and revision, and everything
+//! else is served as before. The number of such pages is counted.
 //!
-//! The handler does only what may be done at any moment: it reads atomics and asks the kernel for a page. So the regions
-//! that are mapped stand in a list whose entries stay for good and are used again. Linux only, as `io.rs` is.
+//! The handler only does what is allowed in a signal handler: it reads atomics and asks the kernel for a
+//! page. So the mapped regions are in a list whose entries are never freed, only reused. Linux only, like
+//! `io.rs`.
 
 use std::fs::File;
 use std::io;
@@ -24,9 +26,9 @@ use memmap2::{Mmap, MmapOptions};
 use parking_lot::Mutex;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-/// The first bytes of a file, in memory. Dropping it gives the memory back.
+/// The first bytes of a file, mapped into memory. Dropping it unmaps them.
 pub(crate) struct Mapping {
-    /// Given free before the memory is.
+    /// Released before the memory is unmapped: fields drop in the order of their declaration.
     region: Listed,
     memory: Mmap,
 }
@@ -35,16 +37,17 @@ impl Mapping {
     /// Maps the first `len` bytes, at least one, of `file`.
     ///
     /// # Safety
-    /// Bytes of the file that a reader looks at must not be written meanwhile.
+    /// Bytes of the file that a reader accesses must not be written at the same time.
     pub unsafe fn new(file: &File, len: usize) -> io::Result<Mapping> {
         watch_for_bus_errors()?;
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let memory = unsafe { MmapOptions::new().len(len).map(file)? };
         let region = Region::list(memory.as_ptr() as usize, len);
         Ok(Mapping { region, memory })
     }
 
-    /// How many of its pages could not be read when a reader looked at them. They read as zeros since.
+    /// Returns the number of pages that could not be read when a reader accessed them, and that read as zeros
+    /// since.
     pub fn unreadable_pages(&self) -> u64 {
         self.region.0.unreadable.load(Ordering::Relaxed)
     }
@@ -56,29 +59,29 @@ impl AsRef<[u8]> for Mapping {
     }
 }
 
-/// Where something is mapped. Entries of a list that only grows.
+/// A mapped region: an entry of a list that only grows.
 struct Region {
-    /// 0: nothing is.
+    /// Address of the first byte; 0 if the entry is unused.
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Pages of it that could not be read.
+    /// Pages of the region that could not be read.
     unreadable: AtomicU64,
     next: Option<&'static Region>,
 }
 
-/// The first entry; null: there is none.
+/// The first entry; null if the list is empty.
 static REGIONS: AtomicPtr<Region> = AtomicPtr::new(ptr::null_mut());
-/// Those that say nothing at present. Held while the list is changed.
+/// The unused entries. Locked while the list is changed.
 static FREE: Mutex<Vec<&'static Region>> = Mutex::new(Vec::new());
 
-/// An entry that speaks of a region until this is dropped.
+/// An entry that describes a region until this guard is dropped.
 struct Listed(&'static Region);
 
 impl Region {
     fn list(start: usize, len: usize) -> Listed {
         let mut free = FREE.lock();
         let region = free.pop().unwrap_or_else(|| {
-            // SAFETY: what the pointer is set to lives for good.
+            // SAFETY: entries that the pointer is set to are never freed.
             let next = unsafe { REGIONS.load(Ordering::Acquire).as_ref() };
             let region = Box::leak(Box::new(Region {
                 start: AtomicUsize::new(0),
@@ -91,12 +94,12 @@ impl Region {
         });
         region.unreadable.store(0, Ordering::Relaxed);
         region.end.store(start + len, Ordering::Relaxed);
-        // Last: before that it says nothing.
+        // Stored last: until then the entry is unused.
         region.start.store(start, Ordering::Release);
         Listed(region)
     }
 
-    /// The one that `address` lies in. Takes no lock and no memory.
+    /// Returns the region that contains `address`. Takes no lock and allocates no memory.
     fn of(address: usize) -> Option<&'static Region> {
         // SAFETY: as in `list`.
         let mut next = unsafe { REGIONS.load(Ordering::Acquire).as_ref() };
@@ -121,12 +124,12 @@ impl Drop for Listed {
     }
 }
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Who had the signal before.
+/// The signal action that was installed before.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Has the handler hear of pages that cannot be read, from the first call on.
+/// Installs the handler for unreadable pages at the first call.
 fn watch_for_bus_errors() -> io::Result<()> {
     static DONE: Mutex<bool> = Mutex::new(false);
     let mut done = DONE.lock();
@@ -135,7 +138,8 @@ fn watch_for_bus_errors() -> io::Result<()> {
     }
     PAGE_BYTES.store(rustix::param::page_size(), Ordering::Relaxed);
     let mut before = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: nothing is changed, and the place for the answer is large enough. Zeros are a valid `sigaction`.
+    // SAFETY: the call changes nothing, and the buffer for the answer is large enough. Zeros are a valid
+    // `sigaction`.
     let before = unsafe {
         if libc::sigaction(libc::SIGBUS, ptr::null(), before.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
@@ -143,8 +147,8 @@ fn watch_for_bus_errors() -> io::Result<()> {
         before.assume_init()
     };
     let _ = BEFORE.set(before);
-    // SAFETY: the handler has the Bloom filter that SA_SIGINFO asks for, and does only what may be done in one. Zeros are a
-    // valid `sigaction`.
+    // SAFETY: the handler has the parameters that SA_SIGINFO requires, and does only what is allowed in a
+    // signal handler. Zeros are a valid `sigaction`.
     let changed = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_bus_error as *const () as usize;
@@ -158,10 +162,10 @@ fn watch_for_bus_errors() -> io::Result<()> {
     Ok(())
 }
 
-/// Called by the kernel on the thread that looked at a page which cannot be read.
+/// Signal handler: the kernel calls it on the thread that accessed an unreadable page.
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel hands over what SA_SIGINFO promises. Where a process has sent the signal there is no address, and
-    // the code says so.
+    // SAFETY: the kernel passes the arguments that SA_SIGINFO promises. If a process has sent the signal
+    // there is no address, and `si_code` is not positive.
     let (address, is_fault) = unsafe { ((*info).si_addr() as usize, (*info).si_code > 0) };
     if is_fault
         && let Some(region) = Region::of(address)
@@ -171,13 +175,13 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
         return;
     }
     let Some(before) = BEFORE.get() else { return };
-    // SAFETY: the former handler was valid, and has the Bloom filter that its flags say. `sigaction` and `raise` may be called
-    // here.
+    // SAFETY: the former handler was valid, and has the parameters that its flags say. A signal handler may
+    // call `sigaction` and `raise`.
     unsafe {
         match before.sa_sigaction {
             libc::SIG_DFL | libc::SIG_IGN => {
                 libc::sigaction(signal, before, ptr::null_mut());
-                // A fault comes again by itself.
+                // A fault occurs again by itself.
                 if !is_fault {
                     libc::raise(signal);
                 }
@@ -191,13 +195,12 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
     }
 }
 
-/// Puts a page of zeros where `address` is, which lies in a mapped region. False when the system has
-/// none to give.
+/// Maps a page of zeros at `address`, which lies in a mapped region. Returns false if the system has no page.
 fn put_zeros(address: usize) -> bool {
     let page_bytes = PAGE_BYTES.load(Ordering::Relaxed);
     let page = (address & !(page_bytes - 1)) as *mut libc::c_void;
-    // SAFETY: the page belongs to a mapping of ours, which stays mapped while a reader looks at it; it stays readable, and
-    // no reader has seen other bytes in it, or else only ones that were checked.
+    // SAFETY: the page belongs to a mapping of this module, which stays mapped while a reader accesses it.
+    // The page stays readable, and no reader has seen other bytes in it, except bytes that were verified.
     unsafe { mmap_anonymous(page, page_bytes, ProtFlags::READ, MapFlags::PRIVATE | MapFlags::FIXED).is_ok() }
 }
 
@@ -208,7 +211,7 @@ mod tests {
     use super::*;
     use crate::testing::TempDir;
 
-    /// A file of so many pages, each full of its number, from 1 on.
+    /// Creates a file of `pages` pages. Each byte of a page has the page's number, from 1 on.
     fn file(temp: &TempDir, name: &str, pages: u8) -> File {
         let path = temp.path().join(name);
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
@@ -223,7 +226,7 @@ mod tests {
     }
 
     fn map(file: &File, pages: usize) -> Mapping {
-        // SAFETY: nothing writes to it any more.
+        // SAFETY: nothing writes to the file any more.
         unsafe { Mapping::new(file, pages * page_bytes()).unwrap() }
     }
 
@@ -232,14 +235,14 @@ mod tests {
         let temp = TempDir::new();
         let (broken, sound) = (file(&temp, "broken", 5), file(&temp, "sound", 5));
         let (broken_map, sound_map) = (map(&broken, 5), map(&sound, 5));
-        // Behind the end of a file there is nothing that could be read.
+        // Pages behind the end of a file cannot be read.
         broken.set_len(2 * page_bytes() as u64).unwrap();
         let firsts =
             |map: &Mapping| -> Vec<u8> { map.as_ref().iter().step_by(page_bytes()).copied().collect() };
         assert_eq!(firsts(&broken_map), [1, 2, 0, 0, 0]);
         assert_eq!(firsts(&sound_map), [1, 2, 3, 4, 5]);
         assert_eq!((broken_map.unreadable_pages(), sound_map.unreadable_pages()), (3, 0));
-        // And they stay as they are, also when what was read is given back meanwhile.
+        // The pages stay as they are.
         assert_eq!(firsts(&broken_map), [1, 2, 0, 0, 0]);
         assert_eq!(broken_map.unreadable_pages(), 3);
         assert!(broken_map.as_ref()[2 * page_bytes()..].iter().all(|&byte| byte == 0));

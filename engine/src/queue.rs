@@ -1,10 +1,11 @@
-//! The sequencer's input: proposals of callers, and one maintenance step.
+//! Input of the sequencer: proposals of callers, and at most one maintenance step.
 //!
 //! `callers → room → proposals ─┬─► batch → sequencer`
 //! `maintenance → one step ─────┘`
 //!
-//! Callers wait outside when too much is queued, so memory is bounded by bytes and not by callers. There is at most one
-//! maintenance step, and maintenance is notified when it is done.
+//! Callers wait outside of the queue when too much is in it, so memory is bounded by bytes and not by the
+//! number of callers. There is at most one maintenance step, and maintenance is notified when the step is
+//! done.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,32 +21,35 @@ use crate::types::{
     Revision, VALUE_BYTES_MAX, Write,
 };
 
-/// Bytes of proposals that may wait in the queue; callers beyond wait outside. As much again may be in the
-/// batch being written.
+/// Bytes of proposals that may wait in the queue; other callers wait outside. As much again may be in the
+/// batch that is being written.
 const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// What a proposal costs in the queue beside its bytes.
+/// Cost of a proposal in the queue in addition to its payload, in bytes.
 const PROPOSAL_BYTES: usize = 4096;
 
-/// Records of a follower's batch that count as one proposal: what a record is beside its payload is a small part of that.
+/// Records of a follower's batch that count as one proposal. The cost of a record in addition to its payload
+/// is a small part of [`PROPOSAL_BYTES`].
 const APPLIED_PER_UNIT: usize = 32;
-/// Most writes in one batch: they all wait for the last of them to be encoded.
+/// Maximum number of writes in one batch: all of them wait until the last one is encoded.
 const BATCH_WRITES_MAX: usize = 1024;
 
-/// What the outcome of a commit is sent through.
+/// Channel for the outcome of a commit.
 pub(crate) type CommitAnswer = oneshot::Sender<Result<Committed, CommitError>>;
-/// What the newest revision after an applied batch is sent through.
+/// Channel for the newest revision after an applied batch.
 pub(crate) type ApplyAnswer = oneshot::Sender<Result<Revision, ApplyError>>;
 
-/// What waits for the sequencer, and where its answer goes. Bloom filters are those of the states written.
+/// A proposal that waits for the sequencer, with the Bloom filters of the states it writes and the channel
+/// for its answer.
 pub(crate) enum Proposal {
-    /// A write that is to be decided on and to get a revision.
+    /// A write that is to be decided on and gets a revision.
     Commit { write: Write, bloom: BloomFilter, answer: CommitAnswer },
-    /// Records that have revisions.
+    /// Records that already have revisions.
     Apply { batch: Vec<Applied>, blooms: Vec<BloomFilter>, answer: ApplyAnswer },
 }
 
 impl Proposal {
-    /// Room that it takes in the queue. Limits were checked: there is room for it when the queue is empty.
+    /// Returns the room that the proposal takes in the queue. Its limits were checked: it fits an empty
+    /// queue.
     fn weight(&self) -> u32 {
         match self {
             Proposal::Commit { write, .. } => weight(1, write.change.payload_bytes()),
@@ -57,13 +61,13 @@ impl Proposal {
     }
 }
 
-/// Proposals on their way to the sequencer.
+/// The queue of proposals on their way to the sequencer.
 pub(crate) struct Queue {
     state: Mutex<QueueState>,
     arrived: Condvar,
-    /// A maintenance step was done, or will not be.
+    /// Notified when a maintenance step is done, or will not be carried out.
     done: Condvar,
-    /// Room in the queue, in units of [`PROPOSAL_BYTES`].
+    /// Free room in the queue, in units of [`PROPOSAL_BYTES`].
     room: Semaphore,
 }
 
@@ -71,10 +75,10 @@ pub(crate) struct Queue {
 struct QueueState {
     proposals: VecDeque<Proposal>,
     step: Option<MaintenanceStep>,
-    /// A maintenance step was taken and is not done yet.
+    /// Whether a maintenance step was taken and is not done yet.
     at_step: bool,
     closed: bool,
-    /// The sequencer sleeps and must be woken.
+    /// Whether the sequencer sleeps and must be woken.
     idle: bool,
 }
 
@@ -88,8 +92,8 @@ impl Queue {
         }
     }
 
-    /// Hands `write`, with that Bloom filter, over and returns its outcome. Once it is in the queue it is carried out even if the
-    /// future is dropped.
+    /// Queues `write` with its Bloom filter and returns its outcome. Once it is in the queue, it is carried
+    /// out even if the future is dropped.
     pub async fn submit(&self, write: Write, bloom: BloomFilter) -> Result<Committed, CommitError> {
         check_limits(&write)?;
         let (answer, outcome) = oneshot::channel();
@@ -98,9 +102,9 @@ impl Queue {
         outcome.await.unwrap_or(Err(CommitError::Closed))
     }
 
-    /// Hands `batch`, whose form was checked and whose states are with that Bloom filter, over and returns its outcome. Once it is in
-    /// the queue it is carried out even if the future is dropped. `take_turn` may carry it out at once, and says whether it
-    /// did; else the sequencer's thread does.
+    /// Queues `batch`, whose form was checked, with the Bloom filters of its states, and returns its outcome.
+    /// Once it is in the queue, it is carried out even if the future is dropped. `take_turn` may carry it out
+    /// at once and returns whether it did; otherwise the sequencer's thread does.
     pub async fn submit_applied(
         &self,
         batch: Vec<Applied>,
@@ -116,7 +120,7 @@ impl Queue {
         outcome.await.unwrap_or(Err(ApplyError::Closed))
     }
 
-    /// Waits for room; `None` when no more is taken.
+    /// Waits for room and queues `proposal`; `None` if the queue is closed.
     async fn push_when_room(&self, proposal: Proposal, wakes: bool) -> Option<()> {
         let permit = self.room.acquire_many(proposal.weight()).await.ok()?;
         self.push(proposal, wakes)?;
@@ -124,8 +128,8 @@ impl Queue {
         Some(())
     }
 
-    /// Hands `write`, a delete within the limits, over without waiting; `None` when there is no room or no more is
-    /// taken.
+    /// Queues `write`, a delete within the limits, without waiting; `None` if there is no room or the queue
+    /// is closed.
     pub fn try_submit(&self, write: Write) -> Option<oneshot::Receiver<Result<Committed, CommitError>>> {
         let (answer, outcome) = oneshot::channel();
         let proposal = Proposal::Commit { write, bloom: BloomFilter::NONE, answer };
@@ -135,7 +139,8 @@ impl Queue {
         Some(outcome)
     }
 
-    /// Puts `proposal` into the queue; `None` when no more is taken. Wakes the sequencer's thread if it sleeps, where that `wakes`.
+    /// Puts `proposal` into the queue; `None` if the queue is closed. With `wakes`, wakes the sequencer's
+    /// thread if it sleeps.
     fn push(&self, proposal: Proposal, wakes: bool) -> Option<()> {
         let mut state = self.state.lock();
         if state.closed {
@@ -155,7 +160,7 @@ impl Queue {
         }
     }
 
-    /// Asks for `step`; the one before must be done.
+    /// Requests `step`; the step before it must be done.
     pub fn ask(&self, step: MaintenanceStep) {
         let mut state = self.state.lock();
         debug_assert!(state.step.is_none() && !state.at_step, "one step at a time");
@@ -165,18 +170,19 @@ impl Queue {
         }
     }
 
-    /// Whether a maintenance step can be asked for: the one before is done.
+    /// Returns whether a maintenance step can be requested, because the step before is done.
     pub fn is_free(&self) -> bool {
         let state = self.state.lock();
         state.step.is_none() && !state.at_step
     }
 
-    /// Whether it is closed: no maintenance step is done any more, one that was asked for neither.
+    /// Returns whether the queue is closed. No maintenance step is carried out any more, not even one already
+    /// requested.
     pub fn is_closed(&self) -> bool {
         self.state.lock().closed
     }
 
-    /// Waits until there is no maintenance step, for at most `patience`.
+    /// Waits until there is no maintenance step, at most for `patience`.
     pub fn wait_for_step(&self, patience: Duration) {
         let mut state = self.state.lock();
         if !state.closed && (state.step.is_some() || state.at_step) {
@@ -184,7 +190,7 @@ impl Queue {
         }
     }
 
-    /// Takes the maintenance step, if there is one; [`Queue::step_done`] has to follow.
+    /// Takes the maintenance step, if there is one. The caller must call [`Queue::step_done`] afterwards.
     pub fn take_step(&self) -> Option<MaintenanceStep> {
         let mut state = self.state.lock();
         let step = state.step.take();
@@ -192,7 +198,7 @@ impl Queue {
         step
     }
 
-    /// The maintenance step taken is done but for what is left of it, which is to be taken next.
+    /// Notes that the taken maintenance step is done except for `left`, which is to be taken next.
     pub fn step_done(&self, left: Option<MaintenanceStep>) {
         let mut state = self.state.lock();
         state.at_step = false;
@@ -202,7 +208,7 @@ impl Queue {
         }
     }
 
-    /// Takes no more proposals; those waiting are still carried out.
+    /// Closes the queue: it takes no more proposals, but the waiting ones are still carried out.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.room.close();
@@ -210,7 +216,8 @@ impl Queue {
         self.done.notify_all();
     }
 
-    /// Closes the queue and lets go of what waits in it, whose callers then hear that the store is closed.
+    /// Closes the queue and drops the waiting proposals; their callers get the error that the store is
+    /// closed.
     pub fn abandon(&self) {
         self.close();
         let mut state = self.state.lock();
@@ -218,7 +225,8 @@ impl Queue {
         state.step = None;
     }
 
-    /// Sleeps until a proposal or a maintenance step waits or the queue is closed, for at most `patience`.
+    /// Waits until a proposal or a maintenance step is in the queue or the queue is closed, at most for
+    /// `patience`.
     pub fn wait(&self, patience: Option<Duration>) {
         let mut state = self.state.lock();
         while state.proposals.is_empty() && state.step.is_none() && !state.closed {
@@ -235,7 +243,8 @@ impl Queue {
         state.idle = false;
     }
 
-    /// Fills `batch`, which is empty, with what waits. False once the queue is closed and empty.
+    /// Moves waiting proposals into `batch`, which must be empty. Returns false once the queue is closed and
+    /// empty.
     pub fn take(&self, batch: &mut VecDeque<Proposal>) -> bool {
         let mut state = self.state.lock();
         if state.proposals.is_empty() {

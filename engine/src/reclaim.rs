@@ -1,4 +1,4 @@
-//! Segment reclamation: rewrites segments that are mostly dead and drops records no reader can reach.
+//! Segment reclamation: rewrites segments that are mostly dead and drops records that no reader can reach.
 //!
 //! ```text
 //! log:  [1 ....][2 ..x.][3 x.xx][4 xxx.][5 ....]      x: needed
@@ -7,9 +7,10 @@
 //! log:  [1 ....][6 xxxxxx][5 ....]                     6 takes the place of 2, 3 and 4
 //! ```
 //!
-//! Only segments whose whole history is compacted are chosen, so no tail ever reads a rewritten one. One root decides from
-//! beginning to end which records are needed; a change meanwhile costs at worst one record kept too long. No caller waits:
-//! each step copies a bounded number of bytes, and old roots keep the old segments.
+//! Only segments whose whole history is compacted are chosen, so no tail ever reads a rewritten segment. The
+//! same root decides from beginning to end which records are needed; a change in the meantime keeps a record
+//! too long at worst. No caller waits: each step copies a bounded number of bytes, and old roots keep the old
+//! segments.
 
 use std::io;
 use std::ops::Range;
@@ -29,41 +30,42 @@ use crate::snapshot::Root;
 use crate::throttle::WriteThrottle;
 use crate::types::{Revision, SegmentNumber};
 
-/// Name of a segment that is being written anew.
+/// Name of a segment file that is being rewritten.
 pub(crate) const NEXT_NAME: &str = "rewrite.segment";
 
-/// Bytes of records that one step looks at, some hundred microseconds' worth: what is dead costs no more than that, and
-/// a thread that wants the processor need not wait long for it.
+/// Bytes of records that one step reads, which takes some hundred microseconds: dead records cost no more
+/// than that, and a thread that wants the processor does not wait long for it.
 const STEP_BYTES: usize = 1024 * 1024;
-/// Segments that are written anew at once: what they give back should not be long in coming.
+/// Maximum number of segments that are rewritten together, so that their space is freed soon.
 const SOURCES_MAX: usize = 8;
-/// A segment is worth writing anew when less than this share of it, in percent, is live. At 60 a byte given back
-/// costs at most one and a half bytes copied, and what is left holds at most 1.67 bytes for each live one.
+/// Share of live bytes, in percent, below which a segment is worth rewriting. At 60, freeing a byte costs at
+/// most one and a half copied bytes, and the remaining segments take at most 1.67 bytes for each live byte.
 const LIVE_PERCENT_MIN: u64 = 60;
-/// On a full disk a segment is worth writing anew as soon as one part in so many of it is dead: deletes need what that gives
-/// back. Tombstones of the deletes that led to so little take less than the writers' part of the reserve.
+/// On a full disk a segment is worth rewriting as soon as this fraction of it (one part in `GAIN_ON_FULL`) is
+/// dead, because deletes need the freed space. The tombstones of the deletes that make so little dead take
+/// less than the writers' part of the reserve.
 const GAIN_ON_FULL: u64 = 32;
-/// But not for less than this: the header of a segment takes a page.
+/// Minimum number of bytes to free on a full disk: the header of a segment takes a page.
 const GAIN_ON_FULL_MIN: u64 = 16 * 1024;
-/// Segments smaller than a fourth of the usual size are put together when so many follow each other.
+/// Number of consecutive segments, each smaller than a fourth of the usual size, that are merged.
 const SMALL_RUN: usize = 4;
 
-/// What the choice of segments rests on.
+/// Properties of a segment by which segments are chosen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Candidate {
-    /// Bytes of its records.
+    /// Bytes of all its records.
     pub bytes: u64,
-    /// Bytes of records that the index refers to.
+    /// Bytes of its records that the index refers to.
     pub live: u64,
-    /// Bytes of tombstones.
+    /// Bytes of its tombstones that may still be needed.
     pub tombstones: u64,
-    /// Whether all history in it is forgotten.
+    /// Whether all its history is compacted.
     pub forgotten: bool,
 }
 
 impl Candidate {
-    /// What is known of the segment at `at` of the log, which is not the last, if the oldest readable revision is
-    /// `oldest`.
+    /// Returns the properties of the segment at `at` of the log, which is not the last one, if the oldest
+    /// readable revision is `oldest`.
     pub fn of(in_order: &[Arc<Segment>], at: usize, oldest: Revision) -> Candidate {
         let (segment, next_first) = (&in_order[at], in_order[at + 1].header.first_revision);
         let rewritten = segment.header.rewritten.filter(|_| has_states_for_tombstones(in_order, at));
@@ -71,12 +73,13 @@ impl Candidate {
             bytes: segment.record_bytes(),
             live: segment.live(),
             tombstones: rewritten.map_or(0, |rewritten| rewritten.tombstone_bytes),
-            // One without records has no revision of its own to stand for, and goes with the next.
+            // A segment without records has no revision of its own, and is rewritten together with the next
+            // segment.
             forgotten: next_first <= oldest.next() && segment.header.first_revision < next_first,
         }
     }
 
-    /// Bytes that would be left of it.
+    /// Returns the number of bytes that a rewrite would keep.
     fn left(&self) -> u64 {
         (self.live + self.tombstones).min(self.bytes)
     }
@@ -91,8 +94,9 @@ impl Candidate {
     }
 }
 
-/// Which of the log's segments to write anew next on a full disk, where the copy has `room` bytes: the deadest that fits,
-/// with its neighbours as far as they fit too. Wholly dead segments come first, and take no room to speak of.
+/// Chooses the segments of the log to rewrite next on a full disk, where `room` bytes are available for the
+/// copy: the deadest segment that fits, with its neighbours as far as they fit too. Completely dead segments
+/// come first; their copies take almost no room.
 pub(crate) fn choose_on_full(candidates: &[Candidate], room: u64) -> Option<Range<usize>> {
     let share = |candidate: &Candidate| candidate.left() * 1_000 / candidate.bytes.max(1);
     let fitting = (0..candidates.len())
@@ -105,8 +109,9 @@ pub(crate) fn choose_on_full(candidates: &[Candidate], room: u64) -> Option<Rang
     Some(with_neighbours(candidates, deadest, room, goes))
 }
 
-/// Which of the log's segments to write anew next, if any: the deadest, with its neighbours as far as they are mostly
-/// dead too and the result is no larger than `segment_bytes`; or else a row of small ones.
+/// Chooses the segments of the log to rewrite next, if any: the deadest one, with its neighbours as far as
+/// they are mostly dead too and the result is no larger than `segment_bytes`; otherwise a row of small
+/// segments.
 pub(crate) fn choose(candidates: &[Candidate], segment_bytes: u64) -> Option<Range<usize>> {
     let share = |candidate: &Candidate| candidate.left() * 1_000 / candidate.bytes.max(1);
     let dead = (0..candidates.len()).filter(|&at| candidates[at].is_mostly_dead());
@@ -118,7 +123,7 @@ pub(crate) fn choose(candidates: &[Candidate], segment_bytes: u64) -> Option<Ran
     while start < candidates.len() {
         let row = candidates[start..].iter().take_while(|candidate| is_small(candidate)).count();
         if row >= SMALL_RUN {
-            // Four of a fourth each fit; more may not.
+            // Four segments of a fourth each fit; more may not.
             let mut bytes = 0;
             let fitting = candidates[start..start + row].iter().take_while(|candidate| {
                 bytes += candidate.bytes;
@@ -131,8 +136,8 @@ pub(crate) fn choose(candidates: &[Candidate], segment_bytes: u64) -> Option<Ran
     None
 }
 
-/// The candidate at `first` with those before and behind it that go as well, as long as at most `left_max` bytes are left of
-/// all of them.
+/// Returns the candidate at `first` together with the neighbours that satisfy `goes`, as long as at most
+/// `left_max` bytes of all of them are kept.
 fn with_neighbours(
     candidates: &[Candidate],
     first: usize,
@@ -153,8 +158,8 @@ fn with_neighbours(
     range
 }
 
-/// Whether the state that `revision` wrote is needed to read at `oldest` and later, given the versions of its key
-/// from the newest on.
+/// Returns the version that `revision` wrote if it is needed to read at `oldest` and later; `versions` are
+/// the versions of its key, newest first.
 fn is_needed<'h>(
     versions: impl Iterator<Item = &'h Version> + Clone,
     revision: Revision,
@@ -164,8 +169,8 @@ fn is_needed<'h>(
     versions.take(kept).find(|version| version.revision == revision).copied()
 }
 
-/// Whether a delete must stay as a tombstone: somewhere in the log, outside of `sources`, a state that it ended may still
-/// stand.
+/// Returns whether a delete must stay as a tombstone: a state that it ended may still be in the log, outside
+/// of `sources`.
 fn needs_tombstone(root: &Root, sources: &[Arc<Segment>], delete: &Head) -> bool {
     let in_order = root.segments.in_order();
     let first = in_order.partition_point(|segment| segment.header.first_revision <= delete.created);
@@ -178,13 +183,13 @@ fn needs_tombstone(root: &Root, sources: &[Arc<Segment>], delete: &Head) -> bool
     })
 }
 
-/// Whether the segment has no state that `delete`, or a delete before it, ended.
+/// Returns whether the segment contains no state that `delete`, or a delete before it, ended.
 fn was_cleaned_of(segment: &Segment, delete: Revision) -> bool {
     segment.header.rewritten.is_some_and(|rewritten| rewritten.oldest >= delete)
 }
 
-/// Whether states may be left that tombstones in the segment at `at` of the log speak of. Otherwise it is worth writing it
-/// anew for these as well.
+/// Returns whether states may remain in the log that tombstones in the segment at `at` refer to. If not, the
+/// segment is worth rewriting to drop these tombstones too.
 fn has_states_for_tombstones(in_order: &[Arc<Segment>], at: usize) -> bool {
     let Some(rewritten) = in_order[at].header.rewritten.filter(|rewritten| rewritten.tombstone_bytes > 0)
     else {
@@ -201,14 +206,14 @@ fn has_states_for_tombstones(in_order: &[Arc<Segment>], at: usize) -> bool {
     false
 }
 
-/// How far a [`Rewrite`] is after a step.
+/// Result of a step of a [`Rewrite`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Step {
     More,
-    /// Every record is copied.
+    /// Every record was copied.
     Complete,
-    /// There is a place without a record in one of the sources: what the index knows of there cannot be moved, and
-    /// the sources stay as they are.
+    /// A source has a gap without a sound record. Records that the index refers to in the gap
+    /// cannot be moved, so the sources stay as they are.
     Damaged,
 }
 
@@ -218,7 +223,7 @@ enum Next {
     Damage,
 }
 
-/// A record in its new place.
+/// A move of a record to its new position.
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
     pub key: Bytes,
@@ -226,17 +231,17 @@ pub(crate) struct Move {
     pub to: Version,
 }
 
-/// One segment in the making.
+/// A segment that is being written as a copy of others.
 pub(crate) struct Rewrite {
     root: Arc<Root>,
     sources: Vec<Arc<Segment>>,
     last_revision: Revision,
     file: Arc<dyn File>,
     salt: u64,
-    /// The next source, and the walk over the one before it.
+    /// Index of the next source, and the walk over the source before it.
     next_source: usize,
     walk: Option<Walk>,
-    /// Where the next record of that source is.
+    /// Expected offset of the next record in that source.
     expected: u64,
     /// Records to be written at `position`.
     buffer: Vec<u8>,
@@ -246,13 +251,13 @@ pub(crate) struct Rewrite {
     tombstone_bytes: u64,
     tombstones_since: Option<Revision>,
     marks: Marks,
-    /// Keys of which the root's index knows states that are not needed and lie in the sources.
+    /// Keys of which the root's index knows states that are not needed and are in the sources.
     unneeded: Vec<Bytes>,
 }
 
 impl Rewrite {
-    /// Begins to write the segments in `range` of the root's log anew, with those without records that share the first
-    /// revision of the first of them: they are superseded with it.
+    /// Begins to rewrite the segments in `range` of the root's log. Segments without records that have the
+    /// same first revision as the first of them are included, because they are superseded with it.
     pub fn begin(
         storage: &dyn Storage,
         throttle: WriteThrottle,
@@ -265,7 +270,7 @@ impl Rewrite {
         let sources = in_order[range.clone()].to_vec();
         let last_revision = in_order[range.end].header.first_revision.before();
         let bytes: u64 = sources.iter().map(|source| source.record_bytes()).sum();
-        // Mostly a hole: what is not written takes no room.
+        // Mostly a hole: bytes that are not written take no room.
         let file = storage.create(NEXT_NAME, RECORDS_START + bytes)?;
         Ok(Rewrite {
             sources,
@@ -287,7 +292,7 @@ impl Rewrite {
         })
     }
 
-    /// Copies what is needed of the next records, on a full disk into room of the reserve.
+    /// Copies the needed ones of the next records. On a full disk the copy uses room of the reserve.
     pub fn step(&mut self, reserve: &Reserve) -> io::Result<Step> {
         let mut looked = 0;
         while looked < STEP_BYTES && self.buffer.len() < self.throttle.piece() {
@@ -307,7 +312,7 @@ impl Rewrite {
         Ok(Step::More)
     }
 
-    /// Brings the segment to disk under its name, once every record is copied.
+    /// Syncs the segment and gives it its name, once every record is copied.
     pub fn finish(self, storage: &dyn Storage, numbers: &Numbers, reserve: &Reserve) -> io::Result<Finished> {
         let first = &self.sources[0].header;
         let header = Header {
@@ -343,12 +348,12 @@ impl Rewrite {
         })
     }
 
-    /// Numbers of the segments that are written anew.
+    /// Returns the numbers of the segments that are being rewritten.
     pub fn source_numbers(&self) -> Vec<SegmentNumber> {
         self.sources.iter().map(|source| source.header.number).collect()
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn written(&self) -> u64 {
         self.position - RECORDS_START
     }
@@ -367,7 +372,7 @@ impl Rewrite {
                 if self.expected != source.end() {
                     return Ok(Next::Damage);
                 }
-                // What was read of it will not be read again soon.
+                // The pages of the source will not be read again soon.
                 source.file.let_go();
             }
             let Some(source) = self.sources.get(self.next_source) else { return Ok(Next::Nothing) };
@@ -386,7 +391,8 @@ impl Rewrite {
         let slot = self.root.tree.slot(key);
         let versions = slot.map(|slot| history::iter(&slot.newest, &slot.older));
         let needed = versions.clone().and_then(|versions| is_needed(versions, head.revision, oldest));
-        // A tombstone says less than the delete that the index may know: that one is gone from the index by now.
+        // A tombstone says less than the delete that the index may know, so only the delete itself is copied.
+        // The index has dropped the delete by now.
         if needed.is_some() && !head.tombstone {
             record::append_copy(&mut self.buffer, &found.bytes, head, self.salt, offset);
         } else {
@@ -417,30 +423,30 @@ impl Rewrite {
     }
 }
 
-/// A segment that is on disk and of which the index is to be told.
+/// A rewritten segment that is on disk but not yet in the index.
 pub(crate) struct Finished {
     pub segment: Arc<Segment>,
-    /// What it was made from.
+    /// The root and the segments from which it was made.
     pub root: Arc<Root>,
     pub sources: Vec<Arc<Segment>>,
-    /// Keys to be pruned first.
+    /// Keys to be pruned before the records move.
     pub unneeded: Vec<Bytes>,
 }
 
 impl Finished {
-    /// A walk over the new segment.
+    /// Walks over the new segment.
     pub fn walk(&self) -> io::Result<Walk> {
         let before = self.segment.header.first_revision.before();
         self.segment.walk(RECORDS_START, self.segment.end(), before)
     }
 
-    /// The moves of up to `max` records of `walk`, which goes over the new segment, in the order of keys.
+    /// Returns the moves of up to `max` records of `walk`, a walk over the new segment, in the order of keys.
     pub fn moves(&self, walk: &mut Walk, max: usize) -> Vec<Move> {
         let mut moves = Vec::with_capacity(max);
         while moves.len() < max {
             let Some(found) = walk.next() else { break };
             let key = found.head.key(&found.bytes);
-            // A tombstone is in no index.
+            // No index refers to a tombstone.
             if let Some(&from) =
                 self.root.tree.exact(key, found.head.revision).filter(|_| !found.head.tombstone)
             {
@@ -458,7 +464,7 @@ impl Finished {
 mod tests {
     use super::*;
 
-    /// `bytes:live`, with `!` in front when its history is not forgotten.
+    /// Parses `bytes:live` or `bytes:live+tombstones`, with `!` in front if the history is not compacted.
     fn candidates(text: &str) -> Vec<Candidate> {
         text.split_whitespace()
             .map(|word| {
@@ -480,18 +486,18 @@ mod tests {
             ("100:59", Some(0..1)),
             ("!100:0 !100:10", None),
             ("100:100 100:0 100:100", Some(1..2)),
-            ("100:50 100:20 100:50", Some(1..3)), // together 70; the third would make 120
+            ("100:50 100:20 100:50", Some(1..3)), // 70 together; the third would make 120
             ("100:30 100:20 100:50", Some(0..3)),
             ("100:10 !100:10 100:5 100:5", Some(2..4)),
             ("100:10 100:90 100:5", Some(2..3)),
             ("100:5 100:0 100:0 100:0 100:0 100:0 100:0 100:0 100:0 100:0", Some(1..9)),
-            // Tombstones cannot be got rid of by writing them once more.
+            // Rewriting cannot remove needed tombstones.
             ("100:0+60 100:30+40", None),
-            // Small ones, when there are enough of them in a row.
+            // Small segments are merged if there are enough of them in a row.
             ("20:20 20:20 20:20", None),
             ("100:90 20:20 20:20 20:20 20:20 100:90", Some(1..5)),
             ("20:20 20:20 !20:20 20:20 20:20", None),
-            ("20:20 20:20 20:20 20:20 20:20 20:20", Some(0..5)), // 100 is the limit
+            ("20:20 20:20 20:20 20:20 20:20 20:20", Some(0..5)), // the limit is 100
             ("0:0 0:0 0:0 0:0", Some(0..4)),
             ("0:0", None),
         ] {
@@ -501,12 +507,12 @@ mod tests {
 
     #[test]
     fn on_a_full_disk_the_deadest_segments_that_fit_the_room_are_chosen() {
-        // In KiB; the copy has room for 100 of them.
+        // In KiB; the copy has room for 100 KiB.
         for (log, chosen) in [
             ("", None),
             ("100:100 100:90 100:80", Some(2..3)),
-            ("100:86 100:85", None), // too little would be given back for a copy
-            ("1000:900", None),      // does not fit
+            ("100:86 100:85", None), // frees too little for a copy
+            ("1000:900", None),      // does not fit the room
             ("1000:0 1000:900", Some(0..1)),
             ("!100:0 100:80", Some(1..2)),
             ("100:0 0:0 100:0 !100:0", Some(0..3)),

@@ -1,105 +1,107 @@
-//! One committed write as bytes. All integers are little-endian; records begin at multiples of 8.
+//! Encoding of one committed write. All integers are little-endian; records begin at multiples of 8.
 //!
 //! ```text
 //! offset size  field
 //!      0    4  head crc     of: segment salt, record offset, bytes 4 to the end of the key
 //!      4    4  value crc
 //!      8    8  revision     1 or more
-//!     16    8  created      revision of the put that made the key exist
-//!     24    8  previous     revision of the key's state before this one; 0 when it did not exist
-//!     32    8  synced       highest revision known to be on disk when this record was written
-//!     40    8  time         milliseconds since 1970; never less than that of the record before
+//!     16    8  created      revision of the put that created the key
+//!     24    8  previous     revision of the key's state before this one; 0 if it did not exist
+//!     32    8  synced       highest revision known durable when this record was written
+//!     40    8  time         milliseconds since 1970; never lower than that of the record before
 //!     48    4  value length, with its stamp
 //!     52    4  attributes length
 //!     56    4  attributes crc
 //!     60    4  stamp offset in the value
-//!     64    4  expires      seconds since 1970 from which on the key is to be deleted; 0: never
+//!     64    4  expires      second since 1970 at which the key expires; 0: never
 //!     68    2  key length
 //!     70    1  stamp length in digits; 0: not stamped
 //!     71    1  kind         1 put, 2 delete, 3 tombstone; plus 128 when a record of the same revision follows
 //!     72       key, attributes, value, zeros up to a multiple of 8
 //! ```
 //!
-//! The head has a checksum of its own so that a damaged body still tells its key, revision and length, and so
-//! that a scan can find the next record after damage without checksumming megabytes at each step. Attributes have
-//! theirs so that a list that filters by them need not look at bodies. Salt and offset are in the head's so that
-//! bytes which merely look like a record (a value that contains one, a leftover of an earlier use of the block)
-//! are not taken for one. `synced` is what lets recovery tell a torn tail from damage.
+//! The head has its own checksum for two reasons: a record with a damaged body still shows its key, revision
+//! and length, and a scan finds the next record after damage without computing checksums over megabytes at
+//! each step. The attributes have their own checksum so that a list that filters by them need not read
+//! values. The checksum of the head covers salt and offset, so that bytes which merely look like a record (a
+//! value that contains a record, or stale bytes of an earlier use of the block) are not taken for one.
+//! Recovery uses `synced` to distinguish a torn tail from damage.
 //!
-//! A tombstone is a delete without a final state. Reclaim leaves one of a delete whose final state no reader can reach,
-//! while an older state of the key may still stand in a segment before it. The sequencer writes one when the disk is full:
-//! readers that can reach it can reach the state before it as well.
+//! A tombstone is a delete without a final state. Reclamation replaces a delete by a tombstone when no reader
+//! can reach its final state but an older state of the key may still exist in an earlier segment. The
+//! sequencer writes a tombstone when the disk is full: readers that can reach it can also reach the state
+//! before it.
 
 use bytes::{Buf, Bytes};
 
 use crate::sabotage;
 use crate::types::{ATTRIBUTES_BYTES_MAX, CommitTime, KEY_BYTES_MAX, Revision, VALUE_BYTES_MAX};
 
-/// Bytes before the key.
+/// Bytes of a record before its key.
 pub(crate) const HEAD_BYTES: usize = 72;
-/// Records begin at multiples of this, so that offsets fit 32 bits and a search for one takes few steps.
+/// Alignment of records, so that offsets fit 32 bits and the search for a record takes few steps.
 pub(crate) const ALIGN: usize = 8;
-/// Digits of the largest revision.
+/// Number of digits of the largest revision.
 pub(crate) const STAMP_BYTES_MAX: usize = 20;
-/// Revisions stay below this: far more than can ever be written, and arithmetic on them cannot overflow.
+/// Exclusive upper limit of revisions: far more than can ever be written, so arithmetic on revisions cannot
+/// overflow.
 pub(crate) const REVISION_END: Revision = Revision::new(1 << 62);
-/// Times stay below this, some 9000 years after 1970, so that arithmetic on them cannot overflow.
-/// Added to the kind of a record that another one of the same revision follows.
+/// Flag in the kind of a record that is followed by another record of the same revision.
 const MORE: u8 = 1 << 7;
 /// Kind of a delete without a final state.
 const TOMBSTONE: u8 = 3;
-/// Longest record.
+/// Maximum length of a record, in bytes.
 pub(crate) const RECORD_BYTES_MAX: usize =
     HEAD_BYTES + KEY_BYTES_MAX + ATTRIBUTES_BYTES_MAX + VALUE_BYTES_MAX + STAMP_BYTES_MAX + ALIGN;
 
-/// What a write did to its key.
+/// Kind of a write to a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EventKind {
     /// The key has a new state.
     Put,
-    /// The key is gone.
+    /// The key was deleted.
     Delete,
 }
 
-/// A stored state: slices of the mapped segment, which they keep alive.
+/// A stored state. Its fields are slices of the mapped segment and keep it alive.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Record {
-    /// The key.
+    /// Key of the stored state.
     pub key: Bytes,
     /// The attributes as they were written.
     pub attributes: Bytes,
     /// The value as it was written, with the revision stamped in.
     pub value: Bytes,
-    /// It would be sealed in another way if it were written now.
+    /// Whether the value would be sealed in another way if it were written now.
     pub outdated: bool,
 }
 
-/// The fixed fields of a record, within their limits.
+/// The fixed fields of a record, checked against their limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Head {
     pub revision: Revision,
     pub created: Revision,
     pub previous: Revision,
     pub synced: Revision,
-    /// When it was committed, in milliseconds since 1970.
+    /// Commit time of the record.
     pub time: CommitTime,
-    /// When the key is to be deleted, in seconds since 1970; 0: never.
+    /// Time at which the key expires, in seconds since 1970; 0 means never.
     pub expires_s: u32,
     pub kind: EventKind,
-    /// A delete without a final state.
+    /// Whether this is a delete without a final state.
     pub tombstone: bool,
-    /// A record of the same revision follows. Of no meaning in a segment that reclaim wrote.
+    /// Whether a record of the same revision follows. Meaningless in a segment that reclamation wrote.
     pub more: bool,
     pub key_len: usize,
     pub attributes_len: usize,
     pub value_len: usize,
-    /// Where the digits of the revision stand in the value.
+    /// Position of the revision's digits in the value.
     pub stamp: Option<Stamp>,
     attributes_crc: u32,
     value_crc: u32,
 }
 
-/// The place of a stamp in a stored value.
+/// Position of a stamp in a stored value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Stamp {
     pub offset: usize,
@@ -107,8 +109,9 @@ pub(crate) struct Stamp {
 }
 
 impl Head {
-    /// Reads the head at the start of `bytes` without looking at checksums; `None` when a field is out of its
-    /// limits or the record does not fit `bytes`. Cheap: a search calls it at every step.
+    /// Reads the head at the start of `bytes` without verifying checksums. Returns `None` if a field is out
+    /// of its limits or the record does not fit `bytes`. Cheap, because a search calls this function at every
+    /// step.
     fn parse(bytes: &[u8]) -> Option<Head> {
         let fixed: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
         let (kind, tombstone) = match fixed[71] & !MORE {
@@ -151,8 +154,8 @@ impl Head {
         sound.then_some(head)
     }
 
-    /// Reads and checks the head and key of the record at the start of `bytes`, which lies at `offset` of the
-    /// segment with that salt. The body is not checked.
+    /// Reads and verifies the head and key of the record at the start of `bytes`, which is at `offset` in the
+    /// segment with the given salt. The body is not verified.
     pub fn read(bytes: &[u8], salt: u64, offset: u64) -> Option<Head> {
         let head = Head::parse(bytes)?;
         let stored = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -160,45 +163,45 @@ impl Head {
         (computed == stored || sabotage::crc_ignored()).then_some(head)
     }
 
-    /// Length of the whole record, padding included.
+    /// Returns the length of the whole record, padding included.
     pub fn record_len(&self) -> usize {
         padded(HEAD_BYTES + self.key_len + self.attributes_len + self.value_len)
     }
 
-    /// The key in the record's bytes.
+    /// Returns the key in the record's bytes.
     pub fn key<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         &bytes[HEAD_BYTES..HEAD_BYTES + self.key_len]
     }
 
-    /// Whether the attributes are what was written.
+    /// Returns whether the attributes match their checksum.
     pub fn attributes_are_sound(&self, bytes: &[u8]) -> bool {
         crc32fast::hash(self.attributes_in(bytes)) == self.attributes_crc || sabotage::crc_ignored()
     }
 
-    /// Whether attributes and value are what was written.
+    /// Returns whether attributes and value match their checksums.
     pub fn body_is_sound(&self, bytes: &[u8]) -> bool {
         self.attributes_are_sound(bytes)
             && (crc32fast::hash(self.value_in(bytes)) == self.value_crc || sabotage::crc_ignored())
     }
 
-    /// The value in the record's bytes. Check it first.
+    /// Returns the value in the record's bytes. Verify it first.
     pub fn value_in<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let start = HEAD_BYTES + self.key_len + self.attributes_len;
         &bytes[start..start + self.value_len]
     }
 
-    /// The attributes, sharing the record's bytes. Check them first.
+    /// Returns the attributes as a shared slice of the record's bytes. Verify them first.
     pub fn attributes(&self, bytes: &Bytes) -> Bytes {
         bytes.slice_ref(self.attributes_in(bytes))
     }
 
-    /// The attributes in the record's bytes. Check them first.
+    /// Returns the attributes in the record's bytes. Verify them first.
     pub fn attributes_in<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let start = HEAD_BYTES + self.key_len;
         &bytes[start..start + self.attributes_len]
     }
 
-    /// The parts of the record, sharing its bytes. Check them first.
+    /// Splits the record's bytes into a [`Record`] that shares them. Verify them first.
     pub fn record(&self, mut bytes: Bytes) -> Record {
         bytes.advance(HEAD_BYTES);
         let key = bytes.split_to(self.key_len);
@@ -208,7 +211,7 @@ impl Head {
     }
 }
 
-/// What [`append`] writes. The value is given in two parts, with the revision's digits to go between them.
+/// Input of [`append`]. The value has two parts if the revision's digits go between them.
 #[derive(Clone, Copy)]
 pub(crate) struct NewRecord<'a> {
     pub revision: Revision,
@@ -221,24 +224,24 @@ pub(crate) struct NewRecord<'a> {
     pub key: &'a [u8],
     pub attributes: &'a [u8],
     pub value: &'a [u8],
-    /// The second part of the value, when it is stamped.
+    /// The part of the value after the stamp, if the value is stamped.
     pub value_after_stamp: Option<&'a [u8]>,
-    /// A record of the same revision follows.
+    /// Whether a record of the same revision follows.
     pub more: bool,
-    /// A delete without a final state; attributes and value are empty.
+    /// Whether this is a delete without a final state; attributes and value are then empty.
     pub tombstone: bool,
 }
 
 impl NewRecord<'_> {
-    /// Length of the record it will become, padding included.
+    /// Returns the length of the encoded record, padding included.
     pub fn record_len(&self) -> usize {
         let stamped = self.value_after_stamp.map_or(0, |rest| rest.len() + digits(self.revision.get()));
         padded(HEAD_BYTES + self.key.len() + self.attributes.len() + self.value.len() + stamped)
     }
 }
 
-/// Appends the record to `out`; it will stand at `offset` of the segment with that salt. Lengths have been
-/// checked against the limits. Every byte is copied once.
+/// Appends the record to `out`, for `offset` in the segment with the given salt. The caller has checked the
+/// lengths against the limits. Every byte is copied once.
 pub(crate) fn append(out: &mut Vec<u8>, record: &NewRecord<'_>, salt: u64, offset: u64) {
     let start = out.len();
     out.reserve(record.record_len());
@@ -284,20 +287,20 @@ pub(crate) fn append(out: &mut Vec<u8>, record: &NewRecord<'_>, salt: u64, offse
     seal(head, salt, offset);
 }
 
-/// Appends `record`, as it stands in another segment, for a new place. The body and its checksums stay as they
-/// are: one that is damaged still reads as damaged.
+/// Appends a copy of `record` from another segment for a new position. The body and its checksums stay
+/// unchanged, so a damaged body still reads as damaged.
 pub(crate) fn append_copy(out: &mut Vec<u8>, record: &[u8], head: &Head, salt: u64, offset: u64) {
     let start = out.len();
     out.extend_from_slice(record);
     seal(&mut out[start..start + HEAD_BYTES + head.key_len], salt, offset);
 }
 
-/// Appends what says that the key of `record`, a delete, was gone from its revision on, and no more.
+/// Appends a tombstone for `record`, a delete: it only says that the key is deleted from that revision on.
 pub(crate) fn append_tombstone(out: &mut Vec<u8>, record: &[u8], head: &Head, salt: u64, offset: u64) {
     let start = out.len();
     let end = start + HEAD_BYTES + head.key_len;
     out.extend_from_slice(&record[..HEAD_BYTES + head.key_len]);
-    // No lengths, no stamp; the checksum of nothing is zero.
+    // All lengths and the stamp are zero; the checksum of zero bytes is 0.
     out[start + 4..start + 8].fill(0);
     out[start + 48..start + 64].fill(0);
     out[start + 70] = 0;
@@ -323,7 +326,7 @@ fn head_crc(bytes: &[u8], salt: u64, offset: u64) -> u32 {
     crc.finalize()
 }
 
-/// Length of a tombstone of a key, padding included.
+/// Returns the length of a tombstone of a key, padding included.
 pub(crate) fn tombstone_len(key_len: usize) -> usize {
     padded(HEAD_BYTES + key_len)
 }
@@ -403,7 +406,7 @@ mod tests {
             append_copy(&mut copy, &source, &head, 8, 128);
             assert!(Head::read(&copy, 7, 64).is_none());
             assert_eq!(Head::read(&copy, 8, 128), Some(head));
-            // What was damaged stays known to be.
+            // A damaged body still reads as damaged after the copy.
             assert_eq!(head.body_is_sound(&copy), flipped.is_none());
             assert_eq!(copy[4..], source[4..]);
         }
@@ -467,7 +470,7 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let whole = Head::read(&bytes, 7, 64).is_some_and(|head| head.body_is_sound(&bytes));
             assert!(!whole, "bit {bit}");
-            // Damage in the body leaves the head readable: the key is still known.
+            // Damage in the body leaves the head readable, so the key is still known.
             let in_body = bit / 8 >= HEAD_BYTES + 4;
             let head = Head::read(&bytes, 7, 64);
             assert_eq!(head.is_some(), in_body, "bit {bit}");

@@ -1,29 +1,32 @@
-//! Opens a store: from the newest sound checkpoint and the log behind it the index, the newest revision and the place
-//! where writing goes on.
+//! Recovery: opens a store from the newest sound checkpoint and the log behind it, and determines the index,
+//! the newest revision and the position of the next record.
 //!
-//! `files → which of them make the log (chain.rs) → index of the newest sound checkpoint, or none
-//!  → walk the log behind it → cut the torn end → remove what is superseded`
+//! `files → which of them make the log (chain.rs) → index of the newest sound checkpoint, or an empty one
+//!  → walk the log behind it → cut the torn tail → remove superseded files`
 //!
-//! Every record was written with the highest revision known to be on disk at that time (`synced`), and when the
-//! log rests that is noted in the segment's first block; and a checkpoint never speaks of what is not on disk, even
-//! one that opening cannot begin with; and the high-water mark says how far the log was on disk. Let S be the highest of these.
-//! Then
+//! Several places say which revisions are durable: every record contains the highest revision known durable
+//! when it was written (`synced`); a note in the first block of an idle segment says so too; a checkpoint,
+//! even one that opening cannot use, never refers to anything that was not durable; and the high-water mark
+//! notes a durable revision. Let S be the highest of these revisions. Then
 //!
-//! - an invalid record with a revision of at most S was acknowledged once: **damage**. It is reported, its key
-//!   reads as damaged where the head still tells the key, and everything else is served;
-//! - an invalid record above S belongs to the last batch, whose sync never returned: a **torn tail**. It and
-//!   all that follows it is cut: overwritten with zeros, so that no leftover is ever taken for a record.
+//! - an invalid record with a revision of at most S was acknowledged once: **damage**. The damage is
+//!   reported, the key of the record reads as damaged if the head still shows the key, and everything else is
+//!   served;
+//! - an invalid record above S belongs to the last batch, whose sync never returned: a **torn tail**. The
+//!   record and all that follows is cut: overwritten with zeros, so that no stale bytes are ever taken for a
+//!   record.
 //!
-//! Segments before the last were synced before the next was made, so all invalid bytes in them are damage. What
-//! is found and kept is made durable before it is read: after a crash of the process alone it may exist in
-//! memory only. That takes more than a sync: had one failed before, the kernel takes the pages for clean, shows them
-//! to us and has nothing to write. So what no record shows to be durable is written again, the zeros behind it as well, and
-//! the names of the files are synced like their bytes.
+//! Each segment except the last was synced before the next one was made, so all invalid bytes in it are
+//! damage. Records that are kept are made durable before readers see them: after a crash of the process alone
+//! they may exist only in memory. A sync does not suffice for this. If an earlier sync failed, the kernel
+//! treats the pages as clean: it shows them to readers and has nothing to write. So records that are not
+//! known durable are written again, as are the zeros behind them, and the names of the files are synced like
+//! their bytes.
 //!
-//! What the disk cannot read is judged like any damage, except where the log would end with it: the store is not opened
-//! then, as it is unknown whether it was acknowledged.
+//! Bytes that the disk cannot read are treated like any damage, unless the log would end there: then the
+//! store is not opened, because the bytes may have been acknowledged.
 //!
-//! In a rewritten segment, revisions are missing on purpose; it says how many records it has.
+//! A rewritten segment lacks revisions on purpose; its header contains its number of records.
 
 mod scan;
 
@@ -51,37 +54,37 @@ use crate::segment::Segment;
 use crate::snapshot::Root;
 use crate::types::{CommitTime, KEY_BYTES_MAX, Revision, SegmentNumber};
 
-/// What was found on disk.
+/// The state of a store after recovery.
 pub(crate) struct Recovered {
     pub root: Root,
-    /// Where the next record goes in the last segment.
+    /// Offset of the next record in the last segment.
     pub position: u64,
-    /// The note of how far the log reaches; it names the last segment.
+    /// The high-water mark, which names the last segment.
     pub high_water: HighWater,
-    /// Revisions whose records are damaged so far that not even their keys are known.
+    /// Revisions whose records are damaged so far that their keys are unknown.
     pub lost_revisions: u64,
     /// Unreadable records among those that were scanned.
     pub losses: Losses,
-    /// The highest time of a record; 0 when there is none.
+    /// The highest time of a record; 0 if there are no records.
     pub time: CommitTime,
-    /// The highest number of a segment so far.
+    /// The highest segment number given so far.
     pub numbers_given: SegmentNumber,
     /// The checkpoint that was used.
     pub checkpoint: Option<Used>,
-    /// The live keys that are to be deleted some day.
+    /// Expiries of the live keys.
     pub expiring: Vec<Due>,
 }
 
 /// A checkpoint that opening began with.
 pub(crate) struct Used {
     pub revision: Revision,
-    /// Bytes of its image.
+    /// Size of its image, in bytes.
     pub bytes: u64,
-    /// Revisions that were lost to damage when it was made.
+    /// Number of revisions that were lost to damage when it was made.
     pub lost_revisions: u64,
 }
 
-/// Reads the store in `storage`, makes one if there is none, and leaves it ready to be written to.
+/// Recovers the store in `storage`, or creates one if the directory is empty, and prepares it for writing.
 pub(crate) fn recover(
     storage: &dyn Storage,
     segment_bytes: u64,
@@ -99,7 +102,7 @@ pub(crate) fn recover(
         }
     }
     if !sabotage::recovery_without_sync() {
-        // The process may have ended between giving a segment its name and syncing that.
+        // The process may have ended after it renamed a segment and before it synced the directory.
         storage.sync_dir().map_err(failed("", "sync the store's directory"))?;
     }
     let mut numbers: Vec<SegmentNumber> = names.iter().filter_map(|name| Segment::number(name)).collect();
@@ -148,7 +151,8 @@ pub(crate) fn recover(
     let mut is_end_lost = false;
     for (at, segment) in segments.iter().enumerate().skip(first_to_scan) {
         let read_failed = failed(&Segment::name(segment.header.number), "read");
-        // A segment says what came before it, so records missing at the end of the one before are noticed.
+        // Each segment states its first revision, so records missing at the end of the segment before it are
+        // noticed.
         state.missing_until(storage, segment, segment.header.first_revision);
         if segment.header.rewritten.is_some() {
             state.scan_rewritten(storage, segment).map_err(&read_failed)?;
@@ -185,8 +189,8 @@ pub(crate) fn recover(
     if !sabotage::recovery_without_sync() {
         current.file.sync_data().map_err(failed(&name, "sync"))?;
     }
-    // Where revisions may have gaps, only the next segment's first revision tells that records are lost at this one's
-    // end.
+    // If revisions may have gaps, only the first revision of a next segment reveals that records are missing
+    // at the end of this one.
     let has_lost_end = is_end_lost && current.header.numbering == Numbering::Sparse;
     if has_lost_end || numbering > current.header.numbering {
         numbers_given = numbers_given.next();
@@ -223,7 +227,8 @@ pub(crate) fn recover(
     })
 }
 
-/// Begins the segment to be written to: the first of all, or the one behind `last`, which is on disk.
+/// Begins the segment to be written to: the first one of the store, or the one behind `last`, which is
+/// durable.
 fn begin(
     storage: &dyn Storage,
     segment_bytes: u64,
@@ -245,31 +250,32 @@ fn begin(
     install(storage, header, storage.create(NEXT_NAME, segment_bytes)?)
 }
 
-/// Where the walk over the log begins.
+/// The starting point of the walk over the log.
 struct Start {
-    /// The log in order.
+    /// The segments of the log, in order.
     segments: Vec<Arc<Segment>>,
     used: Option<Used>,
     state: Scan,
-    /// The first of `segments` that is to be looked at.
+    /// Index of the first segment that is to be scanned.
     first_to_scan: usize,
     numbers_given: SegmentNumber,
-    /// Everything up to this revision was on disk once, whatever is found.
+    /// Everything up to this revision is known to have been durable.
     known_durable: Revision,
 }
 
-/// What a checkpoint that opening cannot begin with tells all the same: everything up to its revision was on disk.
+/// Facts that follow from a checkpoint even if opening cannot begin with it: everything up to its revision
+/// was durable.
 struct Witness {
     revision: Revision,
     store: u64,
-    /// Number and salt of the segment that the log ended in.
+    /// Number and salt of the last segment of the log.
     last: (SegmentNumber, u64),
-    /// A revision that lies in that segment, or will.
+    /// A revision that is in that segment, or will be.
     last_holds: Revision,
 }
 
 impl Start {
-    /// Without a checkpoint: at the beginning.
+    /// Starts at the beginning of the log, without a checkpoint.
     fn from_segments(
         storage: &dyn Storage,
         found: &[Arc<Segment>],
@@ -282,7 +288,8 @@ impl Start {
         let is_ours = |witness: &&Witness| headers.iter().all(|header| header.store == witness.store);
         let mut known_durable = Revision::ZERO;
         for witness in witnesses.iter().filter(is_ours) {
-            // The end of the log is the one thing that no segment tells of another.
+            // Other segments reveal a missing segment except at the end of the log, so the checkpoints are
+            // checked for it.
             let reaches = |header: &Header| {
                 let stands_for = header.rewritten.map_or(Revision::ZERO, |rewritten| rewritten.last_revision);
                 (header.number, header.salt) == witness.last
@@ -306,7 +313,8 @@ impl Start {
         })
     }
 
-    /// From the newest of `checkpoints` that is sound and fits the segments; without one, what can be told of them.
+    /// Starts from the newest of `checkpoints` that is sound and fits the segments. Otherwise returns the
+    /// facts that follow from the checkpoints.
     fn from_checkpoints(
         storage: &dyn Storage,
         found: &[Arc<Segment>],
@@ -346,7 +354,8 @@ impl Start {
         start.ok_or(witness.filter(|_| !sabotage::witness_ignored()))
     }
 
-    /// `None`: the image does not fit the segments, or its keys are damaged.
+    /// Starts from a loaded image. Returns `None` if the image does not fit the segments, or its keys are
+    /// damaged.
     fn from_image(
         found: &[Arc<Segment>],
         revision: Revision,
@@ -394,7 +403,7 @@ impl Start {
     }
 }
 
-/// How far history is forgotten according to what the segments say.
+/// Returns the oldest readable revision according to the segments.
 fn oldest(segments: &[Arc<Segment>]) -> Revision {
     let said = segments.iter().map(|segment| {
         let rewritten = segment.header.rewritten.map_or(Revision::ZERO, |rewritten| rewritten.oldest);
@@ -403,7 +412,8 @@ fn oldest(segments: &[Arc<Segment>]) -> Revision {
     said.max().unwrap_or(Revision::ZERO)
 }
 
-/// Removes the files that are no part of the store any more. What fails is tried again at the next opening.
+/// Removes the files that do not belong to the store any more. A removal that fails is tried again at the
+/// next opening.
 fn remove_superseded(
     storage: &dyn Storage,
     found: &[Arc<Segment>],
@@ -413,7 +423,8 @@ fn remove_superseded(
 ) {
     let in_log = |number: SegmentNumber| log.iter().any(|segment| segment.header.number == number);
     let superseded = found.iter().filter(|segment| !in_log(segment.header.number));
-    // What reclaim wrote may rest on what it wrote before, and leave tombstones out because of that: the last goes first.
+    // A rewritten segment may depend on an earlier rewrite, and may lack tombstones because of it, so the
+    // newest one is removed first.
     let (rewritten, plain): (Vec<_>, Vec<_>) =
         superseded.partition(|segment| segment.header.rewritten.is_some());
     let mut numbers: Vec<SegmentNumber> = rewritten.iter().map(|segment| segment.header.number).collect();
@@ -435,7 +446,7 @@ fn remove_superseded(
     }
 }
 
-/// Counts what the index refers to in each segment; returns the live keys that are to be deleted some day.
+/// Counts the live bytes of each segment, and returns the expiries of the live keys.
 fn take_stock(tree: &Tree, segments: &Segments) -> Vec<Due> {
     let mut expiring = Vec::new();
     tree.each_slot(&mut |slot| {
@@ -460,8 +471,9 @@ fn open(storage: &dyn Storage, number: SegmentNumber) -> Result<Arc<Segment>, Op
     })
 }
 
-/// Whether what stands where the log ends can be read: what is no sound record was never acknowledged, but this is
-/// not known of what the disk does not give back. Mappings show zeros in its place (`mapping.rs`), so it is read without.
+/// Checks that the bytes at the end of the log can be read. Bytes that are not a sound record were never
+/// acknowledged, but that is unknown if the disk cannot read them. A mapping shows zeros for such bytes
+/// (`mapping.rs`), so they are read without it.
 fn end_is_readable(segment: &Segment, end: u64) -> io::Result<()> {
     if sabotage::unreadable_end_cut() {
         return Ok(());
@@ -469,13 +481,13 @@ fn end_is_readable(segment: &Segment, end: u64) -> io::Result<()> {
     let left = (segment.file.size() - end) as usize;
     let mut head = vec![0; left.min(HEAD_BYTES + KEY_BYTES_MAX)];
     segment.file.read_into(end, &mut head)?;
-    // A sound head says how far its record goes.
+    // A sound head contains the length of its record.
     let head = Head::read(&segment.file.read(end, left)?, segment.header.salt, end);
     let mut record = vec![0; head.map_or(0, |head| head.record_len())];
     segment.file.read_into(end, &mut record)
 }
 
-/// Writes what stands there once more, so that the next sync has to bring it to disk.
+/// Writes the bytes in the range again, so that the next sync writes them to the disk.
 fn write_again(segment: &Segment, range: Range<u64>) -> io::Result<()> {
     if range.is_empty() || sabotage::tail_not_rewritten() {
         return Ok(());
@@ -484,7 +496,8 @@ fn write_again(segment: &Segment, range: Range<u64>) -> io::Result<()> {
     segment.file.write_at(range.start, &bytes)
 }
 
-/// Overwrites with zeros whatever is behind the end of the log, and zeros as well: see the head of this file.
+/// Overwrites everything behind the end of the log with zeros, existing zeros included; the head of this file
+/// explains why.
 fn clear_from(storage: &dyn Storage, segment: &Segment, end: u64, is_end_lost: bool) -> io::Result<()> {
     static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
     let mut cleared = false;
@@ -509,7 +522,7 @@ fn clear_from(storage: &dyn Storage, segment: &Segment, end: u64, is_end_lost: b
         let path = storage.path(&Segment::name(segment.header.number));
         let path = path.display();
         match is_end_lost {
-            // Some of it was acknowledged.
+            // Some of the cleared records were acknowledged.
             true => tracing::error!(%path, offset = end, "cleared what is left of the lost end of the log"),
             false => tracing::warn!(
                 %path,

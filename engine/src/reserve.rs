@@ -1,4 +1,4 @@
-//! Room that is kept back on the disk for the work that must go on when the disk is full.
+//! Disk space that is kept back for the work that must continue when the disk is full.
 //!
 //! ```text
 //! opening, and room again ─► fill: files with blocks and no content ◄────────────────────────────┐
@@ -7,12 +7,14 @@
 //!                      the sequencer refuses ordinary writes meanwhile ──────────────────────────┘ accepted again
 //! ```
 //!
-//! On a full disk a delete is stored without a state, so it needs a hundred bytes or two; those and the other essential
-//! writes take from the writers' part. Their space comes back only when reclamation has copied the live rest of a segment,
-//! so reclamation has a part that no writer can use up: enough for a copy of one segment. Segments are small on a small
-//! disk ([`segment_bytes`]), so both parts together take at most a tenth of the disk.
+//! On a full disk a delete is stored without a state, so it needs one or two hundred bytes. Deletes and other
+//! essential writes take space from the writers' part. This space returns only after reclamation has copied
+//! the live rest of a segment, so reclamation has a part that no writer can use up: enough for a copy of one
+//! segment. Segments are small on a small disk ([`segment_bytes`]), so both parts together take at most a
+//! tenth of the disk.
 //!
-//! The files mean nothing to recovery. Files of another size than the present pieces are replaced at opening.
+//! Recovery ignores these files. At opening, files whose size differs from the present piece size are
+//! replaced.
 
 use std::io;
 use std::sync::Arc;
@@ -23,61 +25,63 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::io::{Clock, Storage, is_disk_full};
 
-/// Beginning of the names of all its files.
+/// Prefix of the names of all files of the reserve.
 const NAME: &str = "reserve-";
-/// Beginning of the names of the files of reclamation's part.
+/// Prefix of the names of the files in reclamation's part.
 const COPIES_NAME: &str = "reserve-copies-";
 
-/// Largest piece: what the largest record needs, and what the log writes ahead of its records.
+/// Maximum size of a piece: enough for the largest record and for what the log writes ahead of its records.
 const PIECE_BYTES_MAX: u64 = 4 << 20;
-/// Smallest piece.
+/// Minimum size of a piece, in bytes.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
 
-/// A segment takes at most one part in so many of the disk, so that a copy of one is a small part of it.
+/// Divisor of the disk's capacity that limits the size of a segment, so that a copy of one segment is a small
+/// part of the disk.
 const SEGMENTS_ON_DISK: u64 = 32;
-/// Smallest segment that a small disk leads to.
+/// Minimum size of the segments on a small disk.
 const SEGMENT_BYTES_MIN: u64 = 256 << 10;
-/// Reclamation's part grows with the largest segment that exists, up to one part in so many of the disk. Segments that an
-/// earlier release made may be larger than those of this one.
+/// Divisor of the disk's capacity that limits reclamation's part. The part grows with the largest existing
+/// segment, because segments of an earlier release may be larger than those of this one.
 const COPIES_OF_DISK: u64 = 8;
-/// The first reserve takes at most the free space of the disk divided by this number.
+/// Divisor of the disk's free space that limits the first reserve.
 const PART_OF_FREE: u64 = 2;
 
-/// How long released room stays free before the writers' part takes it back.
+/// Time for which released room stays free before the writers' part takes it back.
 const LENT: Duration = Duration::from_secs(5);
 
-/// The size of new segments on a disk with room for `capacity` bytes of this store, where `configured` is wanted: a power of
-/// two, so that a disk whose capacity changes a little leads to the same size.
+/// Returns the size of new segments on a disk with room for `capacity` bytes of this store, at most
+/// `configured`. The limit is a power of two, so that a disk whose capacity changes a little leads to the
+/// same size.
 pub(crate) fn segment_bytes(configured: u64, capacity: u64) -> u64 {
     let fitting = (capacity / SEGMENTS_ON_DISK).max(SEGMENT_BYTES_MIN);
     configured.min(1 << fitting.ilog2())
 }
 
-/// See the module.
+/// The reserve of a store; see the module.
 pub(crate) struct Reserve {
     storage: Arc<dyn Storage>,
     clock: Arc<dyn Clock>,
     piece_bytes: u64,
     writers: Part,
     copies: Part,
-    /// Reclamation took pieces that are not back yet.
+    /// Whether reclamation took pieces that are not back yet.
     is_lent: AtomicBool,
-    /// Held while a piece becomes room and is written to, so that this room goes to whom it was made for.
+    /// Locked while a piece is turned into free room and that room is used, so that no other writer uses it.
     taking: Mutex<()>,
 }
 
-/// Pieces with names of one kind.
+/// The pieces with names of one kind.
 struct Part {
     name: &'static str,
-    /// Pieces that are to be there.
+    /// Number of pieces that should exist.
     wanted: usize,
     held: Mutex<Held>,
 }
 
 struct Held {
-    /// The first so many pieces are there.
+    /// Number of pieces that exist: the first ones.
     count: usize,
-    /// When room was made last, in milliseconds since 1970.
+    /// Time of the last release, in milliseconds since 1970.
     released_ms: Option<u64>,
 }
 
@@ -86,7 +90,7 @@ impl Part {
         format!("{}{at:02}", self.name)
     }
 
-    /// Makes what is missing, as far as there is room. Returns whether all of it is there.
+    /// Creates missing pieces as far as there is room. Returns whether all of them exist.
     fn fill(&self, held: &mut Held, storage: &dyn Storage, piece_bytes: u64) -> bool {
         while held.count < self.wanted {
             let name = self.name(held.count);
@@ -100,7 +104,7 @@ impl Part {
         true
     }
 
-    /// Removes up to `count` pieces. Returns whether there is more room now.
+    /// Removes up to `count` pieces. Returns whether the disk has more room now.
     fn release(&self, count: usize, storage: &dyn Storage, now_ms: u64) -> bool {
         let mut held = self.held.lock();
         let released = count.min(held.count);
@@ -120,8 +124,9 @@ impl Part {
 }
 
 impl Reserve {
-    /// Opens a reserve of at most `bytes` for writers, on a store whose new segments have `segment_bytes` and whose largest segment holds
-    /// `largest` bytes. Makes what is missing of it, as far as there is room. Without `bytes` there is no reserve at all.
+    /// Opens a reserve of at most `bytes` for writers, on a store whose new segments have `segment_bytes` and
+    /// whose largest segment holds `largest` bytes. Creates missing pieces as far as there is room. If
+    /// `bytes` is 0 there is no reserve.
     pub fn open(
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
@@ -144,10 +149,10 @@ impl Reserve {
         if bytes > 0 {
             let largest = largest.min(capacity / COPIES_OF_DISK);
             writers = bytes.min(2 * segment_bytes) / piece_bytes;
-            // An additional piece covers the header and the zeros that the log writes ahead meanwhile.
+            // An additional piece covers the header and the zeros that the log writes ahead in the meantime.
             copies = segment_bytes.max(largest).div_ceil(piece_bytes) + 1;
             if writers_held + copies_held == 0 {
-                // A disk that is nearly full is not filled by the first start.
+                // The first start must not fill a disk that is nearly full.
                 let most = storage.free_bytes().unwrap_or(0) / PART_OF_FREE / piece_bytes;
                 copies = copies.min(most);
                 writers = writers.min(most - copies);
@@ -178,28 +183,29 @@ impl Reserve {
         reserve
     }
 
-    /// Whether anything is kept back at all.
+    /// Returns whether the store has a reserve.
     pub fn is_used(&self) -> bool {
         self.copies.wanted > 0
     }
 
-    /// Whether the disk has some room beside the reserve. Without a reserve this is not known before a write is tried.
+    /// Returns whether the disk has some room in addition to the reserve. Without a reserve this is unknown
+    /// until a write is tried, so the function returns true.
     pub fn has_room_beside(&self) -> bool {
         !self.is_used() || self.storage.free_bytes().is_ok_and(|free| free >= self.piece_bytes)
     }
 
-    /// Whether reclamation took room that is not back yet.
+    /// Returns whether reclamation took room that is not back yet.
     pub fn is_lent(&self) -> bool {
         self.is_lent.load(Ordering::Acquire)
     }
 
-    /// Bytes that reclamation may take.
+    /// Returns the number of bytes that reclamation may take.
     pub fn copy_bytes(&self) -> u64 {
         self.copies.held.lock().count as u64 * self.piece_bytes
     }
 
-    /// Takes back what was released: reclamation's part at once, the writers' part when nothing was released just now.
-    /// Returns whether all of it is there.
+    /// Takes back released room: reclamation's part at once, the writers' part unless some of it was released
+    /// just now. Returns whether all pieces exist.
     pub fn fill(&self) -> bool {
         let copies_whole = self.fill_copies();
         let mut held = self.writers.held.lock();
@@ -210,7 +216,7 @@ impl Reserve {
         copies_whole && self.writers.fill(&mut held, &*self.storage, self.piece_bytes)
     }
 
-    /// Takes back what reclamation took. Returns whether all of that is there.
+    /// Takes back the room that reclamation took. Returns whether all of it is back.
     pub fn fill_copies(&self) -> bool {
         let mut held = self.copies.held.lock();
         let is_whole = self.copies.fill(&mut held, &*self.storage, self.piece_bytes);
@@ -220,7 +226,7 @@ impl Reserve {
         is_whole
     }
 
-    /// Gives the disk room for `bytes` of an essential write. Returns whether it did.
+    /// Frees room for `bytes` of an essential write. Returns whether it did.
     pub fn release(&self, bytes: u64) -> bool {
         let pieces = bytes.div_ceil(self.piece_bytes).max(1);
         self.writers.release(
@@ -230,14 +236,14 @@ impl Reserve {
         )
     }
 
-    /// As long as the guard lives, room that reclamation makes is not used by the holder of the guard, nor the other way
-    /// round. For writes on a full disk.
+    /// Locks the use of freed room: as long as the guard lives, reclamation cannot use the room that the
+    /// holder frees, and the holder cannot use the room that reclamation frees. For writes on a full disk.
     pub fn taking(&self) -> MutexGuard<'_, ()> {
         self.taking.lock()
     }
 
-    /// Carries `write` out, a write of reclamation that can be repeated, with as many pieces of reclamation's part as it
-    /// takes when the disk is full.
+    /// Calls `write`, a repeatable write of reclamation. If the disk is full, it frees pieces of
+    /// reclamation's part one by one until the write succeeds.
     pub fn copying<T>(&self, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match write() {
             Err(error) if is_disk_full(&error) => {}
@@ -313,7 +319,7 @@ mod tests {
         assert_eq!(files(&storage), expected(&writers));
         assert!(open(PIECE_BYTES_MIN).fill());
         assert_eq!(files(&storage), expected(&writers[..1]));
-        // Pieces of another size, as an earlier release made them, are replaced.
+        // Pieces of another size, from an earlier release, are replaced.
         storage.create("reserve-00", PIECE_BYTES_MAX).unwrap();
         assert!(open(2 * PIECE_BYTES_MIN).fill());
         assert_eq!(files(&storage), expected(&writers[..2]));
@@ -334,7 +340,7 @@ mod tests {
             attempts += 1;
             if attempts < 4 { Err(full()) } else { Ok(attempts) }
         });
-        // The second attempt is made alone, and the first that takes a piece is the third.
+        // The second attempt is made under the lock; the third is the first after a piece was freed.
         assert_eq!((written.unwrap(), reserve.copy_bytes()), (4, 3 * PIECE_BYTES_MIN));
         assert!(reserve.is_lent());
         assert!(reserve.fill() && !reserve.is_lent());

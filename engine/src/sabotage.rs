@@ -1,11 +1,11 @@
-//! Protections that tests can take away, to see that a checker notices (feature `fault`).
+//! Protections that tests can disable, to prove that a checker notices (feature `fault`).
 //!
-//! One function for each, called at the place that it protects. Without the feature every one of them is a constant
-//! `false`, and nothing of it is left in a server.
+//! Each protection has a function that is called where it protects. Without the feature every function is a
+//! constant `false`, and the compiler removes it from a server.
 
 macro_rules! sabotages {
     ($($(#[doc = $doc:literal])+ $variant:ident $function:ident;)+) => {
-        /// A protection to take away.
+        /// A protection that can be disabled.
         #[cfg(feature = "fault")]
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         pub enum Sabotage {
@@ -14,7 +14,7 @@ macro_rules! sabotages {
 
         #[cfg(feature = "fault")]
         impl Sabotage {
-            /// All of them.
+            /// All protections that can be disabled.
             pub const ALL: &[Sabotage] = &[$(Sabotage::$variant,)+];
         }
 
@@ -37,73 +37,73 @@ macro_rules! sabotages {
 sabotages! {
     /// A batch is published and acknowledged without being synced.
     AckBeforeSync ack_before_sync;
-    /// After a failed sync, writes are taken as before.
+    /// After a failed sync, the store takes writes as before.
     WritesAfterFailedSync writes_after_failed_sync;
-    /// The condition of a write is not looked at.
+    /// The condition of a write is not checked.
     ExpectationSkipped expectation_skipped;
-    /// What a disk that was suddenly full has taken of a refused batch is left there.
+    /// Bytes of a refused batch that were written before the disk was full are left in the file.
     RefusedWriteLeft refused_write_left;
-    /// No checksum of any file is compared.
+    /// No checksum of any file is verified.
     CrcIgnored crc_ignored;
     /// Checksums do not depend on the segment's salt.
     SaltIgnored salt_ignored;
-    /// The segment before is not synced when a new one is begun.
+    /// The segment before is not synced when a new segment is begun.
     RollWithoutSync roll_without_sync;
-    /// A segment gets its name before its header is on disk.
+    /// A segment gets its name before its header is durable.
     RenameBeforeSync rename_before_sync;
-    /// Nothing notes that the log goes on in a new segment.
+    /// The high-water mark is not raised when the log continues in a new segment.
     HighWaterNotRaised high_water_not_raised;
-    /// Nothing notes how far the log is on disk while it is written.
+    /// The high-water mark does not note the durable revision while the log is written.
     HighWaterNotNoted high_water_not_noted;
     /// The directory is not synced after a segment got its name.
     NoDirSync no_dir_sync;
-    /// Opening keeps records that no sync shows to be durable and that are torn, as if they were damaged.
+    /// Opening keeps torn records that are not known durable, as if they were damaged.
     TornTailKept torn_tail_kept;
-    /// What follows the end of the log is not overwritten.
+    /// Bytes behind the end of the log are not overwritten.
     TornTailNotCleared torn_tail_not_cleared;
-    /// What opening finds is shown before it is synced.
+    /// Readers see recovered records before they are synced.
     RecoveryWithoutSync recovery_without_sync;
-    /// Opening takes what it can read for what a sync will bring to disk.
+    /// Opening assumes that a sync makes everything durable that can be read.
     TailNotRewritten tail_not_rewritten;
-    /// Only the first copy of a segment's header is looked at.
+    /// Only the first copy of a segment's header is read.
     SecondHeaderIgnored second_header_ignored;
-    /// Opening does not look at how far later records and the high-water mark say that the log was on disk.
+    /// Opening ignores the durable revisions in later records and in the high-water mark.
     SyncedMarksIgnored synced_marks_ignored;
-    /// A checkpoint's Bloom filters are believed although they are of another kind.
+    /// A checkpoint's Bloom filters are used although they are of another kind.
     BloomKindIgnored bloom_kind_ignored;
-    /// A checkpoint that opening cannot begin with tells nothing of the log's end.
+    /// A checkpoint that opening cannot begin with is ignored when the log's end is checked.
     WitnessIgnored witness_ignored;
-    /// History is forgotten in favour of states that are not on disk yet.
+    /// History is compacted up to a revision that is not durable yet.
     ForgottenForUnsynced forgotten_for_unsynced;
-    /// The store deletes a key although it was written again since its time was set.
+    /// The store deletes an expired key although it was written again after its expiry was set.
     ExpiryUnconditional expiry_unconditional;
-    /// A rewritten segment gets its name before its contents are on disk.
+    /// A rewritten segment gets its name before its contents are durable.
     RewriteNamedBeforeSync rewrite_named_before_sync;
-    /// A checkpoint gets its name before its contents are on disk.
+    /// A checkpoint gets its name before its contents are durable.
     CheckpointNamedBeforeSync checkpoint_named_before_sync;
     /// The directory is not synced after a checkpoint got its name.
     CheckpointNameNotSynced checkpoint_name_not_synced;
-    /// A checkpoint is begun while the index refers to a segment that is no part of the log yet.
+    /// A checkpoint is begun while the index refers to a segment that is not part of the log yet.
     CheckpointWhileMoving checkpoint_while_moving;
-    /// A checkpoint speaks of what is not on disk yet.
+    /// A checkpoint refers to records that are not durable yet.
     CheckpointOfUnsynced checkpoint_of_unsynced;
-    /// Superseded segments are removed before there is a checkpoint that does without them.
+    /// Superseded segments are removed before there is a checkpoint that does not refer to them.
     RetiredBeforeCheckpoint retired_before_checkpoint;
-    /// Nothing is left of a delete whose key has older states elsewhere in the log.
+    /// A delete is dropped although older states of its key remain in the log.
     TombstoneDropped tombstone_dropped;
-    /// What cannot be read where the log ends is taken for a torn end.
+    /// An unreadable end of the log is treated as a torn tail.
     UnreadableEndCut unreadable_end_cut;
-    /// A tail passes over revisions that it cannot read.
+    /// A tail skips revisions that it cannot read.
     HolePassedOver hole_passed_over;
 }
 
 #[cfg(feature = "fault")]
 thread_local! {
-    /// Per thread, as a stepped engine works on its test's thread and tests run beside each other.
+    /// Per thread, because a stepped engine works on its test's thread and tests run in parallel.
     static CHOSEN: std::cell::Cell<Option<Sabotage>> = const { std::cell::Cell::new(None) };
 }
 
-/// While this lives, a protection is gone for engines that are stepped on this thread.
+/// Disables a protection for engines that are stepped on this thread, until it is dropped.
 #[cfg(feature = "fault")]
 #[derive(Debug)]
 #[must_use]
@@ -111,7 +111,7 @@ pub struct Sabotaged(());
 
 #[cfg(feature = "fault")]
 impl Sabotaged {
-    /// Takes `sabotage` away, in place of any other.
+    /// Disables `sabotage`, instead of any other protection.
     pub fn with(sabotage: Sabotage) -> Sabotaged {
         CHOSEN.set(Some(sabotage));
         Sabotaged(())

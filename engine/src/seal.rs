@@ -1,14 +1,14 @@
-//! Values that are stored in another form than they were given in: encrypted, as a rule.
+//! Sealing of stored values: usually encryption.
 //!
 //! ```text
-//! given value ─ stamp ─► value, place of its stamp ─ Seal::seal ─► record ─ checksum, log
-//! reader ◄─ value ◄─ take the place of the stamp off ◄─ Seal::open ◄─ record
+//! given value ─ stamp ─► value, position of its stamp ─ Seal::seal ─► record ─ checksum, log
+//! reader ◄─ value ◄─ remove the position of the stamp ◄─ Seal::open ◄─ record
 //! ```
 //!
-//! A sealed value ends, before it is sealed, with the place of its stamp, so that a delete, which stores the last state
-//! with a revision of its own, can stamp it anew. Keys and attributes stay as they are: the index and its filters are made
-//! of them. What copies records (reclaiming, backups, restores) copies sealed ones as they stand and needs no keys.
-//! Knows no form of a sealed value.
+//! Before a value is sealed, the position of its stamp is appended, so that a delete, which stores the last
+//! state with its own revision, can stamp the value again. Keys and attributes are not sealed, because the
+//! index and its filters are made from them. Reclamation, backups and restores copy sealed records unchanged
+//! and need no encryption keys. This module does not know any format of sealed values.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,42 +19,43 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::record::{Head, Record, STAMP_BYTES_MAX, Stamp, decimal};
 use crate::types::{Revision, VALUE_BYTES_MAX};
 
-/// The place of the stamp behind a value: its offset, and its length.
+/// Length of the stamp's position behind a value: its offset (4 bytes) and its length (1 byte).
 const TRAILER_BYTES: usize = 5;
 
-/// Why a value could not be sealed or opened.
+/// Reason why a value could not be sealed or opened.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct SealError(pub String);
 
-/// Changes values on their way to the log and back. Called by the sequencer: it must not wait for long.
+/// A conversion of values on their way to the log and back. The sequencer calls it, so it must not wait for
+/// long.
 pub trait Seal: Send + Sync + fmt::Debug {
-    /// Whether values of a key are sealed when they are written.
+    /// Returns whether values of `key` are sealed when they are written.
     fn seals(&self, key: &[u8]) -> bool;
 
-    /// What is stored in place of a value of the key.
+    /// Returns the bytes to store in place of `value`.
     ///
     /// # Errors
-    /// It cannot be sealed.
+    /// The value cannot be sealed.
     fn seal(&self, key: &[u8], value: &[u8]) -> Result<Vec<u8>, SealError>;
 
-    /// The value that was sealed; `None` where the stored one is not.
+    /// Returns the original of a stored value; `None` if the stored value is not sealed.
     ///
     /// # Errors
-    /// It cannot be opened: its key is not known, or it is not of this key.
+    /// The value cannot be opened: its encryption key is unknown, or it belongs to another key of the store.
     fn open(&self, key: &[u8], stored: &[u8]) -> Result<Option<Opened>, SealError>;
 }
 
-/// A value that was sealed.
+/// A value that was sealed and has been opened.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Opened {
-    /// The value.
+    /// The value before it was sealed.
     pub value: Vec<u8>,
-    /// It would be sealed in another way if it were written now.
+    /// Whether the value would be sealed in another way if it were written now.
     pub outdated: bool,
 }
 
-/// A value with its stamp, sealed if `seal` wants that.
+/// Returns the sealed form of a value with its stamp; `None` if `seal` does not seal values of this key.
 pub(crate) fn sealed(
     seal: &Arc<dyn Seal>,
     key: &[u8],
@@ -87,7 +88,7 @@ pub(crate) fn sealed(
     Ok(Some(sealed.into()))
 }
 
-/// A record as it was before it was sealed, and the head with the place of its stamp.
+/// Returns a record with its value opened, and its head with the position of the stamp in that value.
 pub(crate) fn opened(
     seal: &Arc<dyn Seal>,
     mut head: Head,
@@ -119,7 +120,7 @@ mod tests {
     use crate::types::{Change, Expected, Options, Payload, Write};
     use crate::{Engine, EventKind};
 
-    /// Turns the bits of values below `/s/` round.
+    /// A seal that inverts the bits of values below `/s/`.
     #[derive(Debug)]
     struct Inverted;
 

@@ -1,8 +1,8 @@
-//! One file of records: a header block (`header.rs`), then records without gaps, each at a multiple of 8, then
+//! A file of records: a header block (`header.rs`), then records without gaps, each at a multiple of 8, then
 //! zeros.
 //!
-//! A file has its final name only once its header is on disk. Space for records is written with zeros a little
-//! ahead of them: a sync that need not allocate blocks is about a third faster, and a full disk is noticed before
+//! A file gets its final name only after its header is durable. The store writes zeros a little ahead of the
+//! records: a sync that need not allocate blocks is about a third faster, and a full disk is noticed before
 //! any byte of a batch is written.
 
 use std::io;
@@ -20,59 +20,59 @@ use crate::record::{ALIGN, EventKind, HEAD_BYTES, Head};
 use crate::seal::Seal;
 use crate::types::{Revision, SegmentNumber};
 
-/// Zeros written at a time. The next commit syncs them with its own bytes, and waits for them if it comes while they are
-/// written: about as long as it takes anyway.
+/// Number of zero bytes written at a time. The next commit syncs them with its own bytes. A commit that comes
+/// while zeros are written waits for them, about as long as a commit takes anyway.
 pub(crate) const FILL_STEP: u64 = 32 * 1024;
-/// Bytes between two marks: the most a reader walks over before it finds its place.
+/// Distance between two marks: the maximum number of bytes that a reader walks over to find its position.
 const MARK_BYTES: u64 = 64 * 1024;
 
-/// A segment, with what the running engine knows about it.
+/// A segment file and what the running engine knows about it.
 pub(crate) struct Segment {
     pub header: Header,
     pub file: Arc<dyn File>,
     /// End of the records that readers may see.
     end: AtomicU64,
-    /// Some records and where they are, in order.
+    /// Positions of some records, in order.
     marks: Mutex<Marks>,
-    /// How far the file has been written with zeros or records.
+    /// Offset up to which the file is filled with zeros or records.
     filled: AtomicU64,
-    /// Held while zeros are written.
+    /// Locked while zeros are written.
     filling: Mutex<()>,
     /// Bytes of its records that the newest index refers to.
     live: AtomicU64,
-    /// What was noted last. Held while a note is written.
+    /// The newest note. Locked while a note is written.
     note: Mutex<Note>,
-    /// How values in it are opened; the segments of a store have the same.
+    /// The seal that opens its values; all segments of a store have the same seal.
     seal: OnceLock<Arc<dyn Seal>>,
-    /// The registry that hears of records that cannot be read; the segments of a store have the same.
+    /// The registry to which unreadable records are reported; all segments of a store have the same registry.
     losses: OnceLock<Arc<LossRegistry>>,
 }
 
-/// Where a record is.
+/// Position of a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Mark {
     pub revision: Revision,
     pub offset: u64,
 }
 
-/// Some records and where they are, in order, [`MARK_BYTES`] or more apart.
+/// Positions of some records, in order, [`MARK_BYTES`] or more apart.
 #[derive(Default)]
 pub(crate) struct Marks {
     marks: Vec<Mark>,
-    /// Revision of the record passed last.
+    /// Revision of the record that was passed last.
     passed: Revision,
 }
 
 impl From<Vec<Mark>> for Marks {
-    /// Of marks in order.
+    /// Creates marks from positions that are in order.
     fn from(marks: Vec<Mark>) -> Marks {
         Marks { marks, passed: Revision::ZERO }
     }
 }
 
 impl Marks {
-    /// Remembers where a record is, when the last one remembered is far enough behind and it is the first of its
-    /// revision: a walk from a mark meets all records of the mark's revision.
+    /// Adds a mark for a record if the last mark is far enough behind and the record is the first of its
+    /// revision: a walk from a mark must find all records of the mark's revision.
     pub fn pass(&mut self, revision: Revision, offset: u64) {
         let is_first = revision != std::mem::replace(&mut self.passed, revision);
         if is_first && self.marks.last().is_none_or(|last| offset >= last.offset + MARK_BYTES) {
@@ -80,31 +80,32 @@ impl Marks {
         }
     }
 
-    /// How many of them are of `revision` or before.
+    /// Returns the number of marks at or before `revision`.
     fn until(&self, revision: Revision) -> usize {
         self.marks.partition_point(|mark| mark.revision <= revision)
     }
 }
 
 impl Segment {
-    /// File name of a segment. Names sort like numbers.
+    /// Returns the file name of a segment. Names sort like numbers.
     pub fn name(number: SegmentNumber) -> String {
         format!("{:010}.segment", number.get())
     }
 
-    /// The number of the segment with that file name.
+    /// Returns the number of the segment with the given file name; `None` if the name is not that of a
+    /// segment.
     pub fn number(name: &str) -> Option<SegmentNumber> {
         let digits = name.strip_suffix(".segment").filter(|d| d.len() == 10)?;
         digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().map(SegmentNumber::new).ok())?
     }
 
-    /// Writes the header into a new file. The caller syncs.
+    /// Creates a segment by writing its header into a new file. The caller syncs.
     pub fn create(header: Header, file: Arc<dyn File>) -> io::Result<Segment> {
         file.write_at(0, &header.block())?;
         Ok(Segment::with(header, file, Note::default()))
     }
 
-    /// Reads the header of an existing file.
+    /// Opens a segment by reading the header of an existing file.
     pub fn open(number: SegmentNumber, file: Arc<dyn File>) -> Result<Segment, HeaderError> {
         let header = Header::read(number, &*file)?;
         let note = Note::read(&*file, header.salt).map_err(HeaderError::Io)?;
@@ -126,19 +127,19 @@ impl Segment {
         }
     }
 
-    /// Values in it are opened so from now on.
+    /// Sets the seal that opens values of this segment from now on.
     pub fn seal_with(&self, seal: &Arc<dyn Seal>) {
-        // The first one stays.
+        // A seal that is already set stays.
         let _ = self.seal.set(seal.clone());
     }
 
-    /// Records in it that cannot be read are reported there from now on.
+    /// Sets the registry to which unreadable records of this segment are reported from now on.
     pub fn report_losses_to(&self, losses: &Arc<LossRegistry>) {
-        // The first one stays.
+        // A registry that is already set stays.
         let _ = self.losses.set(losses.clone());
     }
 
-    /// Values in it are opened, and losses reported, as those of `other`, a segment of the same store.
+    /// Takes over the seal and the registry of `other`, a segment of the same store.
     pub fn share_with(&self, other: &Segment) {
         if let Some(seal) = other.seal() {
             self.seal_with(seal);
@@ -155,18 +156,18 @@ impl Segment {
         }
     }
 
-    /// How values in it are opened, if they may be sealed.
+    /// Returns the seal that opens its values, if they may be sealed.
     pub fn seal(&self) -> Option<&Arc<dyn Seal>> {
         self.seal.get()
     }
 
-    /// What was noted last.
+    /// Returns the newest note.
     pub fn note(&self) -> Note {
         *self.note.lock()
     }
 
-    /// Notes that all up to `synced` is on disk and history before `oldest` forgotten. The caller syncs, if it
-    /// matters.
+    /// Writes a note that everything up to `synced` is durable and history before `oldest` is compacted. The
+    /// caller syncs if the note must be durable.
     pub fn write_note(&self, synced: Revision, oldest: Revision) -> io::Result<()> {
         let mut note = self.note.lock();
         let next = Note {
@@ -179,65 +180,66 @@ impl Segment {
         Ok(())
     }
 
-    /// End of the records that readers may see.
+    /// Returns the end of the records that readers may see.
     pub fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Lets readers see the records up to `end`.
+    /// Makes the records up to `end` visible to readers.
     pub fn advance(&self, end: u64) {
         self.end.store(end, Ordering::Release);
     }
 
-    /// Those of its records whose places are remembered.
+    /// Locks and returns the marks.
     pub fn marks(&self) -> MutexGuard<'_, Marks> {
         self.marks.lock()
     }
 
-    /// The remembered records up to `revision`.
+    /// Returns the marks at or before `revision`.
     pub fn marks_until(&self, revision: Revision) -> Vec<Mark> {
         let marks = self.marks.lock();
         marks.marks[..marks.until(revision)].to_vec()
     }
 
-    /// Takes over what was remembered when the store was open before.
+    /// Sets the marks, which come from the checkpoint or from recovery.
     pub fn set_marks(&self, marks: Marks) {
         *self.marks.lock() = marks;
     }
 
-    /// Bytes of records, whether anything refers to them or not.
+    /// Returns the bytes of all its records, live or not.
     pub fn record_bytes(&self) -> u64 {
         self.end() - RECORDS_START
     }
 
-    /// Bytes of its records that the newest index refers to.
+    /// Returns the bytes of its records that the newest index refers to.
     pub fn live(&self) -> u64 {
         self.live.load(Ordering::Acquire)
     }
 
-    /// The index refers to `len` bytes more.
+    /// Adds `len` bytes to those that the index refers to.
     pub fn add_live(&self, len: usize) {
         self.live.fetch_add(len as u64, Ordering::AcqRel);
     }
 
-    /// The index refers to `len` bytes less.
+    /// Subtracts `len` bytes from those that the index refers to.
     pub fn take_live(&self, len: usize) {
         let before = self.live.fetch_sub(len as u64, Ordering::AcqRel);
         debug_assert!(before >= len as u64, "more was let go than was there");
     }
 
-    /// How far the file has been written with zeros or records.
+    /// Returns the offset up to which the file is filled with zeros or records.
     pub fn filled(&self) -> u64 {
         self.filled.load(Ordering::Acquire)
     }
 
-    /// Records that the file has been written up to `end` already.
+    /// Notes that the file is already filled up to `end`.
     pub fn assume_filled(&self, end: u64) {
         self.filled.fetch_max(end, Ordering::AcqRel);
     }
 
-    /// Writes zeros until the file is filled up to `target`, or one step of them when `once`. Returns at once
-    /// where it is filled. Never touches bytes below what is filled, hence no record.
+    /// Writes zeros until the file is filled up to `target`; with `once`, writes at most one step of them.
+    /// Returns at once if the file is filled. Never writes below the filled offset, so it never touches a
+    /// record.
     pub fn fill(&self, target: u64, once: bool) -> io::Result<()> {
         static ZEROS: [u8; FILL_STEP as usize] = [0; FILL_STEP as usize];
         while self.filled() < target {
@@ -256,8 +258,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Makes sure that there are blocks up to `target`, without writing them as [`Segment::fill`] does. What is reserved
-    /// counts as filled.
+    /// Allocates blocks up to `target` without writing them as [`Segment::fill`] does. Reserved bytes count
+    /// as filled.
     pub fn reserve(&self, target: u64) -> io::Result<()> {
         let _filling = self.filling.lock();
         let (start, end) = (self.filled(), target.min(self.file.size()));
@@ -268,13 +270,15 @@ impl Segment {
         Ok(())
     }
 
-    /// The records from `offset` to `end`, those of revision `after` or less taken for leftovers.
+    /// Walks over the records from `offset` to `end`. Records of revision `after` or lower are taken for
+    /// stale bytes.
     pub fn walk(&self, offset: u64, end: u64, after: Revision) -> io::Result<Walk> {
         let data = self.file.read(offset, end.saturating_sub(offset) as usize)?;
         Ok(Walk::over(data, offset, self.header.salt, after.next(), self.header.numbering))
     }
 
-    /// The published records that may have revision `from` or more, beginning at most a mark's distance before.
+    /// Walks over the published records that may have revision `from` or higher. The walk begins at the mark
+    /// before them.
     pub fn walk_from(&self, from: Revision) -> io::Result<Walk> {
         let marks = self.marks.lock();
         let (before, offset) = match marks.until(from).checked_sub(1).map(|at| marks.marks[at]) {
@@ -286,19 +290,19 @@ impl Segment {
     }
 }
 
-/// One record met on a walk. Its head is sound, its body unchecked.
+/// A record found by a walk. Its head is verified, its body is not.
 pub(crate) struct Found {
-    /// Offset in the segment.
+    /// Offset of the record in the segment.
     pub offset: u64,
-    /// Bytes before it in which no record was found although one should be there.
+    /// Bytes before it in which there should be a record but none was found.
     pub skipped: u64,
     pub head: Head,
-    /// The whole record.
+    /// The bytes of the whole record.
     pub bytes: Bytes,
 }
 
 impl Found {
-    /// The version it stores, being in segment `number`.
+    /// Returns the version that this record stores in segment `number`.
     pub fn version(&self, number: SegmentNumber) -> Version {
         Version {
             revision: self.head.revision,
@@ -310,30 +314,31 @@ impl Found {
     }
 }
 
-/// A walk over the records of a segment, in order. Where there should be a record and is none, it looks for
-/// the next one. Ends when there is no further record.
+/// A walk over the records of a segment, in order. Where a record should be but is damaged, the walk searches
+/// for the next one. The walk ends when no record follows.
 pub(crate) struct Walk {
     data: Bytes,
     base: u64,
     salt: u64,
     at: usize,
-    /// Records with lower revisions are leftovers.
+    /// Records with lower revisions are stale bytes.
     lowest: Revision,
     numbering: Numbering,
 }
 
 impl Walk {
-    /// The records in `data`, which stands at `base` of the segment with that salt and numbering; those below revision
-    /// `lowest` are taken for leftovers.
+    /// Walks over the records in `data`, which is at `base` in the segment with the given salt and numbering.
+    /// Records below revision `lowest` are taken for stale bytes.
     pub fn over(data: Bytes, base: u64, salt: u64, lowest: Revision, numbering: Numbering) -> Walk {
         Walk { data, base, salt, at: 0, lowest, numbering }
     }
 
-    /// The next record.
+    /// Returns the next record.
     pub fn next(&mut self) -> Option<Found> {
         let mut at = self.at;
-        // The search after damage tries every aligned place. Few have a kind and lengths that make sense, and
-        // only for those a checksum over at most one key is computed, so it stays linear.
+        // After damage the search tries every aligned position. Only few positions have a valid kind and
+        // valid lengths, and only for those a checksum over at most one key is computed, so the search stays
+        // linear.
         while at + HEAD_BYTES <= self.data.len() {
             let bytes = &self.data[at..];
             if let Some(head) = Head::read(bytes, self.salt, self.base + at as u64)
@@ -423,7 +428,7 @@ mod tests {
         let dir = Dir::open(temp.path()).unwrap().unwrap();
         let segment = segment(&dir);
         let mut forged = Vec::new();
-        // Made for another segment: the attacker does not know the salt.
+        // A record for another segment: an attacker does not know the salt.
         record::append(&mut forged, &draft(Revision::new(50), b"forged"), 98, RECORDS_START + 80 + 80);
         let mut out = Vec::new();
         let mut offsets = Vec::new();
@@ -438,10 +443,10 @@ mod tests {
             std::iter::from_fn(|| walk.next()).map(|f| (f.head.revision.get(), f.offset)).collect::<Vec<_>>()
         };
         assert_eq!(walk(Revision::ZERO), [(1, offsets[0]), (2, offsets[1]), (3, offsets[2])]);
-        // The head of the second goes bad.
+        // Damage the head of the second record.
         segment.file.write_at(offsets[1] + 9, &[1]).unwrap();
         assert_eq!(walk(Revision::ZERO), [(1, offsets[0]), (3, offsets[2])]);
-        // Records no younger than what came before are leftovers.
+        // Records that are not newer than `after` are stale bytes.
         assert_eq!(walk(Revision::new(2)), [(3, offsets[2])]);
     }
 }

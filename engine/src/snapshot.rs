@@ -1,7 +1,7 @@
-//! A read view pinned at a revision, and the entries it hands out.
+//! Read views pinned at one revision, and the entries that they return.
 //!
-//! A snapshot is a root and a revision. It never changes, holds no lock and never blocks a writer, however long it
-//! lives; it keeps its root's nodes and the segments they point into.
+//! A snapshot is a root and a revision. A snapshot never changes, holds no lock and never blocks a writer,
+//! however long it lives, but it keeps the nodes of its root and the segments they point into.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,27 +19,27 @@ use crate::seal;
 use crate::segment::Segment;
 use crate::types::{KeyRange, Revision};
 
-/// One published state of the store.
+/// A published version of the store.
 pub(crate) struct Root {
-    /// The newest revision in it.
+    /// The newest revision in this root.
     pub revision: Revision,
     /// The lowest revision at which everything can be read.
     pub oldest: Revision,
     pub tree: Tree,
     pub segments: Segments,
-    /// Where the records of the last segment end.
+    /// Offset at which the records of the last segment end.
     pub end: u64,
 }
 
 impl Root {
-    /// Where the records of `segment`, one of the log, end.
+    /// Returns the offset at which the records of `segment` end. The segment must be part of the log.
     pub fn end_of(&self, segment: &Segment) -> u64 {
         let last = self.segments.in_order().last();
         let is_last = last.is_some_and(|last| last.header.number == segment.header.number);
         if is_last { self.end } else { segment.end() }
     }
 
-    /// Bytes of records up to `revision`, about; none up to 0.
+    /// Returns the approximate number of bytes of records up to `revision`; 0 for revision 0.
     pub fn bytes_until(&self, revision: Revision) -> u64 {
         if revision == Revision::ZERO {
             return 0;
@@ -55,14 +55,14 @@ impl Root {
         whole - behind
     }
 
-    /// The entry for a version of a key.
+    /// Returns the entry for a version of a key.
     pub fn entry(&self, key: Bytes, version: Version) -> Option<Entry> {
-        // A root never points into a segment it does not list.
+        // A root never points into a segment that it does not list.
         self.segments.entry(key, version)
     }
 }
 
-/// The store as it was at one revision.
+/// A read view of the store pinned at one revision.
 #[derive(Clone)]
 pub struct Snapshot {
     root: Arc<Root>,
@@ -74,31 +74,32 @@ impl Snapshot {
         Snapshot { root, revision }
     }
 
-    /// The revision this shows.
+    /// Returns the revision of this snapshot.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// The state of `key`; `None` when it does not exist at this revision.
+    /// Returns the state of `key`; `None` if the key does not exist at this revision.
     pub fn get(&self, key: &[u8]) -> Option<Entry> {
         let version = *self.root.tree.at(key, self.revision).filter(|version| !version.is_delete())?;
         self.root.entry(Bytes::copy_from_slice(key), version)
     }
 
-    /// The existing keys of `range` with their states, in key order. To resume after a key, narrow the range
-    /// with [`KeyRange::after`].
+    /// Returns the existing keys of `range` with their states, in key order. To resume after a key, narrow
+    /// the range with [`KeyRange::after`].
     pub fn range(&self, range: KeyRange) -> Scan {
         let cursor = self.root.tree.range(&range.start, range.end);
         Scan { root: self.root.clone(), revision: self.revision, cursor }
     }
 
-    /// [`Snapshot::range`] over the keys that begin with `prefix`.
+    /// Returns [`Snapshot::range`] over the keys that begin with `prefix`.
     pub fn prefix(&self, prefix: &[u8]) -> Scan {
         self.range(KeyRange::prefix(prefix))
     }
 
-    /// Existing keys in `range`. One step per tree level at the revision that was the newest when the snapshot
-    /// was taken; at an older one ([`snapshot_at`](crate::Engine::snapshot_at)) a walk over the range.
+    /// Returns the number of existing keys in `range`. If the snapshot was taken at the then newest revision,
+    /// this takes one step per tree level; at an older revision ([`snapshot_at`](crate::Engine::snapshot_at))
+    /// it walks over the range.
     pub fn count(&self, range: &KeyRange) -> u64 {
         if range.end.as_ref().is_some_and(|end| *end <= range.start) {
             return 0;
@@ -113,7 +114,7 @@ impl Snapshot {
         versions.filter(|(_, version)| !version.is_delete()).count() as u64
     }
 
-    /// [`Snapshot::count`] over the keys that begin with `prefix`.
+    /// Returns [`Snapshot::count`] over the keys that begin with `prefix`.
     pub fn count_prefix(&self, prefix: &[u8]) -> u64 {
         self.count(&KeyRange::prefix(prefix))
     }
@@ -125,7 +126,7 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// The entries of a range, in key order. Memory does not grow with the range.
+/// Iterator over the entries of a range, in key order. Its memory does not grow with the range.
 pub struct Scan {
     root: Arc<Root>,
     revision: Revision,
@@ -146,17 +147,18 @@ impl Iterator for Scan {
 }
 
 impl Scan {
-    /// Of the same entries those that `query` lets through, and perhaps others.
+    /// Returns the entries whose Bloom filter passes `query`. False positives are possible.
     pub fn filtered(self, query: BloomQuery) -> Filtered {
         Filtered { scan: self, query }
     }
 }
 
-/// Keys a scan skips before it yields; about 30 µs of work.
+/// Maximum number of keys that a scan skips before it yields; about 30 µs of work.
 const PASSED_OVER_MAX: usize = 4096;
 
-/// The entries of a range that a query lets through, in key order: `Some` for each of them, and `None` now and then when
-/// none was found for a while, so that a caller that looks for few among many can give way to others.
+/// Iterator over the entries of a range that pass a query, in key order. The iterator returns `Some` for each
+/// entry, and `None` after a long stretch without one, so that a caller that finds few entries among many can
+/// yield to other tasks.
 pub struct Filtered {
     scan: Scan,
     query: BloomQuery,
@@ -177,13 +179,14 @@ impl Iterator for Filtered {
     }
 }
 
-/// A stored state of a key: cheap to clone and to keep, the bytes are read on demand. It keeps its segment.
+/// A stored state of a key. Cheap to clone and to keep: the bytes are read on demand. An entry keeps its
+/// segment.
 #[derive(Clone)]
 pub struct Entry {
     key: Bytes,
     version: Version,
     segment: Arc<Segment>,
-    /// The state that a delete without a final state ended.
+    /// The state before this delete, if the delete may have been stored without a final state.
     ended: Option<Arc<Entry>>,
 }
 
@@ -192,8 +195,8 @@ impl Entry {
         Entry { key, version, segment, ended: None }
     }
 
-    /// The same for a version that ended the state `previous`: a delete that was stored without a final state shows that
-    /// state, with its own revision as the stamp.
+    /// Returns this entry with `previous` as the state before it. A delete that was stored without a final
+    /// state shows the previous state, with the delete's own revision as the stamp.
     pub(crate) fn ending(self, previous: Option<&Entry>) -> Entry {
         let may_lack_state =
             self.version.is_delete() && self.version.len() == record::tombstone_len(self.key.len());
@@ -201,7 +204,7 @@ impl Entry {
         Entry { ended, ..self }
     }
 
-    /// The key.
+    /// Returns the key of this entry.
     pub fn key(&self) -> &Bytes {
         &self.key
     }
@@ -210,28 +213,31 @@ impl Entry {
         &self.version
     }
 
-    /// The revision that wrote this state.
+    /// Returns the revision that wrote this state.
     pub fn revision(&self) -> Revision {
         self.version.revision
     }
 
-    /// The revision of the put that made the key exist; a key that is deleted and made again starts anew.
+    /// Returns the revision of the put that created the key. Deleting a key and writing it again creates it
+    /// anew.
     pub fn created(&self) -> Revision {
         self.version.created
     }
 
-    /// When the key is deleted if it stays as it is, in seconds since 1970; `None`: never.
+    /// Returns the time at which the store deletes the key if it is not written again, in seconds since 1970;
+    /// `None` if it does not expire.
     pub fn expires_s(&self) -> Option<u32> {
         (self.version.expires_s > 0).then_some(self.version.expires_s)
     }
 
-    /// Length of the stored record in bytes: a little more than key, attributes and value together.
+    /// Returns the length of the stored record in bytes: a little more than key, attributes and value
+    /// together.
     pub fn stored_len(&self) -> usize {
         self.ended.as_ref().map_or(self.version.len(), |ended| ended.stored_len().max(self.version.len()))
     }
 
-    /// The state itself, checked against its checksum. Copies nothing, except where the value was sealed and where a delete
-    /// was stored without a final state; may wait for the disk.
+    /// Reads the state and verifies its checksum. Copies nothing, unless the value was sealed or a delete was
+    /// stored without a final state. May wait for the disk.
     pub fn read(&self) -> Result<Record, ReadError> {
         match self.without_state()? {
             None => self.read_with_head().map(|(_, record)| record),
@@ -239,7 +245,7 @@ impl Entry {
         }
     }
 
-    /// The state that this one ended, where this is a delete without a final state.
+    /// Returns the previous state if this is a delete without a final state.
     fn without_state(&self) -> Result<Option<&Entry>, ReadError> {
         match &self.ended {
             Some(ended) if self.head()?.0.tombstone => Ok(Some(ended)),
@@ -247,7 +253,7 @@ impl Entry {
         }
     }
 
-    /// [`Entry::read`] with `revision` in place of the stamp.
+    /// Reads like [`Entry::read`], with `revision` in place of the stamp.
     fn read_stamped(&self, revision: Revision) -> Result<Record, ReadError> {
         let (head, record) = self.read_with_head()?;
         let Some(Stamp { offset, len }) = head.stamp else { return Ok(record) };
@@ -259,8 +265,8 @@ impl Entry {
         Ok(Record { value: value.freeze(), ..record })
     }
 
-    /// What `look` makes of the value, which is checked as by [`Entry::read`]. For those that look at many values and keep
-    /// none: nothing is shared with other readers meanwhile.
+    /// Calls `look` with the value, verified as by [`Entry::read`]. For callers that read many values and
+    /// keep none of them: they do not touch reference counts that other readers share.
     pub fn with_value<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, ReadError> {
         if self.segment.seal().is_none()
             && self.ended.is_none()
@@ -272,7 +278,7 @@ impl Entry {
         self.read().map(|record| look(&record.value))
     }
 
-    /// The attributes alone, checked against their own checksum: the value is not looked at.
+    /// Reads the attributes only and verifies their own checksum; the value is not read.
     pub fn attributes(&self) -> Result<Bytes, ReadError> {
         if let Some(ended) = self.without_state()? {
             return ended.attributes();
@@ -297,14 +303,15 @@ impl Entry {
         }
     }
 
-    /// The record's bytes with its head, which is sound and the right one; the rest is not checked yet.
+    /// Returns the record's bytes and its head. The head is verified and belongs to this entry; the rest is
+    /// not verified yet.
     fn head(&self) -> Result<(Head, Bytes), ReadError> {
         let bytes = self.segment.file.read(self.version.offset(), self.version.len());
         let bytes = bytes.map_err(|_| self.damaged())?;
         self.head_in(&bytes).map(|head| (head, bytes)).ok_or_else(|| self.damaged())
     }
 
-    /// The head of the record in these bytes; `None` where it is not the right one.
+    /// Returns the head of the record in `bytes`; `None` if it is damaged or belongs to another record.
     fn head_in(&self, bytes: &[u8]) -> Option<Head> {
         Head::read(bytes, self.segment.header.salt, self.version.offset())
             .filter(|head| head.revision == self.version.revision && head.key(bytes) == &self.key[..])

@@ -1,14 +1,15 @@
-//! How far the log has come, stage by stage, and the order that the stages must keep.
+//! Progress of the log, stage by stage, and the order that the stages must keep.
 //!
 //! ```text
 //! reclaimed ≤ compacted    ≤ published ≤ synced ≤ appended
 //! reclaimed ≤ checkpointed ≤ published
 //! ```
 //!
-//! The order is asserted at opening and after every transition, in the running server too: input never gets here, so a
-//! broken order is a fault of the program, and ends it (`docs/decisions/0012-a-broken-invariant-ends-the-process.md`).
-//! Two of the relations depend on more than numbers. With relaxed durability readers may see what is not synced. And
-//! where there is no checkpoint at all, recovery reads the log, which is complete without the reclaimed segments.
+//! The order is asserted at opening and after every transition, also in the running server. No input can
+//! break it, so a broken order is a bug of the program and ends the process
+//! (`docs/decisions/0012-a-broken-invariant-ends-the-process.md`). Two of the relations have exceptions: with
+//! relaxed durability readers may see revisions that are not synced, and without a checkpoint recovery reads
+//! the log, which is complete without the reclaimed segments.
 
 use crate::sabotage;
 use crate::snapshot::Root;
@@ -20,20 +21,21 @@ pub(crate) struct Stages {
     durability: Durability,
     /// Highest first revision of a segment that was rewritten and removed.
     pub reclaimed: Revision,
-    /// Oldest readable revision.
+    /// Oldest revision that is readable.
     pub compacted: Revision,
-    /// Revision of the newest checkpoint; 0: there is none.
+    /// Revision of the newest checkpoint; 0 if there is no checkpoint.
     pub checkpointed: Revision,
     /// Newest revision that readers see.
     pub published: Revision,
-    /// Newest revision known to be on stable storage.
+    /// Newest revision that is known durable.
     pub synced: Revision,
     /// Newest revision in the log's file.
     pub appended: Revision,
 }
 
 impl Stages {
-    /// The stages of a store that was opened with `root`, all of which is on disk, and the checkpoint of that revision.
+    /// Returns the stages of a store that was opened with `root`, all of which is on disk, and a checkpoint
+    /// of revision `checkpointed`.
     pub fn at_opening(root: &Root, checkpointed: Revision, durability: Durability) -> Stages {
         let rewritten = root.segments.in_order().iter().filter(|segment| segment.header.rewritten.is_some());
         let stages = Stages {
@@ -49,7 +51,7 @@ impl Stages {
         stages
     }
 
-    /// Makes one transition.
+    /// Makes one transition and checks the order.
     pub fn advance(&mut self, transition: impl FnOnce(&mut Stages)) {
         transition(self);
         self.check();

@@ -1,7 +1,8 @@
 //! Store status: the log's stages, counters, and the reason why writes are refused, if they are.
 //!
-//! The sequencer, the keeper and maintenance write it; readers take each value as of some moment. Syncs of the log go
-//! through it one at a time, so that a failed sync is reported once and stops all later ones.
+//! The sequencer, the keeper and maintenance write the status; readers get each value as of some moment. All
+//! syncs of the log go through the status, one at a time, so that a failed sync is reported once and stops
+//! all later syncs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -14,48 +15,49 @@ use crate::segment::Segment;
 use crate::stages::Stages;
 use crate::types::{CommitTime, Revision};
 
-/// What others may know about the sequencer's state.
+/// The state of the sequencer that other components may read.
 pub(crate) struct StoreStatus {
     stages: Mutex<Stages>,
     pub batches: AtomicU64,
     pub commits: AtomicU64,
-    /// Bytes of their records.
+    /// Bytes of the records of committed writes.
     pub committed_bytes: AtomicU64,
-    /// Keys deleted because their time was over.
+    /// Keys deleted because of their expiry.
     pub expired: AtomicU64,
     /// Time of the newest record, in milliseconds since 1970.
     pub time_ms: AtomicU64,
-    /// Bytes that reclaim has written since the store was opened.
+    /// Bytes that reclamation has written since the store was opened.
     pub rewritten_bytes: AtomicU64,
-    /// Whether every write will be refused until the store is opened again.
+    /// Whether every write is refused until the store is opened again.
     has_failed: AtomicBool,
     /// Notified when `has_failed` becomes true.
     failure: Notify,
     /// Why writes are refused at present.
     pub refusal: Mutex<Option<Refusal>>,
-    /// Held during a sync of the log, before the lock of `refusal`.
+    /// Locked during a sync of the log, before the lock of `refusal`.
     syncing: Mutex<()>,
-    /// The newest delete on a full disk: the space of the deleted states is wanted as soon as possible.
+    /// Revision of the newest delete on a full disk. Space of the deleted states is needed as soon as
+    /// possible.
     deleted_on_full: AtomicU64,
-    /// On a full disk an essential write was refused since this was looked at.
+    /// Whether an essential write was refused on a full disk since this flag was last read.
     essential_refused: AtomicBool,
-    /// Raised when room may have been made, and now and then while the disk is full.
+    /// Incremented when reclamation may have made room, and periodically while the disk is full.
     room_looks: watch::Sender<u64>,
 }
 
 /// How urgently space is needed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Shortage {
-    /// History is kept as long as configured.
+    /// No shortage: history is kept as long as configured.
     None,
-    /// Keys were deleted on a full disk, and their states are history that is not forgotten yet.
+    /// Keys were deleted on a full disk, and the history that contains their states is not compacted yet.
     Deleted,
     /// An essential write was refused on a full disk.
     Exhausted,
 }
 
 impl StoreStatus {
-    /// Of a store whose log has come so far, and whose newest record has that time.
+    /// Returns the status of a store with the given log stages, whose newest record has the given time.
     pub fn new(stages: Stages, time: CommitTime) -> StoreStatus {
         StoreStatus {
             stages: Mutex::new(stages),
@@ -75,22 +77,22 @@ impl StoreStatus {
         }
     }
 
-    /// How far the log has come.
+    /// Returns the stages that the log has reached.
     pub fn stages(&self) -> Stages {
         *self.stages.lock()
     }
 
-    /// Makes one transition between the log's stages. Panics when it breaks their order.
+    /// Makes one transition between the log's stages. Panics if the transition breaks their order.
     pub fn advance(&self, transition: impl FnOnce(&mut Stages)) {
         self.stages.lock().advance(transition);
     }
 
-    /// Newest revision known to be on stable storage.
+    /// Returns the newest revision that is known durable.
     pub fn synced(&self) -> Revision {
         self.stages.lock().synced
     }
 
-    /// Notes that writes are refused. What is permanent stays.
+    /// Notes that writes are refused. A permanent refusal is never replaced.
     pub fn refuse(&self, refusal: Refusal) {
         let mut current = self.refusal.lock();
         if matches!(&*current, Some(Refusal::LogFailed { .. })) || current.as_ref() == Some(&refusal) {
@@ -113,8 +115,9 @@ impl StoreStatus {
         }
     }
 
-    /// Syncs `segment`, after which everything up to `revision` is on disk. One at a time, and none after one that
-    /// failed: a failure is reported once, to one of those who sync, and the others hear of success.
+    /// Syncs `segment`, after which everything up to `revision` is durable. Syncs run one at a time, and none
+    /// runs after a failed one. A failure is reported by exactly one sync; the syncs that follow return the
+    /// same refusal.
     pub fn sync(&self, segment: &Segment, revision: Revision) -> Result<(), Refusal> {
         let _alone = self.syncing.lock();
         if let Some(refusal) = self.failed() {
@@ -128,7 +131,7 @@ impl StoreStatus {
         synced
     }
 
-    /// Why every write will be refused until the store is opened again.
+    /// Returns why every write is refused until the store is opened again, if that is so.
     pub fn failed(&self) -> Option<Refusal> {
         if !self.has_failed.load(Ordering::Acquire) {
             return None;
@@ -139,10 +142,10 @@ impl StoreStatus {
         })
     }
 
-    /// Resolves once every write will be refused until the store is opened again. Returns why.
+    /// Resolves with the reason once every write is refused until the store is opened again.
     pub async fn log_failed(&self) -> Refusal {
         loop {
-            // Made before the look, so that a failure after it is not missed.
+            // Registered before the check, so that a failure after the check is not missed.
             let failure = self.failure.notified();
             if let Some(refusal) = self.failed() {
                 return refusal;
@@ -173,7 +176,8 @@ impl StoreStatus {
         self.essential_refused.store(true, Ordering::Release);
     }
 
-    /// How urgently history before `oldest` or later is to be forgotten. A refused essential write is reported once.
+    /// Returns how urgently history before `oldest` or later must be compacted. A refused essential write is
+    /// reported once.
     pub fn take_shortage(&self, oldest: Revision) -> Shortage {
         if self.essential_refused.swap(false, Ordering::AcqRel) {
             return Shortage::Exhausted;
@@ -184,12 +188,12 @@ impl StoreStatus {
         }
     }
 
-    /// Has those look again who wait for room.
+    /// Lets the writes that wait for room try again.
     pub fn note_room_look(&self) {
         self.room_looks.send_modify(|looks| *looks += 1);
     }
 
-    /// Changes whenever a write that was refused for lack of room may be tried again.
+    /// Returns a receiver that changes whenever a write refused for lack of room may be tried again.
     pub fn room_looks(&self) -> watch::Receiver<u64> {
         self.room_looks.subscribe()
     }

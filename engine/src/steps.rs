@@ -1,7 +1,8 @@
-//! Maintenance steps: small, bounded edits of the index and the segment list that the sequencer makes between batches.
+//! Maintenance steps: small, bounded changes of the index and the segment list that the sequencer makes
+//! between batches.
 //!
-//! Only the sequencer publishes roots, so every change of a root goes through it. It carries a step out in parts of some
-//! ten microseconds and commits a batch between two of them. A step does no I/O.
+//! Only the sequencer publishes roots, so it makes every change of a root. The sequencer carries a step out
+//! in parts of some ten microseconds, and commits a batch between two parts. A step does no I/O.
 
 use std::sync::Arc;
 
@@ -14,43 +15,45 @@ use crate::reclaim::Move;
 use crate::segment::Segment;
 use crate::types::Revision;
 
-/// Keys or records that one maintenance step may be about.
+/// Maximum number of keys or records in one maintenance step.
 pub(crate) const STEP_KEYS: usize = 256;
-/// The same while batches are large: enough for some of them, so that maintenance need not come after
-/// each.
+/// The same limit while batches are large: enough for several batches, so that maintenance need not run after
+/// each one.
 pub(crate) const STEP_KEYS_MAX: usize = 1024;
-/// Keys or records that are dealt with between two batches of one write. A leaf of the index is copied for each, which
-/// takes a microsecond or two, so a lone writer waits for less than it takes to sync.
+/// Keys or records that are processed between two batches of a single write. A leaf of the index is copied
+/// for each of them, which takes a microsecond or two, so a lone writer waits for less time than a sync
+/// takes.
 const PART_KEYS_MIN: usize = 8;
-/// The same after a batch of many.
+/// Maximum number of keys or records that are processed after a large batch.
 const PART_KEYS_MAX: usize = 256;
-/// How many more for each write in the batch before: maintenance must not fall behind those who give it work.
+/// Keys or records that are processed for each write in the batch before: maintenance must not fall behind
+/// the writers.
 const PART_KEYS_PER_WRITE: usize = 4;
 
-/// Keys or records to be dealt with after a batch of so many writes.
+/// Returns how many keys or records to process after a batch of `batch_writes` writes.
 pub(crate) fn part_keys(batch_writes: usize) -> usize {
     (batch_writes * PART_KEYS_PER_WRITE).clamp(PART_KEYS_MIN, PART_KEYS_MAX)
 }
 
-/// One of them.
+/// A change of the index or the segment list.
 pub(crate) enum MaintenanceStep {
-    /// History before this revision cannot be read any more.
+    /// Makes this revision the oldest readable one.
     Forget(Revision),
-    /// What is forgotten goes from the histories of these keys.
+    /// Removes compacted versions from the histories of these keys.
     Prune(Vec<Bytes>),
-    /// The same, and thoroughly.
+    /// Removes compacted versions of these keys completely, as [`Tree::prune_fully`] does.
     PruneFully(Vec<Bytes>),
-    /// The index may refer to this segment from now on.
+    /// Adds this segment to those that the index may refer to.
     Adopt(Arc<Segment>),
-    /// These records are to be read in their new places.
+    /// Makes the index refer to the new positions of these records.
     Move(Vec<Move>),
-    /// This segment takes the place of those that it was made from. Left undone while the index refers to one of
-    /// them.
+    /// Puts this segment into the log in place of those that it was made from. Nothing is done as long as the
+    /// index refers to one of them.
     Replace(Arc<Segment>),
 }
 
-/// Carries a part of `step` out, of about `keys` keys, and returns what is left of it; and the oldest readable revision,
-/// which is `oldest` unless the maintenance step raises it.
+/// Carries out a part of `step` for about `keys` keys. Returns the rest of the step, and the oldest readable
+/// revision, which is `oldest` unless the step raises it.
 pub(crate) fn carry_out(
     step: MaintenanceStep,
     keys: usize,
@@ -100,7 +103,7 @@ pub(crate) fn carry_out(
     (left, oldest)
 }
 
-/// The last `count` of `all`, which they are taken from.
+/// Removes the last `count` of `all` and returns them.
 fn part<T>(all: &mut Vec<T>, count: usize) -> std::vec::Drain<'_, T> {
     all.drain(all.len().saturating_sub(count)..)
 }

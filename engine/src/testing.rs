@@ -1,4 +1,5 @@
-//! What this crate's own tests share: a directory that goes away, numbers from a seed, and headers of segments.
+//! Helpers shared by this crate's own tests: a temporary directory, pseudo-random numbers, and headers of
+//! segments.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::header::{Header, Numbering, Rewritten};
 use crate::types::{Revision, SegmentNumber};
 
-/// The header of a segment as it was written.
+/// The header of a segment as the log writes it.
 pub(crate) const HEADER: Header = Header {
     number: SegmentNumber::new(7),
     after: SegmentNumber::new(6),
@@ -17,7 +18,7 @@ pub(crate) const HEADER: Header = Header {
     rewritten: None,
 };
 
-/// The same of one that was written anew.
+/// The header of a rewritten segment.
 pub(crate) const REWRITTEN: Header = Header {
     rewritten: Some(Rewritten {
         last_revision: Revision::new(200),
@@ -30,7 +31,7 @@ pub(crate) const REWRITTEN: Header = Header {
     ..HEADER
 };
 
-/// A fresh directory, removed when dropped.
+/// A new directory that is removed when dropped.
 pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
@@ -54,7 +55,7 @@ impl Drop for TempDir {
     }
 }
 
-/// SplitMix64.
+/// Pseudo-random numbers from a seed (SplitMix64).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -70,7 +71,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }

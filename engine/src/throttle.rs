@@ -1,51 +1,55 @@
-//! Write throttle: background files are written in small pieces, so that they delay syncs of the log as little as possible.
+//! Write throttle: background files are written in small pieces, so that they delay syncs of the log as
+//! little as possible.
 //!
-//! `write a piece → have the disk take it → write a piece → … → sync, once at the end`
+//! `write a piece → wait until the disk has taken it → write a piece → … → one sync at the end`
 //!
-//! A sync of the log also flushes the disk's cache, whichever file filled it. With small pieces the next commit waits for
-//! one piece at most. A sync per piece would involve the file system's journal as well, which commits also wait for.
-//! Where each piece takes long however small it is, the pieces grow.
+//! A sync of the log also flushes the disk's cache, whichever file filled it. With small pieces the next
+//! commit waits for one piece at most. A sync after each piece would also involve the file system's journal,
+//! for which commits wait as well. If the disk takes long for each piece regardless of its size, the pieces
+//! grow.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::io::{Clock, File};
 
-/// Bytes that are written at once, at least and at most.
+/// Minimum and maximum size of a piece, in bytes.
 const PIECE_MIN: usize = 32 * 1024;
 const PIECE_MAX: usize = 1024 * 1024;
 
-/// Pieces change their size after so many bytes: clocks tell milliseconds.
+/// Number of bytes after which the size of pieces is adjusted. The clock has millisecond resolution, so
+/// shorter measurements are useless.
 const LOOK_BYTES: u64 = 1024 * 1024;
-/// When writing so many bytes took longer than this, pieces become twice as large.
+/// If writing [`LOOK_BYTES`] took longer than this, the size of pieces doubles.
 const LOOK_MS_MAX: u64 = 24;
-/// When it took less than this, half as large.
+/// If writing [`LOOK_BYTES`] took less than this, the size of pieces is halved.
 const LOOK_MS_MIN: u64 = 6;
 
-/// Where one such file is; see the module.
+/// The write throttle of one background file; see the module.
 pub(crate) struct WriteThrottle {
     clock: Arc<dyn Clock>,
     piece: usize,
-    /// Since the size of pieces was looked at.
+    /// Bytes and milliseconds since the size of pieces was last adjusted.
     bytes: u64,
     ms: u64,
 }
 
 impl WriteThrottle {
-    /// Begins with small pieces.
+    /// Creates a throttle that begins with small pieces.
     pub fn new(clock: Arc<dyn Clock>) -> WriteThrottle {
         WriteThrottle { clock, piece: PIECE_MIN, bytes: 0, ms: 0 }
     }
 
-    /// Bytes that are best handed to [`WriteThrottle::write`] at once.
+    /// Returns the number of bytes that are best passed to [`WriteThrottle::write`] at once.
     pub fn piece(&self) -> usize {
         self.piece
     }
 
-    /// Writes `bytes` to `file` at `offset`. They are durable once the file is synced, which will not take long.
+    /// Writes `bytes` to `file` at `offset`. The bytes are durable only after the file is synced, which then
+    /// takes little time.
     pub fn write(&mut self, file: &dyn File, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            // What would be left over by less than another piece is no piece of its own.
+            // A rest that is smaller than a piece is written together with the last piece.
             let len = if bytes.len() < 2 * self.piece { bytes.len() } else { self.piece };
             let (piece, rest) = bytes.split_at(len);
             let begun_ms = self.clock.now_ms();
@@ -136,7 +140,8 @@ mod tests {
     fn pieces_are_as_large_as_the_disk_is_slow() {
         let disk = Arc::new(Disk::default());
         let mut throttle = WriteThrottle::new(disk.clone());
-        // On the way down pieces stay larger for longer, so that they do not change all the time.
+        // When the disk becomes faster, pieces stay larger for longer, so that their size does not change all
+        // the time.
         for (piece_ms, piece_kib) in [(0, 32), (1, 64), (5, 256), (1_000, 1024), (5, 512), (0, 32)] {
             disk.piece_ms.store(piece_ms, Ordering::Relaxed);
             for _ in 0..8 {

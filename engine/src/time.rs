@@ -1,7 +1,8 @@
-//! Times of commits, and of what follows from them.
+//! Commit times, and the expiries that follow from them.
 //!
-//! Every record has a time that is not less than that of the record before, whatever the clock does: so a time
-//! stands for a place in the log. A clock that is set back stands still here until it has caught up.
+//! The time of a record is never lower than that of the record before, whatever the clock does, so a time
+//! identifies a position in the log. If the clock is set back, commit times stand still until the clock has
+//! caught up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,33 +12,33 @@ use crate::history::Version;
 use crate::io::Clock;
 use crate::types::CommitTime;
 
-/// Gives each commit its time, and remembers which of them expire.
+/// Assigns commit times, and registers the commits that expire.
 pub(crate) struct Times {
     clock: Arc<dyn Clock>,
     expiry: Arc<Expiry>,
-    /// The last time given.
+    /// The last assigned time.
     last: CommitTime,
 }
 
 impl Times {
-    /// Goes on from `last`, the time of the newest record.
+    /// Continues after `last`, the time of the newest record.
     pub fn new(clock: Arc<dyn Clock>, last: CommitTime, expiry: Arc<Expiry>) -> Times {
         Times { clock, expiry, last }
     }
 
-    /// `version` is committed: if it expires, that will be seen to.
+    /// Registers `version`, which is committed, for expiry if it has one.
     pub fn committed(&self, version: &Version) {
         if let Some(due) = Due::of(version) {
             self.expiry.add(due);
         }
     }
 
-    /// The last time given.
+    /// Returns the last assigned time.
     pub fn last(&self) -> CommitTime {
         self.last
     }
 
-    /// The time of a commit that takes place now.
+    /// Returns the time of a commit that takes place now.
     pub fn next(&mut self) -> CommitTime {
         let now_ms = self.clock.now_ms().min(CommitTime::END.ms() - 1);
         self.last = CommitTime::from_ms(now_ms).max(self.last);
@@ -45,11 +46,11 @@ impl Times {
     }
 }
 
-/// The first full second since 1970 at which a state committed at `time` has lived for `ttl`.
+/// Returns the first full second since 1970 at which a state committed at `time` has lived for `ttl`.
 pub(crate) fn expiry_s(time: CommitTime, ttl: Duration) -> u32 {
     let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
     let expires_s = time.ms().saturating_add(ttl_ms).div_ceil(1_000);
-    // 0 says never. The last second that can be said lies in 2106.
+    // 0 means never, so the result is at least 1. The highest value lies in 2106.
     u32::try_from(expires_s).unwrap_or(u32::MAX).max(1)
 }
 

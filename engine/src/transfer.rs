@@ -1,14 +1,14 @@
-//! A backup on its way from a running engine to where it is kept: frames of bytes, for any carrier.
+//! Frames that carry a backup from a running engine to its destination, over any medium.
 //!
 //! ```text
 //! Engine::backup ─► Outgoing ─► start, (segment, data …) …, end ─► offline::Receiver ─► a store's directory
 //!                      ▲                                               │
-//!                      └────────── what is there already ──────────────┘
+//!                      └────────── segments already received ──────────┘
 //! ```
 //!
-//! Each frame says which one it is and has a checksum, and only the frame `end` makes a transfer whole: one that
-//! was cut off, or lost a piece on its way, is told from a complete one whatever carried it. The layout is in
-//! `docs/format.md`.
+//! Each frame carries its number and a checksum, and a transfer is complete only with the frame `end`. So a
+//! transfer that was cut off, or that lost a part on its way, is detected whatever carried it.
+//! `docs/format.md` describes the layout.
 
 use bytes::Bytes;
 
@@ -18,20 +18,20 @@ use crate::record::HEAD_BYTES;
 use crate::segment::Segment;
 use crate::types::Revision;
 
-/// The transfer this release makes, and the newest it understands.
+/// Version of the transfer that this release makes, and the newest that it reads.
 pub(crate) const TRANSFER_VERSION: u32 = 1;
 
-/// Bytes of records in one frame: all that a sender holds of a store, and few enough that a slow client takes one in
-/// reasonable time.
+/// Maximum bytes of records in one frame. A sender holds only this much of a store, and a slow client
+/// receives a frame in reasonable time.
 pub(crate) const DATA_BYTES: usize = 256 * 1024;
 
-/// What stands before the contents of a frame.
+/// Bytes before the contents of a frame.
 pub(crate) const FRAME_HEAD: usize = 16;
 
 const MAGIC: [u8; 8] = *b"REVBKUP\n";
 const START_BYTES: usize = 48;
 const COMING_BYTES: usize = HEADER_BYTES + 24;
-/// Characters of a reason that are told.
+/// Maximum length of the reason in a frame `failed`, in bytes.
 const REASON_BYTES: usize = 1024;
 
 const START: u32 = 1;
@@ -40,22 +40,22 @@ const DATA: u32 = 3;
 const END: u32 = 4;
 const FAILED: u32 = 5;
 
-/// What a frame says.
+/// Contents of a frame.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Frame<'b> {
-    /// The first one.
+    /// The first frame of a transfer.
     Start(Start),
-    /// A segment of the log; they come in its order.
+    /// Beginning of a segment of the log; segments come in the order of the log.
     Segment(Coming),
-    /// The next bytes of the segment before.
+    /// The next bytes of the segment announced last.
     Data(&'b [u8]),
-    /// Nothing is missing.
+    /// The last frame of a complete transfer.
     End,
-    /// There will be no more, and why.
+    /// The last frame of a failed transfer, with the reason.
     Failed(String),
 }
 
-/// What is going to come.
+/// The announcement of a transfer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Start {
     pub segments: u32,
@@ -67,29 +67,29 @@ pub(crate) struct Start {
     pub bytes: u64,
 }
 
-/// A segment of the log that is backed up.
+/// Announcement of a segment of the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Coming {
     pub header: Header,
-    /// Size of its file.
+    /// Size of the segment's file.
     pub size: u64,
-    /// Where its records end.
+    /// Offset at which its records end.
     pub end: u64,
-    /// Whether its records are not sent, because they are there already.
+    /// Whether its records are not sent because the receiver has them already.
     pub held: bool,
 }
 
-/// Why bytes are no frame.
+/// Reason why bytes cannot be decoded as a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Broken {
-    /// A later release made them.
+    /// A later release made the frame.
     Newer(u32),
-    /// They are something else, or a piece is missing.
+    /// The bytes are not a frame, or a part is missing.
     Nonsense,
 }
 
 impl Frame<'_> {
-    /// The frame with that number, as bytes.
+    /// Encodes the frame with the given number.
     pub fn encode(&self, number: u32) -> Bytes {
         let mut frame = vec![0; FRAME_HEAD];
         let kind = match self {
@@ -123,7 +123,8 @@ impl Frame<'_> {
         frame.into()
     }
 
-    /// The frame with that number at the beginning of `bytes`, and its length. `None`: there are not enough bytes yet.
+    /// Decodes the frame with the given number at the beginning of `bytes`, and returns it with its length.
+    /// Returns `None` if there are not enough bytes yet.
     pub fn decode(bytes: &[u8], number: u32) -> Result<Option<(Frame<'_>, usize)>, Broken> {
         if bytes.len() < FRAME_HEAD {
             return Ok(None);
@@ -171,7 +172,7 @@ impl Coming {
     }
 }
 
-/// Writes the head of a frame whose contents are in place.
+/// Writes the head of a frame whose contents are complete.
 fn seal(frame: &mut [u8], kind: u32, number: u32) {
     let len = (frame.len() - FRAME_HEAD) as u32;
     frame[4..8].copy_from_slice(&kind.to_le_bytes());
@@ -181,8 +182,9 @@ fn seal(frame: &mut [u8], kind: u32, number: u32) {
     frame[..4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The bytes of `segment` at `offset`, at most as many as a frame holds and none behind `end`, as the frame with that
-/// number. Read once, into the frame. Where they cannot be read there are zeros: the receiver checks every record.
+/// Returns the bytes of `segment` at `offset` as the frame with the given number: at most as many as a frame
+/// holds, and none behind `end`. The bytes are read once, directly into the frame. Unreadable bytes are sent
+/// as zeros; the receiver checks every record.
 pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> Bytes {
     let len = (end - offset).min(DATA_BYTES as u64) as usize;
     let mut frame = vec![0; FRAME_HEAD + len];
@@ -198,21 +200,22 @@ pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> Byt
     frame.into()
 }
 
-/// A segment that is complete, as who has a copy knows it. The header alone would not do: a machine that was set back
-/// to an earlier state may have completed the same segment a second time, with other records.
+/// Description of a complete segment by a receiver that has a copy. The header alone does not suffice: a
+/// machine that was reset to an earlier state may have completed the same segment a second time, with other
+/// records.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Held {
     pub header: Header,
-    /// Where its records end.
+    /// Offset at which its records end.
     pub end: u64,
-    /// Where the last of them begins, and with what: its checksums.
+    /// Offset of its last record, and the checksums at the beginning of that record.
     pub last: Option<(u64, [u8; 8])>,
 }
 
 const HELD_BYTES: usize = HEADER_BYTES + 24;
 
 impl Held {
-    /// As bytes, at most `bytes_max` of them: what comes first.
+    /// Encodes as many of `all` as fit `bytes_max`, from the first on.
     pub fn encode(all: &[Held], bytes_max: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         for held in all.iter().take(bytes_max / HELD_BYTES) {
@@ -225,7 +228,7 @@ impl Held {
         bytes
     }
 
-    /// From bytes; `None` when they are something else.
+    /// Decodes descriptions of segments; `None` if the bytes are something else.
     pub fn decode(bytes: &[u8]) -> Option<Vec<Held>> {
         let entries = bytes.chunks(HELD_BYTES);
         let held = entries.map(|entry| {
@@ -241,7 +244,7 @@ impl Held {
         held.collect()
     }
 
-    /// Whether it is `segment`, whose records end at `end`.
+    /// Returns whether this describes `segment`, whose records end at `end`.
     pub fn is(&self, segment: &Segment, end: u64) -> bool {
         self.header == segment.header
             && self.end == end
@@ -320,7 +323,8 @@ mod tests {
             (START, newer, Broken::Newer(2)),
             (START, vec![0; START_BYTES], Broken::Nonsense),
             (SEGMENT, vec![0; COMING_BYTES], Broken::Nonsense),
-            // Records that end before they begin, or behind the file; a file too short for what its header says.
+            // Records that end before they begin, or behind the end of the file; a file too short for its
+            // header.
             (SEGMENT, coming(8_192, 4_095), Broken::Nonsense),
             (SEGMENT, coming(8_192, 8_193), Broken::Nonsense),
             (SEGMENT, coming(4_999, 4_096), Broken::Nonsense),

@@ -1,12 +1,14 @@
-//! The sequencer's turns, and who takes them: a thread of its own, or the caller of a follower's small batch.
+//! Turns of the sequencer. Either its own thread takes them, or the caller that applies a small batch to a
+//! follower.
 //!
 //! ```text
 //! commit, large batches ─► queue ─► wake the thread ─► turn
-//! small batches ─────────► queue ─► turn, where the sequencer is free and need not wait for the disk
+//! small batches ─────────► queue ─► turn, if the sequencer is free and need not wait for the disk
 //! ```
 //!
-//! To wake a thread costs more than to write a few records, and so does waking the caller when they are written. Where a sync
-//! follows, that hides in it; a follower's records are published without one, since they can be read again elsewhere.
+//! Waking a thread costs more than writing a few records, and so does waking the caller when they are
+//! written. If a sync follows, its duration hides this cost. A follower's records are published without a
+//! sync, because they can be read again from the store that it follows.
 
 use parking_lot::Mutex;
 
@@ -16,13 +18,14 @@ use crate::status::StoreStatus;
 use crate::types::Applied;
 use crate::workers::or_abort;
 
-/// A batch whose records take more is left to the thread: the caller has other tasks to do.
+/// Maximum size of a batch that its caller writes itself. A larger batch is left to the thread, because the
+/// caller has other tasks to do.
 const SMALL_BATCH_BYTES: usize = 64 * 1024;
 
-/// What a record takes in the log beside its key and payload, at most.
+/// Maximum size of a record in the log in addition to its key and payload.
 const RECORD_BYTES: usize = 256;
 
-/// The sequencer, for one turn at a time. It is not there before the start, and goes when the store is closed.
+/// The sequencer, locked for one turn at a time; absent before the start and after the store is closed.
 pub(crate) struct Turns(Mutex<Option<Sequencer>>);
 
 impl Turns {
@@ -34,12 +37,13 @@ impl Turns {
         *self.0.lock() = Some(sequencer);
     }
 
-    /// No more turns are taken.
+    /// Removes the sequencer, so that no more turns are taken.
     pub fn stop(&self) {
         *self.0.lock() = None;
     }
 
-    /// Takes turns until the queue is closed and empty, then syncs, and lets the sequencer go. For its thread.
+    /// Takes turns until the queue is closed and empty, then syncs and drops the sequencer. Called by the
+    /// sequencer's thread.
     pub fn run(&self, queue: &Queue, status: &StoreStatus) {
         loop {
             queue.wait(status.disk_is_full().then_some(DISK_FULL_RETRY));
@@ -53,7 +57,8 @@ impl Turns {
         }
     }
 
-    /// Commits what waits, for the caller of a batch of so many bytes. False where that is left to the thread.
+    /// Commits the waiting proposals on the thread of a caller whose batch has `batch_bytes`. Returns false
+    /// if this is left to the sequencer's thread.
     pub fn try_turn(&self, batch_bytes: usize) -> bool {
         if batch_bytes > SMALL_BATCH_BYTES {
             return false;
@@ -69,7 +74,7 @@ impl Turns {
     }
 }
 
-/// What a batch takes in the log, at most.
+/// Returns the maximum size of a batch in the log.
 pub(crate) fn batch_bytes(batch: &[Applied]) -> usize {
     batch.iter().map(|applied| RECORD_BYTES + applied.key.len() + applied.payload_bytes()).sum()
 }

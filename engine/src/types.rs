@@ -1,6 +1,6 @@
-//! The words of the public interface: what a caller writes, what it gets back, and the limits on both.
+//! Types of the public interface: writes, their results, and the limits on both.
 //!
-//! Keys are ordered bytes; attributes and values are opaque bytes. Nothing here knows what they mean.
+//! Keys are ordered bytes; attributes and values are opaque bytes. This module does not know what they mean.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -16,64 +16,70 @@ use crate::losses::LossCounts;
 use crate::seal::Seal;
 use crate::snapshot::Entry;
 
-/// Longest key, in bytes. A name of 253 bytes in a namespace of 63 under a group and resource of 253 each fits
-/// with room to spare, and a tree node of 64 such keys still is only 64 KiB.
+/// Maximum length of a key, in bytes. A name of 253 bytes in a namespace of 63 bytes under a group and a
+/// resource of 253 bytes each fits with room to spare, and a tree node of 64 such keys still takes only 64
+/// KiB.
 pub const KEY_BYTES_MAX: usize = 1024;
 
-/// Most attributes of one record, in bytes. Attributes are what list filters read (labels and selectable
-/// fields); they are bounded by the object they come from, and an object may carry 256 KiB of annotations and
-/// labels together.
+/// Maximum size of the attributes of one record, in bytes. List filters read the attributes (labels and
+/// selectable fields). Their size is bounded by the object they come from, and an object may carry 256 KiB of
+/// annotations and labels together.
 pub const ATTRIBUTES_BYTES_MAX: usize = 256 * 1024;
 
-/// Largest value of one record, in bytes, before its stamp. Requests are limited to 3 MiB; stored forms grow by
-/// defaults and managed fields, and twice the request and a bit is more than they ever take.
+/// Maximum size of a record's value, in bytes, before the stamp is inserted. Requests are limited to 3 MiB.
+/// Defaults and managed fields make the stored form larger, but never more than a little over twice the
+/// request.
 pub const VALUE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Smallest segment size honoured. Below this, file creation would dominate writing.
+/// Minimum segment size; smaller sizes are raised to it. Below this size, file creation would dominate
+/// writing.
 pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 
-/// Largest segment size honoured. Space is given back by whole segments, so a larger one would keep dead bytes
-/// for long; record offsets would allow 32 GiB.
+/// Maximum segment size; larger sizes are lowered to it. Reclamation frees whole segments, so a larger
+/// segment would keep dead bytes for long. Record offsets would allow 32 GiB.
 pub const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
-/// Segment size when the caller has no opinion: 64 MiB is about 18 000 typical records.
+/// Default segment size: 64 MiB holds about 18 000 typical records.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
-/// Most records in one call of [`Engine::apply`](crate::Engine::apply). A transaction of etcd has at most 128 operations
-/// unless it is configured otherwise, but one of them may delete a range of keys.
+/// Maximum number of records in one call of [`Engine::apply`](crate::Engine::apply). A transaction of etcd
+/// has at most 128 operations unless it is configured otherwise, but a single operation may delete a range of
+/// keys.
 pub const APPLIED_RECORDS_MAX: usize = 65_536;
 
-/// Most bytes of attributes and values in one call of [`Engine::apply`](crate::Engine::apply): half of what may wait for
-/// the sequencer.
+/// Maximum bytes of attributes and values in one call of [`Engine::apply`](crate::Engine::apply): half of
+/// what may wait for the sequencer.
 pub const APPLIED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How a store is opened.
+/// Settings for opening a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Directory of the store; made (mode 0700) when absent.
+    /// Directory of the store; created with mode 0700 if it does not exist.
     pub dir: PathBuf,
-    /// Size of new segment files in bytes, brought into
-    /// [`SEGMENT_BYTES_MIN`]`..=`[`SEGMENT_BYTES_MAX`]. Existing segments keep theirs.
+    /// Size of new segment files in bytes, limited to [`SEGMENT_BYTES_MIN`]`..=`[`SEGMENT_BYTES_MAX`].
+    /// Existing segments keep their size.
     pub segment_bytes: u64,
-    /// When a write is acknowledged.
+    /// When the store acknowledges a write.
     pub durability: Durability,
-    /// How long what was can still be read and followed: states and events older than this are forgotten in the
-    /// background. Zero keeps the present only, `Duration::MAX` everything.
+    /// How long history stays readable: the store compacts states and events older than this in the
+    /// background. Zero keeps only the newest states, `Duration::MAX` keeps everything.
     pub history_retention: Duration,
-    /// How states are signed for filtered scans ([`Scan::filtered`](crate::Scan::filtered)).
+    /// The Bloom filters of states, for filtered scans ([`Scan::filtered`](crate::Scan::filtered)).
     pub bloom_scheme: BloomScheme,
-    /// Where revisions come from.
+    /// Whether this store assigns revisions or follows another store.
     pub role: Role,
-    /// How values are sealed and opened, if any are.
+    /// How values are sealed and opened; `None` stores them as they are.
     pub seal: Option<Arc<dyn Seal>>,
-    /// How much of the disk is kept back at most, as files in the directory, for deletes and essential writes when the disk
-    /// is full; twice a segment at most. Room for a copy of one segment, which reclamation needs, comes on top of it, and new
-    /// segments are no larger than a 32nd of the disk. 0: nothing is kept back, and segments have the configured size.
+    /// Maximum disk space kept back, as files in the directory, for deletes and essential writes when the
+    /// disk is full; limited to twice the segment size. Room for a copy of one segment, which reclamation
+    /// needs, is kept in addition to it, and new segments are no larger than 1/32 of the disk. 0 means that
+    /// nothing is kept back and that segments have the configured size.
     pub reserve_bytes: u64,
 }
 
 impl Options {
-    /// A durable store in `dir` with segments of the default size that forgets nothing and signs nothing.
+    /// Returns the options of a durable store in `dir` with segments of the default size, without compaction
+    /// and without Bloom filters.
     pub fn new(dir: impl Into<PathBuf>) -> Options {
         Options {
             dir: dir.into(),
@@ -88,7 +94,8 @@ impl Options {
     }
 }
 
-/// Place of a committed write in the store's one order. The first write has revision 1; revisions are never reused.
+/// Position of a committed write in the store's single order. The first write has revision 1; revisions are
+/// never reused.
 ///
 /// [`Revision::ZERO`] is the empty store, before the first write.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -96,36 +103,37 @@ impl Options {
 pub struct Revision(u64);
 
 impl Revision {
-    /// Before the first write.
+    /// The revision of the empty store, before the first write.
     pub const ZERO: Revision = Revision(0);
-    /// Of the first write.
+    /// The revision of the first write.
     pub const FIRST: Revision = Revision(1);
-    /// Not before any write.
+    /// The highest revision, which no write reaches.
     pub const MAX: Revision = Revision(u64::MAX);
 
-    /// The revision with that number.
+    /// Returns the revision with the given number.
     pub const fn new(number: u64) -> Revision {
         Revision(number)
     }
 
-    /// Its number.
+    /// Returns the number of the revision.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The revision of the write after this one.
+    /// Returns the revision of the write after this one.
     #[must_use]
     pub const fn next(self) -> Revision {
         Revision(self.0 + 1)
     }
 
-    /// The revision before this one; [`Revision::ZERO`] has none before it and gives itself.
+    /// Returns the revision before this one. [`Revision::ZERO`] returns itself.
     #[must_use]
     pub const fn before(self) -> Revision {
         Revision(self.0.saturating_sub(1))
     }
 
-    /// How many revisions there are after `earlier` up to this one; 0 when it is not later.
+    /// Returns the number of revisions after `earlier` up to and including this one; 0 if this one is not
+    /// later.
     pub const fn since(self, earlier: Revision) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -145,50 +153,46 @@ impl fmt::Display for Revision {
     }
 }
 
-/// When a write was committed: milliseconds since 1970, not less than of the write before.
+/// Time of a commit, in milliseconds since 1970; never lower than that of the write before.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 #[repr(transparent)]
 pub(crate) struct CommitTime(u64);
 
 impl CommitTime {
-    /// Of an empty store.
+    /// The time of an empty store.
     pub const ZERO: CommitTime = CommitTime(0);
-    /// The first that has no place in a record.
+    /// The first time that does not fit into the 48 bits of a record.
     pub const END: CommitTime = CommitTime(1 << 48);
 
-    /// The time that many milliseconds after the beginning of 1970.
     pub const fn from_ms(ms: u64) -> CommitTime {
         CommitTime(ms)
     }
 
-    /// Milliseconds since 1970.
     pub const fn ms(self) -> u64 {
         self.0
     }
 }
 
-/// Number of a segment, which its file is named by. Numbers are given in order and never again.
+/// Number of a segment, from which the name of its file is made. Numbers are given in ascending order and
+/// never reused.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(transparent)]
 pub(crate) struct SegmentNumber(u32);
 
 impl SegmentNumber {
-    /// Before the first segment.
+    /// The number before that of the first segment.
     pub const NONE: SegmentNumber = SegmentNumber(0);
-    /// Of the first segment.
+    /// The number of the first segment.
     pub const FIRST: SegmentNumber = SegmentNumber(1);
 
-    /// The number as it is in a file.
     pub const fn new(number: u32) -> SegmentNumber {
         SegmentNumber(number)
     }
 
-    /// As it is in a file.
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The number that is given after this one.
     #[must_use]
     pub const fn next(self) -> SegmentNumber {
         SegmentNumber(self.0 + 1)
@@ -201,45 +205,49 @@ impl fmt::Display for SegmentNumber {
     }
 }
 
-/// Where the revisions of a store come from. A store may be opened in another role than before.
+/// Source of a store's revisions. A store may be opened in another role than before.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Role {
-    /// The store assigns them to writes ([`Engine::commit`](crate::Engine::commit)), one to each, without gaps.
+    /// The store assigns revisions to writes ([`Engine::commit`](crate::Engine::commit)), one to each,
+    /// without gaps.
     #[default]
     Leader,
-    /// They come with the records ([`Engine::apply`](crate::Engine::apply)); the store deletes nothing by itself.
+    /// The revisions come with the records ([`Engine::apply`](crate::Engine::apply)); the store deletes
+    /// nothing by itself.
     Follower,
 }
 
-/// When a write is acknowledged.
+/// Moment at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Durability {
-    /// After its bytes are on stable storage. A crash of the machine loses nothing that was acknowledged.
+    /// After its bytes are on stable storage. A crash of the machine loses no acknowledged write.
     #[default]
     Sync,
-    /// After its bytes were handed to the operating system; they are synced in the background soon after. A
-    /// crash of the process loses nothing, **a crash of the machine loses the last acknowledged writes** (those
-    /// since the last background sync, usually some milliseconds).
+    /// After its bytes were handed to the operating system; the store syncs them in the background soon
+    /// after. A crash of the process loses nothing, but **a crash of the machine loses the last acknowledged
+    /// writes**: those since the last background sync, usually some milliseconds.
     Relaxed,
-    /// As `Relaxed`, but synced once a second: for a follower, which is sent again what a crash of the machine takes.
+    /// Like `Relaxed`, but synced once a second. For a follower, which receives again the records that a
+    /// crash of the machine loses.
     Replicated,
 }
 
-/// One proposed write.
+/// A proposed write to one key.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// The key written, 1 to [`KEY_BYTES_MAX`] bytes.
+    /// The key to write, 1 to [`KEY_BYTES_MAX`] bytes.
     pub key: Bytes,
-    /// What must hold for the key at the moment the write gets its revision.
+    /// The condition that must hold for the key when the write gets its revision.
     pub expected: Expected,
-    /// What becomes of the key.
+    /// The new state of the key.
     pub change: Change,
 }
 
-/// The condition of a write, checked against the newest state including writes earlier in the same batch.
+/// The condition of a write, checked against the newest state, which includes writes earlier in the same
+/// batch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Expected {
-    /// No condition. (A delete still needs something to delete.)
+    /// No condition. (A delete still fails if the key does not exist.)
     Any,
     /// The key must not exist.
     Absent,
@@ -247,19 +255,20 @@ pub enum Expected {
     Revision(Revision),
 }
 
-/// What becomes of a key.
+/// The new state of a key.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// The key has this state from now on.
     Put(Payload),
-    /// The key is gone from now on. The record keeps a final state, stamped with the deletion's own revision:
-    /// the given one, or for `None` the newest stored one with its stamp replaced. On a full disk the record keeps no
-    /// state: readers of the delete get the newest stored one with its stamp replaced, in either case.
+    /// The key is deleted. The record keeps a final state, stamped with the deletion's own revision: the
+    /// given state, or for `None` the newest stored state with its stamp replaced. On a full disk the record
+    /// keeps no state; readers of the delete then get the newest stored state with its stamp replaced, in
+    /// either case.
     Delete(Option<Payload>),
 }
 
 impl Change {
-    /// Whether it is to be taken on a full disk.
+    /// Whether the write is taken on a full disk.
     pub(crate) fn is_essential(&self) -> bool {
         match self {
             Change::Put(payload) => payload.essential,
@@ -267,7 +276,7 @@ impl Change {
         }
     }
 
-    /// Bytes of attributes and value that it carries.
+    /// Bytes of attributes and value in this change.
     pub(crate) fn payload_bytes(&self) -> usize {
         match self {
             Change::Put(payload) | Change::Delete(Some(payload)) => {
@@ -278,73 +287,76 @@ impl Change {
     }
 }
 
-/// The state a write carries.
+/// State of a key as a write carries it.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
-    /// Opaque bytes kept beside the value, at most [`ATTRIBUTES_BYTES_MAX`].
+    /// Opaque bytes kept next to the value, at most [`ATTRIBUTES_BYTES_MAX`].
     pub attributes: Bytes,
-    /// Opaque bytes, at most [`VALUE_BYTES_MAX`].
+    /// Opaque bytes of the state, at most [`VALUE_BYTES_MAX`].
     pub value: Bytes,
-    /// Byte offset in `value` at which the record's own revision is inserted, in decimal without leading
-    /// zeros: `{"v":""}` with `stamp_at: Some(6)` is stored as `{"v":"42"}` by the write with revision 42.
+    /// Byte offset in `value` at which the store inserts the record's own revision, in decimal without
+    /// leading zeros: the write with revision 42 stores `{"v":""}` with `stamp_at: Some(6)` as `{"v":"42"}`.
     /// At most `value.len()`.
     pub stamp_at: Option<u32>,
-    /// How long after the commit the key is deleted, unless it is written again before: the next write's time to
-    /// live counts then, or that it has none. Full seconds, rounded up. Of no meaning in a delete.
+    /// Time after the commit at which the store deletes the key, rounded up to full seconds. A later write of
+    /// the key replaces it, also if that write has no time to live. Ignored in a delete.
     pub ttl: Option<Duration>,
-    /// The write is taken on a full disk, as deletes are, as long as the reserve lasts ([`Options::reserve_bytes`]).
+    /// Whether the write is taken on a full disk, as deletes are, as long as the reserve lasts
+    /// ([`Options::reserve_bytes`]).
     pub essential: bool,
 }
 
-/// A record whose revision was given elsewhere, as a follower is handed it.
+/// A record whose revision another store assigned, as handed to a follower.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// Its revision: greater than the store's newest, and not less than that of the record before it in the batch.
-    /// Records of one revision are one transaction, in one batch, each about another key.
+    /// Revision of the record: greater than the store's newest, and not lower than that of the record before
+    /// it in the batch. Records of one revision form one transaction; they are in one batch, and each has a
+    /// different key.
     pub revision: Revision,
-    /// The revision of the put that made the key exist: the key's own where it exists, and at most `revision`.
+    /// The revision of the put that created the key. If the key exists, it equals the created revision that
+    /// the store knows; it is at most `revision`.
     pub created: Revision,
     /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
     pub key: Bytes,
-    /// What became of it. A time to live is kept, and counts once the store is opened as a [`Role::Leader`]: until then the end
-    /// of it comes as a delete.
+    /// The new state of the key. A time to live is stored but has no effect until the store is opened as a
+    /// [`Role::Leader`]; until then the expiry arrives as a delete.
     pub change: Change,
 }
 
 impl Applied {
-    /// Bytes of attributes and value.
     pub(crate) fn payload_bytes(&self) -> usize {
         self.change.payload_bytes()
     }
 }
 
-/// A write that took place.
+/// The result of a committed write.
 #[derive(Clone, Debug)]
 pub struct Committed {
-    /// The revision it got.
+    /// The revision that the write got.
     pub revision: Revision,
-    /// Reads back the stored, stamped bytes; for a delete, the final state.
+    /// The stored, stamped state; for a delete, the final state.
     pub entry: Entry,
 }
 
-/// A stretch of the key space, half open: `start` belongs to it, `end` does not.
+/// A half-open range of keys: `start` belongs to it, `end` does not.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KeyRange {
     /// First key of the range.
     pub start: Bytes,
-    /// First key after the range; `None` reaches to the end of the key space.
+    /// First key after the range; `None` extends the range to the end of the key space.
     pub end: Option<Bytes>,
 }
 
 impl KeyRange {
-    /// Every key.
+    /// Returns the range of all keys.
     pub fn all() -> KeyRange {
         KeyRange::default()
     }
 
-    /// Every key that begins with `prefix`.
+    /// Returns the range of all keys that begin with `prefix`.
     pub fn prefix(prefix: &[u8]) -> KeyRange {
-        // The first key after all of them: the prefix with its last byte below 0xff raised by one.
+        // The range ends at the prefix with its last byte below 0xff raised by one: the first key after all
+        // keys with the prefix.
         let end = prefix.iter().rposition(|&b| b != 0xff).map(|last| {
             let mut end = prefix[..=last].to_vec();
             end[last] += 1;
@@ -353,7 +365,7 @@ impl KeyRange {
         KeyRange { start: Bytes::copy_from_slice(prefix), end }
     }
 
-    /// The keys of this range that are `key` or greater.
+    /// Returns the keys of this range that are `key` or greater.
     pub fn from(mut self, key: &[u8]) -> KeyRange {
         if key > &self.start[..] {
             self.start = Bytes::copy_from_slice(key);
@@ -361,7 +373,7 @@ impl KeyRange {
         self
     }
 
-    /// The keys of this range that are greater than `key`: where a scan that ended with `key` goes on.
+    /// Returns the keys of this range that are greater than `key`, to resume a scan that ended with `key`.
     pub fn after(self, key: &[u8]) -> KeyRange {
         let mut next = Vec::with_capacity(key.len() + 1);
         next.extend_from_slice(key);
@@ -369,52 +381,54 @@ impl KeyRange {
         self.from(&next)
     }
 
-    /// Whether `key` lies in the range.
+    /// Returns whether `key` lies in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         key >= &self.start[..] && self.end.as_ref().is_none_or(|end| key < &end[..])
     }
 }
 
-/// Numbers about a store, each exact at some moment during the call.
+/// Counters and sizes of a store, each exact at some moment during the call.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Stats {
     /// Newest published revision; 0 for an empty store.
     pub revision: Revision,
-    /// Newest revision known to be on stable storage.
+    /// Newest revision that is known durable.
     pub synced: Revision,
-    /// Lowest revision at which the whole store can be read.
+    /// Oldest revision at which the whole store can be read.
     pub oldest: Revision,
-    /// Revision of the checkpoint that opening would begin with; 0: there is none.
+    /// Revision of the checkpoint that the next opening would begin with; 0 if there is no checkpoint.
     pub checkpoint: Revision,
     /// Keys that exist at `revision`.
     pub keys: u64,
-    /// States of keys that the index knows, deletes included.
+    /// Versions of keys in the index, tombstones included.
     pub versions: u64,
-    /// Writes with a time to live that is not over, replaced ones included.
+    /// Writes whose time to live has not passed yet, including writes that were replaced since.
     pub expiring: u64,
-    /// Keys deleted since the store was opened because their time was over.
+    /// Keys deleted because of their expiry since the store was opened.
     pub expired: u64,
-    /// Segment files.
+    /// Number of segment files.
     pub segments: u64,
-    /// Bytes of all segment files, including the part not yet written, most of which takes no room on disk.
+    /// Size of all segment files in bytes, including the part not yet written, most of which takes no room on
+    /// disk.
     pub segment_bytes: u64,
-    /// Bytes of all records, headers and records that no reader can reach included.
+    /// Bytes of all records, including segment headers and records that no reader can reach.
     pub record_bytes: u64,
-    /// Bytes of the records that readers can reach; the rest is given back in time.
+    /// Bytes of the records that readers can reach; reclamation frees the rest over time.
     pub live_bytes: u64,
-    /// Bytes that giving space back has copied since the store was opened.
+    /// Bytes that reclamation has copied since the store was opened.
     pub rewritten_bytes: u64,
     /// Batches written since the store was opened; `commits / batches` is the gain of group commit.
     pub batches: u64,
     /// Writes committed since the store was opened.
     pub commits: u64,
-    /// Revisions whose record was found damaged beyond its key when the store was opened.
+    /// Revisions whose records were found damaged, keys included, when the store was opened.
     pub lost_revisions: u64,
-    /// Revisions and records that cannot be read and that nobody has accepted as lost.
+    /// Revisions and records that cannot be read and are not accepted as lost.
     pub unaccepted: LossCounts,
-    /// Pages of segments that the disk could not read when a reader looked at them. Records in them read as damaged.
+    /// Pages of segments that the disk could not read when a reader accessed them. Records in these pages
+    /// read as damaged.
     pub unreadable_pages: u64,
-    /// Tails that exist.
+    /// Number of existing tails.
     pub tails: u64,
 }
 
@@ -442,7 +456,7 @@ mod tests {
         let range = KeyRange::prefix(b"/a/").after(b"/a/x");
         assert!(!range.contains(b"/a/x"));
         assert!(range.contains(b"/a/x\0"));
-        // A key before the range does not widen it.
+        // A key before the range does not widen the range.
         assert_eq!(KeyRange::prefix(b"/a/").after(b"/").start, &b"/a/"[..]);
     }
 }

@@ -1,4 +1,4 @@
-//! Tails: following the log from any retained revision on.
+//! Tails: readers that follow the log from any retained revision on.
 //!
 //! ```text
 //! sequencer ─ publish ─► ring of the newest events ──────────► Tail::next
@@ -6,16 +6,18 @@
 //!                 └─► registry: prefix → tails ─ pending, wake ─► Tail
 //! ```
 //!
-//! A tail is a place in the committed log, not a queue. Nothing is put aside for it: a stopped one costs its
-//! struct. One that keeps up finds its events, shared by all tails, in the ring; one that fell behind reads
-//! records from the log and comes back to the ring by itself.
+//! A tail is a position in the committed log, not a queue. The store buffers nothing for it, so a tail that
+//! is not read costs only its struct. A tail that keeps up finds its events, shared by all tails, in the
+//! ring. A tail that lags reads records from the log and returns to the ring by itself.
 //!
-//! A live tail is told the first revision that concerns it since it last looked (`pending`) and only then looks
-//! at all: what lies before that is known not to match. So a thousand tails on quiet prefixes cost nothing
-//! while a busy one is written, and progress is known without looking.
+//! The publisher sets `pending` of a live tail to the first revision that concerns it since it last looked.
+//! The tail looks at nothing before that revision, because nothing before it can match. So a thousand tails
+//! on quiet prefixes cost nothing while a busy prefix is written, and the progress of a tail is known without
+//! looking.
 //!
-//! Order within a publication, under the registry's lock: mark pending, extend the ring, store the root, store
-//! the published revision. A tail reads the published revision before its pending mark.
+//! A publication holds the registry's lock and proceeds in this order: set the pending marks, extend the
+//! ring, store the root, store the published revision. A tail reads the published revision before its pending
+//! mark.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -41,18 +43,18 @@ use crate::segment::Found;
 use crate::snapshot::{Entry, Root};
 use crate::types::Revision;
 
-/// Most events in the ring. At a thousand writes a second, a tail may stand still for a quarter of a minute
-/// before it has to read from the log.
+/// Maximum number of events in the ring. At a thousand writes a second, a tail may pause for a quarter of a
+/// minute before it has to read from the log.
 pub(crate) const RING_EVENTS_MAX: usize = 16 * 1024;
-/// Most record bytes that the ring's events stand for. The ring holds no bodies, but the representations cached in
-/// its events are about as large as these.
+/// Maximum record bytes that the ring's events stand for. The ring holds no values, but the representations
+/// cached in its events are about as large as the records.
 const RING_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Most events or records looked at in one go, before other tasks get their turn.
+/// Maximum number of events or records that a tail examines before it yields to other tasks.
 const LOOK_MAX: usize = 1024;
 /// The newest events, in order.
 struct Ring {
     events: VecDeque<Arc<Event>>,
-    /// All published events of this revision and later are in it.
+    /// Lowest revision from which on the ring has all published events.
     first: Revision,
     bytes: usize,
     events_max: usize,
@@ -71,7 +73,7 @@ impl Ring {
 }
 
 impl Ring {
-    /// Lets go of the events up to `oldest`: they keep segments that would otherwise be given back.
+    /// Drops the events up to `oldest`, because they keep segments that could otherwise be deleted.
     fn forget(&mut self, oldest: Revision) {
         while self.events.front().is_some_and(|first| first.revision <= oldest)
             && let Some(gone) = self.events.pop_front()
@@ -82,11 +84,11 @@ impl Ring {
     }
 }
 
-/// What a tail and the publisher share.
+/// State shared by a tail and the publisher.
 #[derive(Default)]
 struct Slot {
-    /// The first revision that concerns the tail since it last looked; 0: none. Written under the registry's
-    /// lock only.
+    /// The first revision that concerns the tail since it last looked, otherwise 0. Written only under
+    /// the registry's lock.
     pending: AtomicU64,
     wake: Notify,
 }
@@ -95,7 +97,7 @@ struct Slot {
 struct Registry {
     tails: BTreeMap<Bytes, Vec<Arc<Slot>>>,
     count: u64,
-    /// Who waits for which revision, with a number to tell them apart.
+    /// The waiters for a revision, by the revision and a number that makes them unique.
     waiters: BTreeMap<(Revision, u64), oneshot::Sender<()>>,
     waiters_so_far: u64,
     changes: LastChanges,
@@ -105,8 +107,8 @@ struct Registry {
 impl Registry {
     /// Calls `each` for every tail whose prefix `key` begins with.
     fn concerned(&self, key: &[u8], mut each: impl FnMut(&Arc<Slot>)) {
-        // From the greatest prefix not after the key downwards. Whatever matches next is no longer than what
-        // the candidate has in common with the key, so each step shortens the search key.
+        // The search goes downwards from the greatest prefix that is not after the key. The next match is no
+        // longer than the common part of the candidate and the key, so each step shortens the search key.
         let mut search = key;
         while let Some((prefix, slots)) =
             self.tails.range::<[u8], _>((Bound::Unbounded, Bound::Included(search))).next_back()
@@ -125,21 +127,22 @@ impl Registry {
     }
 }
 
-/// The meeting point of publisher and followers.
+/// The shared state of the publisher and the tails.
 pub(crate) struct Hub {
     root: ArcSwap<Root>,
     published: AtomicU64,
-    /// The last revisions of which not every change is told: what was published before them, and the last of them.
+    /// The newest range of revisions in which some changes are not reported: the revision published before
+    /// the range, and the last revision in it.
     gap_after: AtomicU64,
     gap_until: AtomicU64,
     registry: Mutex<Registry>,
     ring: RwLock<Ring>,
-    /// From when on the times of tails that let changes gather are counted.
+    /// Start of the intervals in which gathering tails are woken.
     since: Instant,
 }
 
 impl Hub {
-    /// A hub that starts out with `root`, remembering no event before it.
+    /// Creates a hub with `root` as the newest version and without events before it.
     pub fn new(root: Root, ring_events_max: usize) -> Hub {
         let first = root.revision.next();
         Hub {
@@ -153,17 +156,17 @@ impl Hub {
         }
     }
 
-    /// The newest published state.
+    /// Returns the newest published root.
     pub fn root(&self) -> Arc<Root> {
         self.root.load_full()
     }
 
-    /// Its revision.
+    /// Returns the newest published revision.
     pub fn revision(&self) -> Revision {
         Revision::new(self.published.load(Ordering::Acquire))
     }
 
-    /// Makes `root` the newest state; `events` are all that lies between it and the last.
+    /// Makes `root` the newest version; `events` are all events between the previous root and this one.
     pub fn publish(&self, root: Root, events: &[Arc<Event>]) {
         let revision = root.revision;
         let mut wake = Vec::new();
@@ -201,14 +204,14 @@ impl Hub {
         }
     }
 
-    /// Lets go of all published events, and with them of the segments that they keep. Tails that have not looked at them yet
-    /// find them in the log.
+    /// Drops all published events, and with them the segments that they keep. Tails that have not seen these
+    /// events read them from the log.
     pub fn let_go_of_events(&self) {
         let published = self.revision();
         self.ring.write().forget(published);
     }
 
-    /// Returns once `revision` is published, or the hub closed.
+    /// Returns once `revision` is published or the hub is closed.
     pub async fn reached(&self, revision: Revision) {
         let (outcome, _waiting) = {
             let mut registry = self.registry.lock();
@@ -224,11 +227,11 @@ impl Hub {
         let _ = outcome.await;
     }
 
-    /// Notes that not every change up to `until` will be told. Tails that must be told all of them end.
+    /// Notes that some changes up to `until` will not be reported. Tails that require all changes end.
     pub fn pass_over(&self, until: Revision) {
         let registry = self.registry.lock();
         let published = self.revision();
-        // A gap that becomes longer began where it began.
+        // A gap that is extended keeps its beginning.
         if self.gap_until() <= published {
             self.gap_after.store(published.get(), Ordering::Release);
         }
@@ -238,12 +241,12 @@ impl Hub {
         }
     }
 
-    /// The last revision of which not every change is told.
+    /// Returns the last revision up to which changes may be missing.
     pub fn gap_until(&self) -> Revision {
         Revision::new(self.gap_until.load(Ordering::Acquire))
     }
 
-    /// Ends all tails and waits.
+    /// Ends all tails and all waits for a revision.
     pub fn close(&self) {
         let mut registry = self.registry.lock();
         registry.closed = true;
@@ -253,17 +256,17 @@ impl Hub {
         }
     }
 
-    /// Tails that exist.
+    /// Returns the number of existing tails.
     pub fn tails(&self) -> u64 {
         self.registry.lock().count
     }
 
-    /// When keys that begin with `prefix` last change from now on.
+    /// Returns a tracker of the newest change of keys that begin with `prefix`, starting now.
     pub fn last_change(&self, prefix: Bytes) -> LastChange {
         self.registry.lock().changes.of(prefix)
     }
 
-    /// A tail of the events after `after` whose key begins with `prefix`.
+    /// Creates a tail of the events after `after` whose key begins with `prefix`.
     pub fn tail(self: &Arc<Hub>, after: Revision, prefix: Bytes) -> Result<Tail, TailError> {
         let slot = Arc::new(Slot::default());
         let mut registry = self.registry.lock();
@@ -276,7 +279,8 @@ impl Hub {
         }
         registry.tails.entry(prefix.clone()).or_default().push(slot.clone());
         registry.count += 1;
-        // Under the lock: every later event marks the slot, every earlier one is looked for.
+        // Read under the lock: every later event sets the pending mark, and the tail itself looks for every
+        // earlier one.
         let look_until = self.revision();
         drop(registry);
         Ok(Tail {
@@ -293,13 +297,14 @@ impl Hub {
     }
 }
 
-/// The next time after `now` that is a multiple of `period`, which is not zero, after `since`.
+/// Returns the first time after `now` that is a multiple of `period` after `since`. `period` is not zero.
 fn next_multiple(since: Instant, now: Instant, period: Duration) -> Instant {
     let over = now.saturating_duration_since(since).as_nanos() % period.as_nanos();
     now + period.saturating_sub(Duration::from_nanos(u64::try_from(over).unwrap_or(0)))
 }
 
-/// Takes a waiter out of the registry when it gives up: the revision it waits for may never come.
+/// Removes a waiter from the registry when its future is dropped: the revision that it waits for may never
+/// come.
 struct Waiting<'h> {
     hub: &'h Hub,
     place: (Revision, u64),
@@ -311,40 +316,42 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A place in the log, and a prefix. See [`Engine::tail`](crate::Engine::tail).
+/// A position in the log and a key prefix. See [`Engine::tail`](crate::Engine::tail).
 pub struct Tail {
     hub: Arc<Hub>,
     slot: Arc<Slot>,
     prefix: Bytes,
-    /// Where it began.
+    /// The revision after which the tail began.
     after: Revision,
-    /// Everything up to here was looked at or is known not to match.
+    /// Every revision up to this one was examined or is known not to match.
     looked: Revision,
-    /// Up to here it must look for itself; what comes later is announced through the slot.
+    /// The tail examines revisions up to this one by itself; later ones are announced through the slot.
     look_until: Revision,
-    /// Whether it ends rather than pass changes over.
+    /// Whether the tail ends instead of skipping changes.
     is_complete: bool,
-    /// How long changes gather before they are told.
+    /// Minimum interval in which changes gather before they are returned; zero returns them at once.
     gathers: Duration,
-    /// When the next may be told.
+    /// Earliest time at which the next changes may be returned.
     due: Option<Instant>,
 }
 
 impl Tail {
-    /// The same, which ends where changes are not told ([`Engine::pass_over`](crate::Engine::pass_over)). Without this, only the
-    /// states of keys in the end are sure to be told.
+    /// Returns this tail in a mode in which it ends where changes are missing
+    /// ([`Engine::pass_over`](crate::Engine::pass_over)). Without this, a tail only guarantees the final
+    /// states of keys.
     ///
     /// # Errors
-    /// There are such changes between its beginning and now.
+    /// Changes between the start of the tail and now are missing already.
     pub fn complete(mut self) -> Result<Tail, TailError> {
         self.is_complete = true;
         self.check_complete()?;
         Ok(self)
     }
 
-    /// The same, which lets changes gather for up to so long after it told some; the first change after a quiet time is told without
-    /// delay. While others write often, a follower that has time costs a wake-up in that time instead of one for each commit, and
-    /// all who let changes gather for as long are woken together.
+    /// Returns this tail in a mode in which it lets changes gather for up to `gathers` after each return; the
+    /// first change after a quiet time is returned without delay. Under frequent writes such a tail wakes its
+    /// task once per interval instead of once per commit, and all tails with the same interval are woken
+    /// together.
     pub fn gathering(mut self, gathers: Duration) -> Tail {
         self.gathers = gathers;
         self
@@ -361,18 +368,18 @@ impl Tail {
         }
     }
 
-    /// The next events, in order, each exactly once: at least one, at most `max` (a `max` of 0 counts as 1), and more
-    /// only to complete a revision that several records share.
-    /// Waits while there is none. Dropping the future loses nothing.
+    /// Returns the next events, in order, each exactly once: at least one and at most `max` (a `max` of 0
+    /// counts as 1), or more only to complete a revision that several records share. Waits while there is no
+    /// event. Dropping the future loses nothing.
     ///
     /// # Errors
-    /// After an error the tail stays where it is; following events need a fresh snapshot and a new tail.
+    /// After an error the tail stays where it is. To continue, take a new snapshot and create a new tail.
     pub async fn next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
         if let Some(due) = self.due {
             tokio::time::sleep_until(due).await;
         }
         let events = self.next_at_once(max).await?;
-        // Who is behind goes on.
+        // A tail that lags is not delayed.
         let has_all = self.looked >= self.look_until && !self.gathers.is_zero();
         self.due = has_all.then(|| next_multiple(self.hub.since, Instant::now(), self.gathers));
         Ok(events)
@@ -384,7 +391,7 @@ impl Tail {
             while self.looked < self.look_until {
                 let before = self.looked;
                 let events = self.look(max.max(1))?;
-                // A gap is noted before what lies in it is published.
+                // A gap is noted before the revisions in it are published.
                 if self.is_complete && before < self.hub.gap_until() {
                     self.looked = before;
                     self.check_complete()?;
@@ -412,12 +419,13 @@ impl Tail {
         }
     }
 
-    /// Whether [`Tail::next`] has something to look at, which is not to say that it finds an event in it.
+    /// Returns whether [`Tail::next`] has revisions to examine, which need not contain a matching event.
     pub fn has_news(&self) -> bool {
         self.looked < self.look_until || self.slot.pending.load(Ordering::Acquire) > 0
     }
 
-    /// Returns once [`Tail::next`] has something to look at, and takes nothing. Dropping the future loses nothing.
+    /// Returns once [`Tail::next`] has revisions to examine, or would return an error. Takes no event.
+    /// Dropping the future loses nothing.
     pub async fn announced(&self) {
         while !self.has_news() {
             if self.lacks_changes() || self.hub.registry.lock().closed {
@@ -427,14 +435,15 @@ impl Tail {
         }
     }
 
-    /// Every matching event up to and including this revision has been returned by [`Tail::next`]. Never
-    /// falls, and rises with the store's revision as long as nothing matches, also while `next` is not called.
-    /// At least the revision the tail began after, even when that lies in the future.
+    /// Returns the revision up to which (inclusive) [`Tail::next`] has returned every matching event. The
+    /// revision never falls, and it rises with the store's revision as long as nothing matches, even while
+    /// `next` is not called. The revision is at least the one after which the tail began, also if that is in
+    /// the future.
     pub fn progress(&self) -> Revision {
         if self.looked < self.look_until {
             return self.looked;
         }
-        // In this order: a mark for an event is set before the event's revision is published.
+        // The order matters: a pending mark is set before the revision of its event is published.
         let published = self.hub.revision();
         let published = match self.lacks_changes() {
             true => published.min(Revision::new(self.hub.gap_after.load(Ordering::Acquire))),
@@ -447,7 +456,7 @@ impl Tail {
         seen.max(self.looked).max(self.after)
     }
 
-    /// Looks at some of what lies between `looked` and `look_until`.
+    /// Examines some of the revisions between `looked` and `look_until`.
     fn look(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
         let ring = self.hub.ring.read();
         if ring.first > self.looked.next() {
@@ -462,7 +471,7 @@ impl Tail {
             if event.revision > self.look_until {
                 break;
             }
-            // A revision is looked at as a whole.
+            // Records of one revision are examined together.
             if event.revision > newest && (n >= LOOK_MAX || found.len() >= max) {
                 looked = newest;
                 break;
@@ -485,13 +494,14 @@ impl Tail {
         let mut found = Vec::new();
         let mut budget = LOOK_MAX;
         for segment in root.segments.starting_at(self.looked.next()) {
-            // Nothing is missing between two segments, whether or not revisions are within them.
+            // No revision is missing between two consecutive segments, whether or not revisions are missing
+            // within them.
             if segment.header.first_revision > self.looked.next() && !sabotage::hole_passed_over() {
                 return self.unless_missing(found, segment.header.first_revision.before());
             }
             let missing = TailError::Damaged { revision: self.looked.next() };
             let mut walk = segment.walk_from(self.looked.next()).map_err(|_| missing)?;
-            // The events of a revision that has more.
+            // The events of a revision whose records are not all read yet.
             let mut part: Option<(Revision, Vec<Arc<Event>>)> = None;
             while let Some(record) = walk.next() {
                 let revision = record.head.revision;
@@ -508,7 +518,7 @@ impl Tail {
                     }
                 };
                 if is_missing && !sabotage::hole_passed_over() {
-                    // Opening has reported it as lost, unless it was sound then.
+                    // Opening has reported this revision as lost, unless the record was sound then.
                     segment.note_damaged(self.looked.next());
                     return self.unless_missing(found, revision.max(self.looked.next().next()).before());
                 }
@@ -527,11 +537,12 @@ impl Tail {
                 }
             }
         }
-        // The log ended although more was published: its last records are unreadable.
+        // The log ends although later revisions were published: its last records are unreadable.
         self.unless_missing(found, self.look_until)
     }
 
-    /// What was found before unreadable revisions up to `until`; they themselves when they are next.
+    /// Returns the events found before the unreadable revisions up to `until`, or an error if the unreadable
+    /// revisions come next.
     fn unless_missing(&self, found: Vec<Arc<Event>>, until: Revision) -> Result<Vec<Arc<Event>>, TailError> {
         if found.is_empty() && self.looked < until {
             return Err(TailError::Damaged { revision: self.looked.next() });
@@ -564,7 +575,7 @@ impl fmt::Debug for Tail {
     }
 }
 
-/// The event of a record read from the log.
+/// Returns the event of a record read from the log.
 fn event(root: &Root, segment: Arc<crate::segment::Segment>, record: &Found) -> Option<Arc<Event>> {
     let head = &record.head;
     let key = Bytes::copy_from_slice(head.key(&record.bytes));
@@ -583,7 +594,7 @@ fn event(root: &Root, segment: Arc<crate::segment::Segment>, record: &Found) -> 
     }))
 }
 
-/// Gives way once, so that a long catch-up does not keep a worker thread to itself.
+/// Yields once, so that a long catch-up does not occupy a worker thread.
 async fn let_others_run() {
     let mut gave_way = false;
     poll_fn(|context| {
@@ -602,7 +613,7 @@ mod tests {
     use crate::log::Segments;
     use crate::testing::Random;
 
-    /// A store of that revision without any key, readable from `oldest` on.
+    /// Returns the root of a store at `revision` without any key, readable from `oldest` on.
     fn empty(revision: u64, oldest: u64) -> Root {
         Root {
             revision: Revision::new(revision),
@@ -669,7 +680,7 @@ mod tests {
         waiting.spawn(async move { (witness.next(1).await.map(|events| events.len()), witness) });
         tokio::task::yield_now().await;
         hub.pass_over(Revision::new(20));
-        // It had nothing to wait for but the gap.
+        // Only the gap could end this wait.
         let (ended, witness) = waiting.join_next().await.unwrap().unwrap();
         let missed = TailError::Compacted { oldest: Revision::new(20) };
         assert_eq!(ended.unwrap_err(), missed);

@@ -1,4 +1,4 @@
-//! The threads of an open store, and how they end: the sequencer, and beside it the keeper and maintenance.
+//! The threads of an open store and how they end: the sequencer, the keeper and maintenance.
 //!
 //! ```text
 //! Engine ─ queue ─► sequencer ─ wishes ─► keeper
@@ -6,8 +6,9 @@
 //!            steps ──┘ └─ roots ─► maintenance                callers of close are notified
 //! ```
 //!
-//! Each worker does its work in turns and sleeps between them. In a server each has a thread, and a panic in one ends the
-//! process; a simulation takes the turns itself, so that their order follows from a seed.
+//! Each worker does its work in turns and sleeps between them. In a server each worker has a thread, and a
+//! panic in one of them ends the process. A simulation takes the turns itself, so that their order follows
+//! from a seed.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -24,11 +25,11 @@ use crate::status::StoreStatus;
 use crate::turns::Turns;
 use crate::watch::Hub;
 
-/// How far background maintenance stands back when others want the processor: its share is a third of theirs. Far less and it
-/// would fall behind those who give it work.
+/// Nice value of background maintenance: if other threads want the processor, maintenance gets a third of
+/// their share. With much less it would fall behind the writers.
 const MAINTENANCE_NICE: i32 = 5;
 
-/// What works for an open store, not yet at work.
+/// The workers of an open store before they are started.
 pub(crate) struct Workers {
     pub sequencer: Sequencer,
     pub turns: Arc<Turns>,
@@ -40,28 +41,29 @@ pub(crate) struct Workers {
     pub queue: Arc<Queue>,
     pub hub: Arc<Hub>,
     pub status: Arc<StoreStatus>,
-    /// Hears `true` once nothing works any more and the storage is given free.
+    /// Set to `true` once all workers have ended and the storage is released.
     pub closing: tokio::sync::watch::Sender<bool>,
 }
 
 impl Workers {
-    /// Gives each worker a thread. They end when the queue is closed and empty; the thread returned is the last
-    /// of them.
+    /// Starts a thread for each worker. The threads end when the queue is closed and empty; the returned
+    /// thread ends last.
     pub fn start(self) -> io::Result<JoinHandle<()>> {
         let keeper_thread = {
             let (keeper, storage, status) = (self.keeper.clone(), self.storage.clone(), self.status.clone());
             let segment_bytes = self.segment_bytes;
             let run = move || {
-                // A failure is noted, and met by the next write.
+                // The status keeps the failure, and the next write meets it.
                 let sync = |segment: &Segment, revision| drop(status.sync(segment, revision));
                 or_abort(|| keeper.run(&*storage, segment_bytes, sync));
             };
             std::thread::Builder::new().name("engine-keeper".into()).spawn(run)?
         };
-        // What ends the threads that run already, when a later one cannot be started.
+        // Handles that end the threads already running if a later thread cannot be started.
         let (keeper, requests, turns) = (self.keeper.clone(), self.requests.clone(), self.turns.clone());
         let maintain = move || {
-            // On Linux this is about the thread that calls it. Where it is refused, commits wait a little longer.
+            // On Linux this sets the priority of the calling thread. If the call is refused, commits wait a
+            // little longer.
             let _ = rustix::process::setpriority_process(None, MAINTENANCE_NICE);
             or_abort(|| self.maintenance.run());
         };
@@ -76,7 +78,7 @@ impl Workers {
             self.requests.stop();
             let _ = keeper_thread.join();
             let _ = maintenance_thread.join();
-            // The lock goes with the storage, before callers hear that the store is closed.
+            // Dropping the storage releases the lock before the callers of close are notified.
             drop(self.storage);
             let _ = self.closing.send(true);
         };
@@ -89,8 +91,9 @@ impl Workers {
     }
 }
 
-/// Ends the process when `work` panics: an invariant is broken, and what the store would say or write from here on
-/// cannot be trusted. What was acknowledged is on disk, and opening recovers it.
+/// Runs `work` and ends the process if it panics: an invariant is broken, so nothing that the store would
+/// read or write from then on can be trusted. Acknowledged writes are on disk, and the next opening recovers
+/// them.
 pub(crate) fn or_abort<T>(work: impl FnOnce() -> T) -> T {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         tracing::error!(

@@ -1,4 +1,4 @@
-//! The engine through its public interface: what a caller relies on, said in small stories.
+//! The engine through its public interface: the behaviour that callers rely on, in small scenarios.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +73,7 @@ async fn what_was_made_of_a_snapshot_holds_until_something_changes() {
     engine.close().await;
 }
 
-/// What a conflict reports: the current revision, or 0 for a key that does not exist.
+/// Returns the current revision that a conflict reports, or 0 if the key does not exist.
 fn conflict<T: std::fmt::Debug>(result: Result<T, CommitError>) -> u64 {
     match result {
         Err(CommitError::Conflict { current }) => current.map_or(0, |entry| entry.revision().get()),
@@ -83,7 +83,8 @@ fn conflict<T: std::fmt::Debug>(result: Result<T, CommitError>) -> u64 {
 
 #[tokio::test]
 async fn a_write_happens_exactly_when_its_expectation_holds() {
-    // state of the key before: absent, deleted, or at a revision; the expectation; put and delete succeed?
+    // The state of the key before (absent, deleted, or at a revision), the expectation, and whether put and
+    // delete succeed.
     #[derive(Clone, Copy, Debug)]
     enum State {
         Absent,
@@ -135,7 +136,7 @@ async fn a_write_happens_exactly_when_its_expectation_holds() {
 async fn writes_queued_together_see_each_other() {
     let temp = TempDir::new();
     let engine = open(&temp);
-    // All of these are in the queue before any is answered.
+    // All of these writes are in the queue before any of them is answered.
     let (a, b, c, d, e) = tokio::join!(
         put_if(&engine, "/k", Expected::Absent, "first"),
         put_if(&engine, "/k", Expected::Absent, "second"),
@@ -146,7 +147,7 @@ async fn writes_queued_together_see_each_other() {
     let a = a.unwrap();
     assert_eq!((a.revision, value(&a.entry).as_str()), (Revision::new(1), "first"));
     let Err(CommitError::Conflict { current: Some(current) }) = b else { panic!("{b:?}") };
-    // The state in the way is readable, wherever it came from.
+    // The conflicting state is readable, wherever it is stored.
     assert_eq!((current.revision(), value(&current).as_str()), (Revision::new(1), "first"));
     let c = c.unwrap();
     assert_eq!(
@@ -191,21 +192,21 @@ async fn the_revision_is_stamped_where_the_writer_says() {
         let done = commit(&engine, "/k", Expected::Any, Change::Put(stamped(given, at))).await.unwrap();
         assert_eq!((done.revision, value(&done.entry).as_str()), (Revision::new(revision), stored));
     }
-    // A deletion takes the last state and puts its own revision where the old one was, however long they are.
+    // A delete stores the last state with its own revision in place of the old stamp, whatever their lengths.
     for n in 5..=99 {
         commit(&engine, "/k", Expected::Any, Change::Put(stamped("<>", 1))).await.unwrap();
         assert_eq!(engine.revision(), Revision::new(n));
     }
     let gone = delete(&engine, "/k").await.unwrap();
     assert_eq!((gone.revision, value(&gone.entry).as_str()), (Revision::new(100), "<100>"));
-    // A final state of the deleter's own.
+    // A final state given by the delete.
     put(&engine, "/k", "unstamped").await.unwrap();
     let own = commit(&engine, "/k", Expected::Any, Change::Delete(Some(stamped("[]", 1)))).await.unwrap();
     assert_eq!(value(&own.entry), "[102]");
-    // Without a stamp the state stays as it was.
+    // Without a stamp the state stays unchanged.
     put(&engine, "/k", "unstamped").await.unwrap();
     assert_eq!(value(&delete(&engine, "/k").await.unwrap().entry), "unstamped");
-    // Queued together, the state to restamp is not on disk yet.
+    // If both are queued together, the state to stamp again is not on disk yet.
     let (_, gone) = tokio::join!(
         commit(&engine, "/k", Expected::Any, Change::Put(stamped("<>", 1))),
         delete(&engine, "/k")
@@ -237,7 +238,7 @@ async fn what_exceeds_a_limit_is_refused_and_what_meets_it_is_taken() {
     assert_eq!(error(write(1, 0, 8_388_609, None)).await, "value of 8388609 bytes, more than 8388608");
     assert_eq!(error(write(1, 0, 5, Some(6))).await, "stamp at 6 in a value of 5 bytes");
     assert_eq!(engine.revision(), Revision::ZERO);
-    // Larger than a whole segment: it gets one of its own.
+    // A record larger than a whole segment gets a segment of its own.
     let largest = engine.commit(write(1024, 262_144, 8_388_608, Some(8_388_608))).await.unwrap();
     let gone = engine
         .commit(Write { key: vec![b'k'; 1024].into(), expected: Expected::Any, change: Change::Delete(None) })
@@ -276,7 +277,7 @@ async fn a_snapshot_never_changes() {
     assert_eq!(snapshot.count_prefix(b"/k/"), 100);
     assert_eq!(empty.count_prefix(b""), 0);
     assert!(empty.get(b"/k/000").is_none());
-    // A list in pages is the same list.
+    // A list in pages contains the same entries.
     let mut paged = Vec::new();
     let mut range = KeyRange::prefix(b"/k/");
     loop {
@@ -298,7 +299,8 @@ async fn a_store_is_opened_by_one_at_a_time() {
     assert_eq!(error.to_string(), format!("store {} is in use by another process", dir.display()));
     assert!(matches!(error, OpenError::InUse { .. }));
     engine.close().await;
-    // Closed, even while a handle exists; and dropped without closing.
+    // The store can be opened again after a close, even while a handle exists, and after a drop without a
+    // close.
     let second = Engine::open(Options::new(&dir)).unwrap();
     drop(engine);
     drop(second);
@@ -325,7 +327,7 @@ async fn a_closed_store_takes_nothing_and_keeps_what_it_took() {
     assert_eq!(engine.revision(), Revision::new(kept));
     assert!(matches!(put(&engine, "/k", "x").await, Err(CommitError::Closed)));
     assert_eq!(engine.tail(Revision::ZERO, Bytes::new()).unwrap_err(), TailError::Closed);
-    // What was committed before is still handed out, then the tail ends.
+    // The tail still returns what was committed before, and then ends.
     let mut seen = 0;
     let end = loop {
         match tail.next(10).await {
@@ -457,7 +459,7 @@ async fn changes_gather_for_a_tail_that_has_time() {
     for at in 1..=3 {
         put(&engine, &format!("/{at}"), "x").await.unwrap();
     }
-    // Who is behind does not wait.
+    // A tail that lags is not delayed.
     assert_eq!((told(&mut late, 2).await, told(&mut late, 2).await), (vec![1, 2], vec![3]));
     assert_eq!(told(&mut soon, 10).await, [1, 2, 3]);
     put(&engine, "/4", "x").await.unwrap();
@@ -484,7 +486,7 @@ async fn who_waits_for_an_announcement_takes_nothing() {
     let events = tail.next(10).await.unwrap();
     assert_eq!(events.iter().map(|event| event.revision.get()).collect::<Vec<_>>(), [2]);
     assert!(!tail.has_news());
-    // The end is an announcement as well.
+    // Closing also ends the wait for an announcement.
     tokio::join!(engine.close(), tail.announced());
     assert!(tail.next(10).await.is_err());
 }
@@ -505,7 +507,7 @@ async fn an_event_is_rendered_once_however_many_look_at_it() {
         }));
         assert_eq!(events[0].memo.get::<String>(3).unwrap().as_str(), "value");
         assert!(events[0].memo.get::<String>(4).is_none());
-        // Asking for another type, or a slot there is not, gives an answer that is not kept.
+        // A request for another type, or for a slot that does not exist, returns a value that is not cached.
         assert_eq!(*events[0].memo.get_or_make(3, || 7u32), 7);
         assert_eq!(*events[0].memo.get_or_make(200, || 8u32), 8);
     }

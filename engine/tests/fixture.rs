@@ -1,9 +1,9 @@
-//! The store that format version 1 began with: whatever is released later opens it and reads every value.
+//! A store of format version 1: every later release must open it and read every value.
 //!
-//! `tests/fixtures/store_v1/` has its files, without the zeros at their ends, and `contents.txt`, which says how long
-//! they are and what is in them. `REWRITE_FIXTURES=1 cargo test --package engine --test fixture what_is_written` writes
-//! it anew. That is for the time before a release: afterwards the fixture stays as it is, and a new format gets a
-//! fixture of its own.
+//! `tests/fixtures/store_v1/` contains its files, without the zeros at their ends, and `contents.txt`, which
+//! lists their lengths and the contents of the store. `REWRITE_FIXTURES=1 cargo test --package engine --test
+//! fixture what_is_written` creates the fixture again. The command may only be used before a release:
+//! afterwards the fixture stays unchanged, and a new format gets a fixture of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use engine::{
 mod support;
 use support::TempDir;
 
-/// The largest the fixture may be.
+/// Maximum size of the fixture, in bytes.
 const FIXTURE_BYTES_MAX: usize = 100_000;
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -29,8 +29,9 @@ fn fixture() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/store_v1"))
 }
 
-/// A store with everything that the format knows, the same on every run: states with and without stamps, attributes and
-/// times to live; deletes; several segments, one of them rewritten; forgotten history; a checkpoint, and a log behind it.
+/// Returns the files of a store that uses every feature of the format, the same on every run: states with and
+/// without stamps, attributes and times to live; deletes; several segments, one of them rewritten; compacted
+/// history; a checkpoint, and a log behind it.
 fn make() -> Files {
     let disk = Disk::new(1);
     let options = Options { segment_bytes: 8 * 1024, ..Options::new("/simulated") };
@@ -53,7 +54,7 @@ fn make() -> Files {
             8 => Change::Delete(Some(payload)),
             _ => Change::Put(payload),
         };
-        // A delete of what is not there is refused, which is as good.
+        // The delete of an absent key is refused, which does not matter.
         let _ = stepper.write(&engine, Write { key, expected: Expected::Any, change });
         disk.pass(Duration::from_millis(700));
         match n {
@@ -66,7 +67,7 @@ fn make() -> Files {
     disk.files()
 }
 
-/// History before `revision` is forgotten and space given back, and a checkpoint is written.
+/// Compacts history before `revision`, if given, lets the store reclaim space, and writes a checkpoint.
 fn work(engine: &Engine, stepper: &mut Stepper, revision: Option<u64>) {
     if let Some(revision) = revision {
         assert!(fault::now(engine.compact(Revision::new(revision))).is_none());
@@ -78,7 +79,7 @@ fn work(engine: &Engine, stepper: &mut Stepper, revision: Option<u64>) {
     }
 }
 
-/// What a store shows at the oldest readable revision, at one in the middle, and at `newest`.
+/// Returns the contents of a store at the oldest readable revision, at one in the middle, and at `newest`.
 fn contents(engine: &Engine, newest: Revision) -> String {
     let mut text = String::new();
     let oldest = engine.stats().oldest;
@@ -122,7 +123,7 @@ fn rewrite() {
     std::fs::write(fixture().join("contents.txt"), text).unwrap();
 }
 
-/// What the fixture says about itself: lengths of files, newest revision, and what is in it.
+/// Reads `contents.txt`: the lengths of the files, the newest revision, and the contents of the store.
 fn read() -> (BTreeMap<String, u64>, u64, String) {
     let text = std::fs::read_to_string(fixture().join("contents.txt")).unwrap();
     let (mut files, mut newest, mut rest) = (BTreeMap::new(), 0, String::new());
@@ -139,7 +140,7 @@ fn read() -> (BTreeMap<String, u64>, u64, String) {
     (files, newest, rest)
 }
 
-/// The fixture's files as a store has them.
+/// Unpacks the fixture's files as a store has them.
 fn unpack(temp: &TempDir, files: &BTreeMap<String, u64>) -> usize {
     let mut total = 0;
     for (name, &len) in files {
@@ -158,7 +159,7 @@ async fn a_store_of_format_version_1_opens_and_every_value_is_read() {
     let temp = TempDir::new();
     let total = unpack(&temp, &files);
     assert!(total <= FIXTURE_BYTES_MAX && files.len() > 4, "{total} bytes in {files:?}");
-    // With its checkpoint and without.
+    // Open the store with its checkpoint, then without.
     for round in 0..2 {
         let engine = Engine::open(Options::new(temp.path())).unwrap();
         assert_eq!((engine.stats().lost_revisions, engine.revision() >= Revision::new(newest)), (0, true));
@@ -174,7 +175,7 @@ async fn a_store_of_format_version_1_opens_and_every_value_is_read() {
     }
 }
 
-/// Signs by the length of the attributes, which is 0, 3, 4 or 5 in the fixture.
+/// Bloom filters by the length of the attributes, which is 0, 3, 4 or 5 in the fixture.
 const SIGNING: BloomScheme =
     BloomScheme { kind: 7, filter: |attributes| BloomFilter::from_bits(1 << attributes.len()) };
 
@@ -190,11 +191,11 @@ async fn a_checkpoint_without_blooms_is_opened_and_the_next_one_has_them_behind_
         found.flatten().map(|entry| entry.attributes().unwrap().len()).collect::<Vec<_>>()
     };
     let engine = open(SIGNING);
-    // So that there is something for a checkpoint to say.
+    // This write gives the checkpoint something new to store.
     let payload = Payload { attributes: "n=23".into(), ..Payload::default() };
     let write = Write { key: "/z".into(), expected: Expected::Any, change: Change::Put(payload) };
     engine.commit(write).await.unwrap();
-    // Expired keys have been deleted before the test compares.
+    // Expired keys must be deleted before the test compares.
     engine.settled().await;
     engine.checkpoint().await;
     let found = with_four(&engine);
@@ -214,7 +215,8 @@ async fn a_checkpoint_without_blooms_is_opened_and_the_next_one_has_them_behind_
     let lens: Vec<_> = lens.flatten().map(|len| len as usize).collect();
     assert_eq!(lens, keys, "of those that are not deleted, in their order");
 
-    // Who does not know of Bloom filters leaves them out; who does makes them again.
+    // A store opened without Bloom filters writes a checkpoint without them; a store opened with them
+    // computes them again.
     open(BloomScheme::default()).close().await;
     let engine = open(SIGNING);
     assert_eq!(with_four(&engine), found);
@@ -226,9 +228,9 @@ fn what_is_written_today_is_of_the_kind_that_the_fixture_is() {
     if std::env::var_os("REWRITE_FIXTURES").is_some() {
         rewrite();
     }
-    // Magic and format version; which bytes follow is also a question of when maintenance does what.
+    // Compare magic and format version only: the other bytes also depend on when maintenance runs.
     let kind = |bytes: &[u8]| bytes[..12].to_vec();
-    // The high-water mark is not needed to read a store; opening makes one.
+    // A store can be read without the high-water mark; opening creates it.
     let made = make();
     let kept = made.iter().filter(|(name, _)| *name != "high-water");
     let today: BTreeSet<Vec<u8>> = kept.map(|(_, bytes)| kind(bytes)).collect();

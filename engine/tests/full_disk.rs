@@ -1,5 +1,5 @@
-//! A full disk has a way back, on small file systems that the test mounts: deletes succeed until there is space, and
-//! other writes resume. Without the permission to mount, the tests report that and end.
+//! Recovery from a full disk, on small file systems that the test mounts: deletes succeed until there is
+//! space, and then other writes resume. Without the permission to mount, the tests report that and end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use engine::{
 mod support;
 use support::{Random, TempDir};
 
-/// Longest wait for something that takes a few seconds.
+/// Maximum wait for something that takes a few seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Writers at the same time.
+/// Number of concurrent writers.
 const WRITERS: usize = 64;
 
 /// A mounted file system in memory.
@@ -48,7 +48,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Files of each kind, and the bytes of their blocks.
+/// Returns the number of files of each kind, and the bytes of their blocks.
 fn files(path: &Path) -> BTreeMap<String, (usize, u64)> {
     use std::os::unix::fs::MetadataExt;
     let mut kinds = BTreeMap::<String, (usize, u64)>::new();
@@ -62,7 +62,7 @@ fn files(path: &Path) -> BTreeMap<String, (usize, u64)> {
     kinds
 }
 
-/// As a server opens its store.
+/// Returns the options with which a server opens its store.
 fn options(path: &Path) -> Options {
     Options {
         history_retention: Duration::from_secs(300),
@@ -90,7 +90,7 @@ fn delete(n: usize) -> Write {
     Write { key: key(n), expected: Expected::Any, change: Change::Delete(None) }
 }
 
-/// The outcomes of writes that are proposed at once.
+/// Commits `writes` concurrently and returns their outcomes.
 async fn commit_all(
     engine: &Engine,
     writes: impl Iterator<Item = Write>,
@@ -107,7 +107,7 @@ async fn commit_all(
     outcomes
 }
 
-/// Fills the store with states of that length; returns their numbers.
+/// Fills the store with states of `len` bytes and returns their numbers.
 async fn fill(engine: &Engine, len: usize) -> Vec<usize> {
     let mut taken = Vec::new();
     let mut next = 0;
@@ -137,7 +137,7 @@ async fn case(megabytes: usize, len: usize) {
     assert!(all * (len + 200) > (megabytes << 20) / 2, "{all} states");
     assert!(is_refused(&engine.commit(put(other, len)).await));
 
-    // Every delete succeeds, and after some of them everything does.
+    // Every delete succeeds, and after some deletes every write does.
     let mut random = Random(len as u64);
     while is_refused(&engine.commit(put(other, len)).await) {
         let state =
@@ -150,7 +150,7 @@ async fn case(megabytes: usize, len: usize) {
             assert!(outcome.is_ok(), "{:?}: {}", outcome.err(), state(left.len()));
             left.swap_remove(at);
         }
-        // Slowly: history is kept for two seconds, and space comes back after that.
+        // Delete slowly: history is kept for two seconds, and space becomes free only after that.
         tokio::time::sleep(Duration::from_millis(400)).await;
     }
     eprintln!(
@@ -165,9 +165,9 @@ async fn case(megabytes: usize, len: usize) {
     };
     let expected: Vec<Bytes> = left.iter().map(|&n| key(n)).collect();
     assert!(found(&engine) == expected);
-    // The rest can go as well, and all of the space comes back, from many writers at once.
+    // The other keys can be deleted as well, by many writers at once, and all of the space becomes free.
     for chunk in left.chunks(WRITERS) {
-        // Writers that are faster than reclamation may be refused, after a while.
+        // Writers that are faster than reclamation may be refused after some time.
         let mut keys = chunk.to_vec();
         while !keys.is_empty() {
             assert!(began.elapsed() < 2 * PATIENCE, "deletes are refused");

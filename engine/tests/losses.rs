@@ -1,5 +1,5 @@
-//! Losses: whatever bit of the log is damaged, the store knows that it cannot read everything until that is accepted, and
-//! every copy of it knows the same.
+//! Losses: whichever bit of the log is damaged, the store knows that it cannot read everything until the loss
+//! is accepted, and every copy of the store knows the same.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
@@ -14,12 +14,12 @@ use engine::{
 mod support;
 use support::{TempDir, commit, delete, open, put};
 
-/// Offset of the first record of a segment, see docs/format.md.
+/// Offset of the first record in a segment; see docs/format.md.
 const RECORDS_START: u64 = 4096;
 /// Bytes of a record before its key.
 const HEAD_BYTES: u64 = 72;
 
-/// Where a record stands.
+/// Location of a record.
 #[derive(Clone, Debug)]
 struct Place {
     file: String,
@@ -55,7 +55,7 @@ fn unaccepted(engine: &Engine) -> LossCounts {
     *engine.watch_losses().borrow()
 }
 
-/// A closed store with some history.
+/// Creates a closed store with some history.
 async fn store(temp: &TempDir) {
     let engine = open(temp);
     for n in 0..6 {
@@ -90,10 +90,10 @@ async fn any_flipped_bit_of_any_record_is_a_loss_that_nobody_accepted() {
                 assert!(kind.contains(place.revision), "{place:?}, byte {byte}: {report:?}");
                 assert_eq!(counts.lost + counts.damaged, 1, "{place:?}, byte {byte}");
             } else {
-                // Padding is no part of a record: at most seven bytes, of which nothing is read.
+                // The padding is not part of a record: at most seven bytes, which are never read.
                 assert!(place.len - byte <= 7 && (is_there || place.key == b"/3"), "{place:?}, byte {byte}");
             }
-            // Opening clears what is left of a lost end.
+            // Opening has cleared the rest of a lost end, so restore the file.
             std::fs::write(&path, &sound).unwrap();
         }
     }
@@ -115,7 +115,7 @@ async fn what_is_accepted_stays_accepted_and_further_damage_is_not() {
     assert!(engine.accept_losses(&Losses::default()).await.unwrap());
     assert!(unaccepted(&engine).is_empty());
     assert!(!engine.accept_losses(&Losses::default()).await.unwrap(), "once is enough");
-    // Beside and before a checkpoint.
+    // With a checkpoint and without.
     for _ in 0..2 {
         engine.checkpoint().await;
         engine.close().await;
@@ -128,7 +128,8 @@ async fn what_is_accepted_stays_accepted_and_further_damage_is_not() {
     let again = open(&temp);
     again.close().await;
     drop(again);
-    // The value of the second was accepted as unreadable; that its key is unknown as well is another loss.
+    // The value of the second record was accepted as unreadable; an unknown key of that record is another
+    // loss.
     for (place, byte, want) in [
         (&all[1], 9, LossCounts { lost: 1, damaged: 0 }),
         (&all[4], 9, LossCounts { lost: 1, damaged: 0 }),
@@ -141,7 +142,7 @@ async fn what_is_accepted_stays_accepted_and_further_damage_is_not() {
         drop(engine);
         flip(temp.path(), place, byte, 3);
     }
-    // The ledger itself.
+    // Damage to the ledger itself.
     let ledger = records(temp.path()).into_iter().rfind(|place| place.key == LEDGER_KEY).unwrap();
     flip(temp.path(), &ledger, HEAD_BYTES + LEDGER_KEY.len() as u64 + 2, 0);
     assert_eq!(unaccepted(&open(&temp)), LossCounts { lost: 1, damaged: 2 });
@@ -183,7 +184,7 @@ async fn a_reader_that_finds_damage_makes_it_a_loss() {
     assert_eq!(*losses.borrow_and_update(), LossCounts { lost: 0, damaged: 1 });
     assert!(engine.snapshot().get(b"/a").unwrap().read().is_err());
     assert!(!losses.has_changed().unwrap(), "it is told once");
-    // Noted, it is known at the next opening even if nobody reads it.
+    // After it is noted, the next opening knows the loss even if no reader meets it.
     engine.note_losses().await.unwrap();
     engine.checkpoint().await;
     engine.close().await;
@@ -204,7 +205,7 @@ async fn a_log_that_is_cut_anywhere_lacks_all_that_was_noted() {
         if is_closed {
             engine.close().await;
         }
-        // A process that is killed leaves the files as they are.
+        // A killed process leaves the files as they are.
         let files: Vec<_> =
             std::fs::read_dir(temp.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
         let end = records(temp.path()).last().map(|last| last.offset + last.len).unwrap();
@@ -264,14 +265,14 @@ async fn restores_and_backups_carry_the_knowledge_of_a_loss() {
         assert_eq!(count_at(&at(name)).await, want, "{name}");
         let survey = offline::survey(&Store::open(&at(name)).unwrap(), |damage| panic!("{damage}"), |_| ());
         assert_eq!(survey.live_keys(), 4, "its own damage is gone");
-        // The second restore finds no damage, and knows the losses that the first one found.
+        // The second restore finds no damage, but knows the losses that the first one found.
         if name == "restored" {
             let again = restored(&at(name), &at("once-more"), Point::Newest, false).unwrap();
             assert_eq!((again.unaccepted, again.damages), (want, 0));
         }
     }
 
-    // Accepted in a copy, it is not carried on, and further copies need no flag.
+    // After the losses are accepted in a copy, further copies do not carry them and need no flag.
     let engine = Engine::open(Options::new(at("backup"))).unwrap();
     let survey = Store::open(&at("backup")).unwrap().losses(|_| (), |_| ()).unwrap();
     engine.accept_losses(&survey).await.unwrap();
@@ -307,7 +308,7 @@ async fn a_rewritten_log_tells_between_which_revisions_a_record_is_lost() {
         drop(engine);
         flip(&dir, &all[at], 9, 0);
     }
-    // The last one: all up to where the store goes on.
+    // If the last record is lost, the loss covers all revisions up to the one at which the store continues.
     flip(&dir, &all[4], 9, 0);
     let engine = Engine::open(Options::new(&dir)).unwrap();
     let ranges = engine.losses().known.lost.ranges().to_vec();

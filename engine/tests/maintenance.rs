@@ -1,5 +1,5 @@
-//! What the store does by itself: history is forgotten, space comes back, keys expire, opening is fast. Readers
-//! and tails notice none of it.
+//! Background maintenance of the store: history is compacted, space is reclaimed, keys expire, and opening is
+//! fast. Readers and tails do not notice it.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -17,7 +17,7 @@ use support::{Random, TempDir, commit, delete, open, options, payload, put, valu
 
 type State = BTreeMap<String, (Revision, Revision, String)>;
 
-/// Every key with its revision, the revision that made it, and its value.
+/// Returns every key with its revision, its created revision, and its value.
 fn state_at(engine: &Engine, revision: u64) -> State {
     let snapshot = engine.snapshot_at(Revision::new(revision)).unwrap();
     let entries = snapshot.range(KeyRange::all()).map(|entry| {
@@ -35,7 +35,7 @@ fn small(temp: &TempDir) -> Options {
     options(temp, 64 * 1024, Durability::Relaxed)
 }
 
-/// Blocks that the store's files take on disk, in bytes.
+/// Returns the size of the blocks that the store's files take on disk, in bytes.
 fn disk_bytes(temp: &TempDir) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let files = std::fs::read_dir(temp.path()).unwrap();
@@ -52,7 +52,7 @@ fn a_compaction_that_is_asked_for_does_not_wait_for_the_next_look_at_history() {
         let write = Write { key: Bytes::from_static(b"/a"), expected: Expected::Any, change };
         stepper.write(&engine, write).unwrap();
     }
-    // Maintenance looks at history, and will again after some seconds.
+    // Maintenance has just looked for history to compact, and will do so again only after some seconds.
     while stepper.maintain() {}
     let mut compacted = pin!(engine.compact(Revision::new(3)));
     assert!(fault::now(compacted.as_mut()).is_none());
@@ -60,7 +60,7 @@ fn a_compaction_that_is_asked_for_does_not_wait_for_the_next_look_at_history() {
         while stepper.maintain() {}
         stepper.commit();
     }
-    // The clock has stood still since.
+    // The clock has not advanced since.
     assert_eq!(fault::now(compacted.as_mut()), Some(Ok(())));
 }
 
@@ -109,7 +109,7 @@ async fn what_was_compacted_cannot_be_read_and_everything_later_can() {
         assert_eq!(events[0].previous.as_ref().map(value), Some("12".into()));
         assert_eq!(engine.stats().versions, 4 + 6);
     }
-    // Who had a snapshot keeps it; a tail that fell behind is told.
+    // A reader with a snapshot keeps it; a tail that lags gets an error.
     assert_eq!(old.prefix(b"/").map(|entry| value(&entry)).collect::<Vec<_>>(), ["1", "2", "3"]);
     assert_eq!(behind.next(1).await.unwrap_err(), TailError::Compacted { oldest: Revision::new(15) });
 }
@@ -157,7 +157,8 @@ async fn space_comes_back_and_nothing_else_changes() {
             engine.settled().await;
             assert_eq!(state(&engine), expected, "seed {seed}");
             let stats = engine.stats();
-            // Everything dead is in segments that are mostly live, in the one being written, or in the retained part.
+            // Dead records are only in segments that are mostly live, in the active segment, or in the
+            // retained part.
             assert!(stats.record_bytes <= 2 * stats.live_bytes + 3 * 64 * 1024, "seed {seed}: {stats:?}");
             assert!(round < 2 || stats.rewritten_bytes > 0, "{stats:?}");
             match random.below(3) {
@@ -176,7 +177,7 @@ async fn space_comes_back_and_nothing_else_changes() {
             let again = engine.stats();
             assert_eq!((again.live_bytes, again.versions), (stats.live_bytes, stats.versions), "seed {seed}");
         }
-        // Old snapshots show what they showed, although their segments are gone from the directory.
+        // Old snapshots show the same states as before, although their segments are gone from the directory.
         for (snapshot, expected) in held {
             let shown: State = snapshot
                 .range(KeyRange::all())
@@ -193,7 +194,7 @@ async fn space_comes_back_and_nothing_else_changes() {
 async fn a_deleted_key_does_not_come_back_while_its_put_is_still_on_disk() {
     let temp = TempDir::new();
     let engine = Engine::open(small(&temp)).unwrap();
-    // The put stands in a segment that stays mostly live; the delete in one that is mostly dead.
+    // The put is in a segment that stays mostly live; the delete is in one that is mostly dead.
     put(&engine, "/gone", "x").await.unwrap();
     for n in 0..60 {
         put(&engine, &format!("/live/{n}"), &"x".repeat(1_000)).await.unwrap();
@@ -229,7 +230,7 @@ async fn a_tail_sees_each_event_once_while_history_is_forgotten_behind_it() {
             expected.push(revision);
         }
         if n % 500 == 499 {
-            // Read from the log, then let the store forget what was read.
+            // Read the log, then let the store compact what was read.
             while tail.progress() < engine.revision() {
                 seen.extend(tail.next(100).await.unwrap().iter().map(|event| event.revision));
             }
@@ -237,7 +238,7 @@ async fn a_tail_sees_each_event_once_while_history_is_forgotten_behind_it() {
             engine.settled().await;
         }
     }
-    // Three thousand were written; about a hundred are still to be read.
+    // Three thousand records were written; about a hundred are still to be read.
     assert!(engine.stats().record_bytes < 1_000 * 400, "{:?}", engine.stats());
     assert_eq!(seen, expected);
 }
@@ -245,7 +246,7 @@ async fn a_tail_sees_each_event_once_while_history_is_forgotten_behind_it() {
 #[tokio::test]
 async fn opening_from_a_checkpoint_shows_the_same_and_so_does_opening_without() {
     let temp = TempDir::new();
-    // Segments so large that no checkpoint is written unasked.
+    // The segments are so large that no checkpoint is written without a request.
     let large = || Engine::open(Options::new(temp.path())).unwrap();
     let engine = large();
     for n in 0..3_000 {
@@ -280,7 +281,7 @@ async fn opening_from_a_checkpoint_shows_the_same_and_so_does_opening_without() 
     check(covered.get());
     let mut random = Random(5);
     for _ in 0..40 {
-        // Anything may be wrong with it: the log is read instead, and the file removed.
+        // Whatever is wrong with a checkpoint, the log is read instead, and the file is removed.
         let mut bad = image.clone();
         match random.below(3) {
             0 => bad.truncate(random.below(image.len() as u64) as usize),
@@ -308,7 +309,7 @@ async fn a_store_that_is_about_to_close_has_little_log_behind_its_checkpoint() {
     let covered = engine.revision();
     engine.prepare_to_close().await;
     assert_eq!(engine.stats().checkpoint, covered);
-    // A little of the log is read as fast as another image would be written.
+    // Reading a little of the log is as fast as writing another image.
     put(&engine, "/more", "x").await.unwrap();
     engine.prepare_to_close().await;
     assert_eq!(engine.stats().checkpoint, covered);
@@ -333,7 +334,8 @@ async fn a_key_expires_and_a_watch_sees_it_deleted() {
     assert_eq!((&event.key[..], event.kind), (&b"/short"[..], EventKind::Delete));
     assert_eq!(event.previous.as_ref().map(|previous| previous.revision()), Some(Revision::new(1)));
     assert_eq!(value(&event.entry), "x");
-    // What expires while the store is closed is deleted once it is open, whether there is a checkpoint or not.
+    // A key that expires while the store is closed is deleted after it is opened, with or without a
+    // checkpoint.
     put_for("/down/1", Duration::from_millis(10)).await;
     engine.checkpoint().await;
     put_for("/down/2", Duration::from_millis(10)).await;
@@ -349,7 +351,7 @@ async fn a_key_expires_and_a_watch_sees_it_deleted() {
     let keys: Vec<_> = engine.snapshot().prefix(b"/").map(|entry| entry.key().clone()).collect();
     assert_eq!(keys, ["/again", "/long", "/renewed"]);
     assert_eq!(engine.stats().expiring, 2);
-    // On a slow machine two more did before they were put again.
+    // On a slow machine two more keys may have expired before they were written again.
     let expired = early + engine.stats().expired;
     assert!((3..=5).contains(&expired), "{expired}");
 }

@@ -1,5 +1,6 @@
-//! The power goes at every operation of a store that forgets history, writes segments anew and writes checkpoints.
-//! Whatever is left opens, with a checkpoint or without, and shows every state from the oldest readable one on.
+//! Power losses at every operation of a store that compacts history, rewrites segments and writes
+//! checkpoints. Whatever remains on the disk opens, with or without a checkpoint, and shows every state from
+//! the oldest readable one on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,11 +11,11 @@ use engine::{Change, Durability, Engine, Expected, KeyRange, Options, Payload, R
 
 type State = BTreeMap<Bytes, (Revision, Bytes)>;
 
-/// What was acknowledged, and what may have happened beyond that.
+/// The acknowledged writes, and the write that may have happened in addition.
 struct Model {
     /// The store at each revision, from 0.
     states: Vec<State>,
-    /// The state if the write under way when the power went took place.
+    /// The state that results if the write in progress at the power loss took place.
     perhaps: Option<State>,
 }
 
@@ -37,7 +38,7 @@ impl Model {
         } else {
             let value = Bytes::from(vec![b'a' + random.below(26) as u8; 20 + random.below(1_500) as usize]);
             next.insert(key.clone(), (Revision::new(revision), value.clone()));
-            // Some expire, but so late that they never do here.
+            // Some keys have an expiry, but so late that they never expire in this test.
             let ttl = (random.below(4) == 0).then_some(Duration::from_secs(1 << 30));
             Change::Put(Payload { value, ttl, ..Payload::default() })
         };
@@ -50,7 +51,7 @@ impl Model {
         }
     }
 
-    /// Compares every readable state; takes over what turns out to have happened.
+    /// Compares every readable state, and adds the unacknowledged write if it turns out to have happened.
     fn check(&mut self, engine: &Engine, when: &str) {
         if engine.revision() == Revision::new(self.states.len() as u64) {
             self.states.extend(self.perhaps.take());
@@ -82,7 +83,7 @@ impl Model {
         }
     }
 
-    /// Some time in the life of a store; ends early when the power goes.
+    /// Runs the store for some time; ends early when the power is lost.
     fn live(&mut self, disk: &Disk, engine: &Engine, stepper: &mut Stepper, random: &mut Random, acts: u32) {
         for _ in 0..acts {
             match random.below(10) {
@@ -101,7 +102,7 @@ impl Model {
     }
 }
 
-/// A life with a crash at operation `cut`; how many operations there were and what was reached.
+/// Runs a store with a crash at operation `cut`. Returns the number of operations and the statistics reached.
 fn run(seed: u64, cut: u64, verdict: Verdict) -> (u64, engine::Stats) {
     let disk = Disk::new(seed);
     disk.follow(
@@ -126,7 +127,7 @@ fn run(seed: u64, cut: u64, verdict: Verdict) -> (u64, engine::Stats) {
     disk.behave();
     let (engine, mut stepper) = fault::open(&disk, &options()).unwrap_or_else(|e| panic!("{when}: {e}"));
     model.check(&engine, &format!("{when}, opened"));
-    // Life goes on, the process is killed, and there is a checkpoint or not.
+    // The store continues, the process is killed, and it opens with or without a checkpoint.
     model.live(&disk, &engine, &mut stepper, &mut random, 60);
     model.check(&engine, &format!("{when}, went on"));
     let oldest = engine.stats().oldest;
@@ -137,12 +138,13 @@ fn run(seed: u64, cut: u64, verdict: Verdict) -> (u64, engine::Stats) {
     }
     let (engine, _stepper) = fault::open(&disk, &options()).unwrap_or_else(|e| panic!("{when}: {e}"));
     model.check(&engine, &format!("{when}, opened again"));
-    // What was forgotten a moment before may be back, but never what reclaim has dropped.
+    // History that was just compacted may be readable again, but never anything that reclamation has dropped.
     assert!(engine.stats().oldest <= oldest);
     (operations, reached)
 }
 
-/// A store may be closed at any point of its maintenance: with a maintenance step asked for that is not done any more, for example.
+/// A store may be closed at any point of its maintenance, for example after a maintenance step was requested
+/// that is then not carried out.
 #[test]
 fn a_store_may_be_closed_in_the_middle_of_maintenance() {
     for turns in (0..400).step_by(3) {
@@ -186,8 +188,8 @@ fn no_crash_at_any_operation_of_maintenance_loses_or_brings_back_anything() {
     assert!(rewritten > 0, "reclaim had something to do");
 }
 
-/// A segment stays without records when the first one does not fit into it. It shares its first revision with the next,
-/// and is superseded with it.
+/// A segment stays without records if the first record does not fit into it. The empty segment has the same
+/// first revision as the next segment, and is superseded together with it.
 #[test]
 fn a_segment_without_records_goes_with_the_one_behind_it() {
     let disk = Disk::new(7);
@@ -198,7 +200,7 @@ fn a_segment_without_records_goes_with_the_one_behind_it() {
         Write { key: key.into(), expected: Expected::Any, change: Change::Put(payload) }
     };
     stepper.write(&engine, put("/a", 9_000)).unwrap();
-    // The disk is full and has room again: a segment is begun to see that.
+    // The disk is full and has room again: the store begins a segment to find that out.
     disk.follow(|operation: &Operation<'_>| match operation.kind {
         fault::Kind::Write => Verdict::Full,
         _ => Verdict::Proceed,
@@ -206,7 +208,7 @@ fn a_segment_without_records_goes_with_the_one_behind_it() {
     stepper.write(&engine, put("/b", 9_000)).unwrap_err();
     disk.behave();
     stepper.commit();
-    // No checkpoint knows better than the segments.
+    // Without a checkpoint, only the segments show which of them are superseded.
     disk.follow(|operation: &Operation<'_>| match operation.name.ends_with("checkpoint") {
         true => Verdict::Fail,
         false => Verdict::Proceed,

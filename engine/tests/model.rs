@@ -1,5 +1,5 @@
-//! Seeded random operations against an in-memory history: after every step the engine and a list of maps, one
-//! for each revision, say the same.
+//! Seeded random operations, compared with an in-memory history: after every step the engine agrees with a
+//! list of maps, one for each revision.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ struct State {
     revision: u64,
     created: u64,
     attributes: Vec<u8>,
-    /// The value around its stamp; `None`: not stamped.
+    /// The value before and after its stamp; the second part is `None` if it is not stamped.
     value: (Vec<u8>, Option<Vec<u8>>),
 }
 
@@ -32,7 +32,7 @@ impl State {
     }
 }
 
-/// What happened at a revision: key, kind, the state after and the one before.
+/// The write of a revision: key, kind, the state after it and the state before.
 struct Happened {
     key: Vec<u8>,
     kind: EventKind,
@@ -44,7 +44,7 @@ struct Happened {
 struct Model {
     /// The whole store at each revision, from 0.
     states: Vec<BTreeMap<Vec<u8>, State>>,
-    /// What led to each revision, from 1.
+    /// The write of each revision, from 1.
     happened: Vec<Happened>,
 }
 
@@ -188,7 +188,7 @@ fn read(engine: &Engine, model: &Model, random: &mut Random) {
     }
 }
 
-/// A tail, its prefix, and the newest revision it has handed out.
+/// A tail, its prefix, and the newest revision that it has returned.
 struct Follower {
     tail: Tail,
     prefix: Bytes,
@@ -202,7 +202,7 @@ async fn follow(model: &Model, follower: &mut Follower, random: &mut Random) {
     let progress = follower.tail.progress();
     assert!(progress >= Revision::new(follower.seen));
     let Some(next) = next else {
-        // Everything was handed out; a tail that has looked knows that.
+        // Everything was returned; a tail that has looked knows that.
         let quiet = tokio::time::timeout(std::time::Duration::ZERO, follower.tail.next(5)).await;
         assert!(quiet.is_err());
         assert_eq!(follower.tail.progress(), Revision::new(model.revision().max(follower.seen)));
@@ -238,7 +238,8 @@ async fn the_engine_and_the_model_never_disagree() {
         for _ in 0..1_500 {
             match random.below(100) {
                 0 => {
-                    // Tails end with their engine; their followers go on with new ones where they were.
+                    // Tails end with their engine; their followers continue with new tails at the same
+                    // revision.
                     if random.below(2) == 0 {
                         engine.close().await;
                     }

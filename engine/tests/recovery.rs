@@ -1,5 +1,5 @@
-//! Opening after crashes and damage: what was acknowledged is there, what was not may be gone, and bytes that
-//! fail their checksum are never handed out.
+//! Opening after crashes and damage: acknowledged writes are present, other writes may be gone, and bytes
+//! that fail their checksum are never returned.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ use engine::{
 mod support;
 use support::{Random, TempDir, commit, delete, open, payload, put, value};
 
-/// Offset of the first record of a segment, see docs/format.md.
+/// Offset of the first record in a segment; see docs/format.md.
 const RECORDS_START: u64 = 4096;
 /// Bytes of a record before its key.
 const HEAD_BYTES: usize = 72;
@@ -30,14 +30,16 @@ fn bytes_at(path: &Path, offset: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Takes away what closing noted, so that the store looks as after a crash right behind its last batch.
+/// Removes the notes that closing wrote, so that the store looks as after a crash right behind its last
+/// batch.
 fn forget_notes(path: &Path) {
     std::fs::remove_file(path.with_file_name("high-water")).unwrap();
     overwrite(path, 1024, &[0; 32]);
     overwrite(path, 3072, &[0; 32]);
 }
 
-/// A store with these values under `/0`, `/1`, …, one batch each; returns where each record begins, and the end.
+/// Creates a store with these values under `/0`, `/1`, …, one batch each. Returns the offset of each record,
+/// and the end.
 async fn store(temp: &TempDir, values: &[&str]) -> Vec<u64> {
     let engine = open(temp);
     let mut offsets = vec![RECORDS_START];
@@ -56,7 +58,7 @@ async fn a_last_record_torn_at_any_byte_is_cut_and_writing_goes_on() {
     let path = temp.segments().remove(0);
     let (start, end) = (offsets[2], offsets[3]);
     let record = bytes_at(&path, start, (end - start) as usize);
-    // The padding is no part of the record.
+    // The padding is not part of the record.
     let body_end = HEAD_BYTES + "/2".len() + "the one that is torn".len();
     for written in 0..record.len() {
         for rest in [0u8, 0xff] {
@@ -76,9 +78,9 @@ async fn a_last_record_torn_at_any_byte_is_cut_and_writing_goes_on() {
             assert_eq!(value(&snapshot.get(b"/1").unwrap()), "second");
             assert_eq!(snapshot.get(b"/2").is_some(), whole);
             if !whole {
-                // Nothing of it is left to be taken for a record later.
+                // No bytes remain that could be taken for a record later.
                 assert!(bytes_at(&path, start, record.len()).iter().all(|&b| b == 0));
-                // The revision was never acknowledged: it belongs to the next write.
+                // The revision was never acknowledged, so the next write gets it.
                 assert_eq!(put(&engine, "/new", "new").await.unwrap().revision, Revision::new(3));
             }
             engine.close().await;
@@ -107,7 +109,7 @@ async fn damage_in_the_last_batch_of_a_closed_store_is_no_torn_tail() {
         drop(engine);
         overwrite(&path, at, &good);
     }
-    // The revision stays taken.
+    // The revision is not reused.
     assert_eq!(put(&open(&temp), "/1", "again").await.unwrap().revision, Revision::new(3));
     assert_eq!(value(&open(&temp).snapshot().get(b"/1").unwrap()), "again");
 }
@@ -146,7 +148,7 @@ async fn a_flipped_bit_in_the_acknowledged_log_costs_that_record_only() {
             assert_eq!(value(&snapshot.get(key).unwrap()), text, "bit {bit}");
         }
         if bit / 8 >= body {
-            // The key is known: it reads as damaged, by name.
+            // The key is known, so it reads as damaged, by name.
             let error = snapshot.get(b"/1").unwrap().read().unwrap_err();
             assert_eq!(error, ReadError::Damaged { key: "/1".into(), revision: Revision::new(2) });
             assert_eq!(error.to_string(), "stored state of \"/1\" at revision 2 is damaged");
@@ -154,14 +156,14 @@ async fn a_flipped_bit_in_the_acknowledged_log_costs_that_record_only() {
         } else {
             assert!(snapshot.get(b"/1").is_none(), "bit {bit}");
             assert_eq!(engine.stats().lost_revisions, 1);
-            // A tail that would have to pass it says so instead of hiding an event.
+            // A tail that would have to skip the record returns an error instead of hiding an event.
             let mut tail = engine.tail(Revision::ZERO, Bytes::new()).unwrap();
             assert_eq!(tail.next(10).await.unwrap().len(), 1);
             assert_eq!(tail.next(10).await.unwrap_err(), TailError::Damaged { revision: Revision::new(2) });
             assert_eq!(engine.tail(Revision::new(2), Bytes::new()).unwrap().next(10).await.unwrap().len(), 2);
         }
     }
-    // The last of these left the key's own bytes whole: write over the damage, and delete it.
+    // The last of these flips left the key's own bytes intact: write over the damaged state, and delete it.
     let engine = open(&temp);
     let error = delete(&engine, "/1").await.unwrap_err();
     assert!(
@@ -184,7 +186,7 @@ async fn rot_under_a_running_engine_is_noticed_at_the_read() {
     assert!(entry.read().is_err());
     overwrite(&temp.segments()[0], RECORDS_START + HEAD_BYTES as u64 + 3, b"a");
     assert_eq!(value(&entry), "value");
-    // Also in the head.
+    // The same for damage in the head.
     overwrite(&temp.segments()[0], RECORDS_START + 8, b"X");
     assert_eq!(entry.read(), Err(ReadError::Damaged { key: "/k".into(), revision: Revision::new(1) }));
 }
@@ -198,7 +200,7 @@ async fn what_the_disk_cannot_read_reads_as_damaged_and_the_engine_goes_on() {
     }
     let segments = temp.segments();
     assert!(segments.len() > 3);
-    // Reading behind the end of a file fails as it does on a bad sector: under a mapping, with a signal.
+    // Reading behind the end of a file fails as on a bad sector: under a mapping, with a signal.
     let whole = std::fs::OpenOptions::new().write(true).open(&segments[1]).unwrap();
     whole.set_len(100_000).unwrap();
     let snapshot = engine.snapshot();
@@ -215,11 +217,11 @@ async fn what_the_disk_cannot_read_reads_as_damaged_and_the_engine_goes_on() {
             }
         }
     }
-    // Those in the rest of the second segment, which has some fifty, and no others.
+    // The damaged records are those in the rest of the second segment, which has about fifty, and no others.
     assert!((25..60).contains(&damaged.len()), "{damaged:?}");
     assert!(damaged.windows(2).all(|pair| (pair[0]).next() == pair[1]), "{damaged:?}");
     assert!(engine.stats().unreadable_pages > 0);
-    // Other readers notice nothing.
+    // Other readers are not affected.
     let (mut tail, mut seen) = (engine.tail(Revision::ZERO, Bytes::new()).unwrap(), 0);
     while seen < 200 {
         for event in tail.next(10).await.unwrap() {
@@ -247,11 +249,12 @@ async fn damage_in_older_segments_does_not_touch_the_others() {
     drop(engine);
     let segments = temp.segments();
     assert!(segments.len() > 3);
-    // The first segment loses its last records (a block of zeros), the second one in the middle.
+    // The first segment loses its last records (a block of zeros), the second segment loses records in its
+    // middle.
     let size = std::fs::metadata(&segments[0]).unwrap().len();
     overwrite(&segments[0], size - 12_000, &[0; 12_000]);
     overwrite(&segments[1], 100_000, &[0xee; 100]);
-    // A checkpoint knows which records there were.
+    // With the checkpoint it is known which records existed.
     assert!(!temp.checkpoints().is_empty());
     let engine = open(&temp);
     assert_eq!(
@@ -268,14 +271,15 @@ async fn damage_in_older_segments_does_not_touch_the_others() {
     let stats = engine.stats();
     let snapshot = engine.snapshot();
     let damaged = snapshot.prefix(b"/").filter(|entry| entry.read().is_err()).count() as u64;
-    // One in the second segment, and the one that the zeros begin in the middle of.
+    // Two damaged keys are known: one in the second segment, and the record in the middle of which the zeros
+    // begin.
     assert_eq!((damaged, damaged + stats.lost_revisions), (2, known));
     assert_eq!(snapshot.count_prefix(b"/"), 200 - stats.lost_revisions);
     assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, Revision::new(201));
 }
 
-/// Restores what is left of a store that is not opened. The new store continues above `newest`, the newest revision of the
-/// old one, and knows the loss.
+/// Restores the rest of a store that does not open. The new store continues above `newest`, the newest
+/// revision of the old one, and knows the loss.
 async fn restores_the_rest(temp: &TempDir, newest: u64) {
     let (copies, mut damages) = (TempDir::new(), 0);
     let dir = copies.path().join("rest");
@@ -362,7 +366,7 @@ async fn no_file_contents_make_it_panic_or_serve_what_was_not_written() {
         if round % 10 == 0 {
             bytes.truncate(random.below(used) as usize);
         }
-        // A shortened segment may have made the round before go on in another.
+        // In an earlier round, a shortened segment may have made the store continue in another one.
         temp.segments().iter().for_each(|path| std::fs::remove_file(path).unwrap());
         std::fs::write(&path, &bytes).unwrap();
         let Ok(engine) = Engine::open(engine::Options::new(temp.path())) else { continue };
@@ -440,7 +444,7 @@ async fn a_store_whose_last_segment_is_missing_is_refused_until_the_loss_is_acce
             store.damage()
         );
 
-        // With the file back in its place nothing was lost.
+        // With the file back in place, nothing is lost.
         std::fs::rename(&aside, &last).unwrap();
         let engine = Engine::open(options.clone()).unwrap();
         assert_eq!(engine.revision(), newest);

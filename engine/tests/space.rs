@@ -1,10 +1,10 @@
-//! Space on the disk: what no reader can reach goes, and what is left takes at most twice what is live and retained,
-//! plus a few segments, at every moment of an hour.
+//! Disk space: records that no reader can reach are removed, and the rest takes at most twice the live and
+//! retained bytes, plus a few segments, at every moment of an hour.
 //!
-//! The hour is a simulated one, at a scale of 1 : 512. A segment has 128 KiB instead of 64 MiB; 8 KiB are written in a
-//! second instead of 4 MiB; a mebibyte is live and two and a half are retained instead of 500 and 1 300. Time is not
-//! scaled: history is kept for 5 minutes of 60. Background maintenance takes eight turns in a second, with which it writes a
-//! segment or two anew: 32 MiB in a second at full scale, twice, is what it allows itself.
+//! The hour is simulated at a scale of 1 : 512. A segment has 128 KiB instead of 64 MiB; 8 KiB are written
+//! per second instead of 4 MiB; 1 MiB is live and 2.5 MiB are retained instead of 500 and 1 300 MiB. Time is
+//! not scaled: history is kept for 5 of the 60 minutes. Background maintenance takes eight turns per second,
+//! in which it rewrites one or two segments; at full scale its own limit is 32 MiB per second, doubled.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -23,13 +23,13 @@ const RETENTION: Duration = Duration::from_secs(300);
 const HOUR_S: u64 = 3_600;
 const TURNS_PER_SECOND: u32 = 8;
 
-/// What may be there beside twice the live and retained bytes, in segments: the one being written to and the one
-/// prepared; one in the making, and those it is made of until a checkpoint does without them (as much as one, or a
-/// tenth of what is live); the checkpoint and the one that takes its place.
+/// Allowed disk space in addition to twice the live and retained bytes, in segments: the active one and the
+/// prepared one; a rewritten one, and its sources until a checkpoint does not need them (as much as one
+/// segment, or a tenth of the live bytes); the checkpoint and its successor.
 const SPARE_SEGMENTS: u64 = 6;
 
-/// Where records are smaller than this, the images of the index have to be counted beside them: a checkpoint has 32
-/// bytes for each version and some more for each key, and for a while there are two.
+/// Average record size below which the images of the index must be counted as well: a checkpoint has 32 bytes
+/// for each version and some more for each key, and for some time there are two checkpoints.
 const SMALL_RECORD_BYTES: u64 = 256;
 
 /// A store on a simulated disk, and the time.
@@ -38,7 +38,7 @@ struct Simulated {
     engine: Engine,
     stepper: Stepper,
     random: Random,
-    /// Keys in the order in which they were made, for workloads that delete the oldest.
+    /// Keys in the order of their creation, for workloads that delete the oldest.
     made: VecDeque<String>,
     second: u64,
 }
@@ -77,7 +77,7 @@ impl Simulated {
         }
     }
 
-    /// A second passes, with everything that the store does meanwhile.
+    /// Lets a second pass, with all work that the store does in it.
     fn pass(&mut self) {
         while self.stepper.keep() {}
         for _ in 0..TURNS_PER_SECOND {
@@ -89,7 +89,7 @@ impl Simulated {
         self.second += 1;
     }
 
-    /// What the disk holds is within the bound.
+    /// Checks that the used disk space is within the bound.
     fn check(&self, workload: &str) {
         let stats = self.engine.stats();
         let (used, needed) = (self.disk.used_bytes(), stats.live_bytes);
@@ -102,7 +102,7 @@ impl Simulated {
     }
 }
 
-/// What is written in one second.
+/// The writes of one second.
 type Workload = fn(&mut Simulated);
 
 fn overwrites(store: &mut Simulated) {
@@ -112,7 +112,7 @@ fn overwrites(store: &mut Simulated) {
     }
 }
 
-/// Most writes go to few keys, and the rest is hardly ever written.
+/// Most writes go to few keys; the other keys are rarely written.
 fn hot_keys(store: &mut Simulated) {
     for _ in 0..4 {
         let key = match store.random.one_in(10) {
@@ -123,7 +123,7 @@ fn hot_keys(store: &mut Simulated) {
     }
 }
 
-/// Keys come, and go after a while; some stay.
+/// Keys are created and deleted after some time; some stay.
 fn comings_and_goings(store: &mut Simulated) {
     for _ in 0..3 {
         let key = format!("/{}/{}", store.second % 7, store.random.next());
@@ -140,7 +140,7 @@ fn comings_and_goings(store: &mut Simulated) {
     }
 }
 
-/// The same with values so small that a tombstone is as large as what it is about.
+/// The same with values so small that a tombstone is as large as the record that it replaces.
 fn small_comings_and_goings(store: &mut Simulated) {
     for _ in 0..20 {
         let key = format!("/{}/{}", store.second % 7, store.random.next());
@@ -155,14 +155,14 @@ fn small_comings_and_goings(store: &mut Simulated) {
     }
 }
 
-/// A minute of much, and three of nothing.
+/// A minute of many writes, then three minutes without any.
 fn bursts(store: &mut Simulated) {
     if store.second % 240 < 60 {
         (0..4).for_each(|_| overwrites(store));
     }
 }
 
-/// Nothing is deleted by a client: it expires.
+/// No client deletes anything: all keys expire.
 fn expiring(store: &mut Simulated) {
     for _ in 0..4 {
         let key = format!("/events/{}", store.random.next());
@@ -201,8 +201,8 @@ fn an_hour_of_churn_takes_at_most_twice_what_is_live_and_retained() {
             stats.live_bytes / 1024,
             store.disk.used_bytes() / 1024
         );
-        // Then nothing is written any more: history is forgotten, and what is left is what is live. (A delete would be
-        // told of at its own revision, as long as it is the last of all.)
+        // From here on nothing is written except one last key: history is compacted, and only live records
+        // remain. (A delete as the newest record would be kept, because it is reported at its own revision.)
         for second in 0..3 * RETENTION.as_secs() {
             if second == RETENTION.as_secs() {
                 store.put("/last", 10);
@@ -219,7 +219,8 @@ fn an_hour_of_churn_takes_at_most_twice_what_is_live_and_retained() {
 #[test]
 fn of_a_deleted_key_nothing_is_left_once_no_reader_can_ask_for_it() {
     let mut store = Simulated::new(2);
-    // Its states stand among those of keys that stay: no segment is given back for their sake alone.
+    // The states of the deleted keys are between those of keys that stay, so no segment is reclaimed for
+    // their sake alone.
     for n in 0..400 {
         store.put(&format!("/stay/{n}"), 700);
         store.put(&format!("/gone/{n}"), 300);
@@ -233,7 +234,7 @@ fn of_a_deleted_key_nothing_is_left_once_no_reader_can_ask_for_it() {
     }
     assert!(speaks_of_it(&store) > 3);
     assert_eq!(store.engine.stats().versions, 1_200);
-    // The keys that stay are written now and then, as everywhere.
+    // The keys that stay are written now and then, as in any store.
     for n in 0..2_000u64 {
         let key = format!("/stay/{}", store.random.below(400));
         store.put(&key, 700);
@@ -249,7 +250,7 @@ fn of_a_deleted_key_nothing_is_left_once_no_reader_can_ask_for_it() {
     assert_eq!(speaks_of_it(&store), 0, "{stats:?}");
 }
 
-/// Files of the store that are gone from the directory and mapped all the same.
+/// Returns the number of the store's files that are gone from the directory but still mapped.
 fn held_files(temp: &TempDir) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let directory = temp.path().display().to_string();
@@ -277,7 +278,7 @@ async fn segments_that_a_snapshot_needs_stay_until_it_goes() {
     }
     engine.compact(engine.revision()).await.unwrap();
     engine.settled().await;
-    // They are gone from the directory, and can be read.
+    // The segments are gone from the directory but can still be read.
     assert!(held_files(&temp) >= 3, "{:?}", engine.stats());
     assert_eq!(shown(), expected);
     assert_eq!(engine.snapshot().count(&KeyRange::all()), 1);

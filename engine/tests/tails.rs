@@ -1,4 +1,4 @@
-//! Tails: every matching event once, in order, wherever it comes from and however late it is asked for.
+//! Tails: every matching event once, in order, wherever it is read from and however late.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use engine::{Change, Durability, Engine, Event, EventKind, Expected, Revision, T
 mod support;
 use support::{TempDir, commit, delete, open, options, payload, put, value};
 
-/// The next `count` events.
+/// Returns the next `count` events.
 async fn take(tail: &mut Tail, count: usize) -> Vec<Arc<Event>> {
     let mut events = Vec::new();
     while events.len() < count {
@@ -20,7 +20,7 @@ async fn take(tail: &mut Tail, count: usize) -> Vec<Arc<Event>> {
     events
 }
 
-/// Nothing comes within a moment.
+/// Returns whether no event arrives within a short time.
 async fn is_quiet(tail: &mut Tail) -> bool {
     tokio::time::timeout(Duration::from_millis(20), tail.next(1)).await.is_err()
 }
@@ -37,7 +37,7 @@ async fn an_event_tells_what_was_before_and_what_is_now() {
             delete(&engine, "/a").await.unwrap();
             put(&engine, "/a", "three").await.unwrap();
         }
-        // In the second round they are read from the log.
+        // In the second round the events are read from the log.
         let mut tail = engine.tail(Revision::ZERO, "/a".into()).unwrap();
         let seen: Vec<_> = take(&mut tail, 4)
             .await
@@ -70,7 +70,7 @@ async fn only_the_prefix_is_followed_and_progress_passes_over_the_rest() {
     let mut one = engine.tail(Revision::new(1), "/pods/a".into()).unwrap();
     let mut all = engine.tail(Revision::new(1), Bytes::new()).unwrap();
     let future = engine.tail(Revision::new(100), "/pods/".into()).unwrap();
-    // Nothing was looked at yet, so nothing is known.
+    // The tails have not looked at anything yet, so nothing is known.
     assert_eq!(
         (pods.progress(), one.progress(), future.progress()),
         (Revision::ZERO, Revision::new(1), Revision::new(100))
@@ -140,7 +140,7 @@ async fn giving_up_a_wait_loses_nothing() {
     writer.await.unwrap();
 }
 
-/// Many writes, fast.
+/// Commits many writes concurrently.
 async fn write_many(engine: &Engine, from: u64, count: u64) {
     let mut writes = Vec::new();
     for n in from..from + count {
@@ -159,7 +159,7 @@ async fn write_many(engine: &Engine, from: u64, count: u64) {
 async fn a_tail_far_behind_comes_through_the_log_into_the_ring_without_gap_or_repetition() {
     let temp = TempDir::new();
     let engine = Engine::open(options(&temp, 512 * 1024, Durability::Relaxed)).unwrap();
-    // Twice what the ring holds, then on while the tails catch up.
+    // Write twice as many events as the ring holds, then continue while the tails catch up.
     write_many(&engine, 0, 33_000).await;
     let writer = {
         let engine = engine.clone();
@@ -174,7 +174,7 @@ async fn a_tail_far_behind_comes_through_the_log_into_the_ring_without_gap_or_re
         tokio::spawn(async move {
             let mut tail = engine.tail(Revision::ZERO, prefix.into()).unwrap();
             let mut events = take(&mut tail, count).await;
-            // Those of which the number is not known beforehand end when nothing more can come.
+            // Tails with an unknown number of events stop when nothing more can come.
             while tail.progress() < Revision::new(37_000) {
                 match tokio::time::timeout(Duration::from_millis(50), tail.next(64)).await {
                     Ok(more) => events.extend(more.unwrap()),

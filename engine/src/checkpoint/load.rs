@@ -1,4 +1,4 @@
-//! Reads a checkpoint: nothing in it is believed for its checksum alone.
+//! Loading of checkpoints. Every entry is checked in addition to the checksums.
 //!
 //! `file ─► header ─► segments and their marks ─► Loading ─► keys and versions, each checked ─► tree, with Bloom filters`
 
@@ -18,11 +18,11 @@ use crate::sabotage;
 use crate::segment::Mark;
 use crate::types::{CommitTime, KEY_BYTES_MAX, Revision, SegmentNumber};
 
-/// Most threads that read an image, and the least that each reads.
+/// Maximum number of threads that read an image, and the minimum number of bytes for each.
 const THREADS_MAX: usize = 4;
 const PART_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Reads the checkpoint of `revision` in `file` without its keys. `None`: it is damaged.
+/// Loads the checkpoint of `revision` in `file` without its keys. Returns `None` if it is damaged.
 pub(crate) fn load(revision: Revision, file: &dyn File) -> Option<Loading<'_>> {
     if file.size() < BLOCKS_START {
         return None;
@@ -81,24 +81,24 @@ pub(crate) fn load(revision: Revision, file: &dyn File) -> Option<Loading<'_>> {
     Some(Loading { about, blocks, size, blooms })
 }
 
-/// A checkpoint whose keys are still to be read.
+/// A checkpoint whose keys have not been read yet.
 pub(crate) struct Loading<'f> {
     pub about: About,
     blocks: Blocks<'f>,
-    /// How many keys and versions there should be.
+    /// Expected numbers of keys and versions.
     size: Size,
     blooms: Blooms<'f>,
 }
 
 impl Loading<'_> {
-    /// Bytes of the image.
+    /// Returns the size of the image, in bytes.
     pub fn bytes(&self) -> u64 {
         self.blooms.blocks.end - BLOCKS_START
     }
 
-    /// The index, without what is not needed to read at `oldest` and later, and whether all of it is signed in the way
-    /// of that kind; where it is not, its Bloom filters say nothing. Large images are read by several threads. `None`: it is
-    /// damaged.
+    /// Returns the index, without the versions that are not needed to read at `oldest` and later, and whether
+    /// it has Bloom filters of the given kind for all keys; if not, its Bloom filters are meaningless.
+    /// Several threads read a large image. Returns `None` if the checkpoint is damaged.
     pub fn tree(self, oldest: Revision, kind: u32) -> Option<(Tree, bool)> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         let parts = self.blocks.parts(threads.min((self.bytes() / PART_BYTES) as usize).max(1));
@@ -141,7 +141,7 @@ impl Loading<'_> {
         Some((tree, has_blooms))
     }
 
-    /// The index of a part of the keys, without Bloom filters.
+    /// Builds the index of a part of the keys, without Bloom filters.
     fn part(&self, blocks: Blocks<'_>, oldest: Revision) -> Option<Part> {
         let mut part = Part::default();
         let (builder, left_out) = (&mut part.builder, &mut part.left_out);
@@ -159,20 +159,22 @@ impl Loading<'_> {
         Some(part)
     }
 
-    /// Whether there is a Bloom filter for each key, or none at all.
+    /// Returns whether the checkpoint has a Bloom filter for each key, or no Bloom filters at all.
     pub fn blooms_are_sound(&self) -> bool {
         let blooms = self.blooms.clone();
         blooms.kind == 0 || blooms.count() as u64 == self.size.keys
     }
 
-    /// Tells each key, in ascending order, and its versions, newest first; there is at least one. Memory is one block.
-    /// `None`: it is damaged, and what was told before may not be all of it.
+    /// Calls `tell` for each key, in ascending order, with its versions, newest first; there is at least one
+    /// version. Holds one block in memory. Returns `None` if the checkpoint is damaged; the calls made before
+    /// may then be incomplete.
     pub fn each(self, tell: impl FnMut(&[u8], &mut Vec<Version>)) -> Option<()> {
         let read = self.each_of(self.blocks.clone(), tell)?;
         (read.size == self.size).then_some(())
     }
 
-    /// The same for the keys in some of the blocks, each of which begins anew.
+    /// Does the same for the keys in some of the blocks. The prefix compression of keys begins anew in each
+    /// block.
     fn each_of(&self, blocks: Blocks<'_>, mut tell: impl FnMut(&[u8], &mut Vec<Version>)) -> Option<Read> {
         let mut ends: Vec<_> = self.about.segments.iter().map(|s| (s.number, s.end)).collect();
         ends.sort_unstable();
@@ -208,7 +210,7 @@ impl Loading<'_> {
     }
 }
 
-/// The keys of an image that were read: how many, and between which.
+/// Number of keys that were read, and the first and last of them.
 #[derive(Default)]
 struct Read {
     size: Size,
@@ -216,17 +218,17 @@ struct Read {
     last: Vec<u8>,
 }
 
-/// The index of some keys that follow each other.
+/// The index of consecutive keys.
 #[derive(Default)]
 struct Part {
     builder: Builder,
     read: Read,
-    /// Which of the keys are not needed, by their place among those read.
+    /// Positions of the keys that are not needed, among the keys read.
     left_out: Vec<u64>,
 }
 
 impl Part {
-    /// Adds the part behind it. `None`: it does not come behind it.
+    /// Appends the part that follows. Returns `None` if its keys do not follow.
     fn append(&mut self, part: Part) -> Option<()> {
         if part.read.size.keys == 0 {
             return Some(());
@@ -246,7 +248,7 @@ impl Part {
     }
 }
 
-/// Whether the version can lie where it says, given the segments and where their records end.
+/// Returns whether the version can be at its position, given the segments and the ends of their records.
 fn is_sound(version: &Version, ends: &[(SegmentNumber, u64)]) -> bool {
     let end = ends.binary_search_by_key(&version.segment, |&(number, _)| number).map(|at| ends[at].1);
     version.revision > Revision::ZERO
@@ -257,12 +259,13 @@ fn is_sound(version: &Version, ends: &[(SegmentNumber, u64)]) -> bool {
         && end.is_ok_and(|end| version.offset() + version.len() as u64 <= end)
 }
 
-/// The Bloom filters of the keys, in the order of these; of kind 0 there are none. Ends early where one is damaged.
+/// Iterator over the Bloom filters of the keys, in the order of the keys; empty for kind 0. The iterator ends
+/// early at a damaged block.
 #[derive(Clone)]
 struct Blooms<'f> {
     kind: u32,
     blocks: Blocks<'f>,
-    /// The last block, and where the next one in it begins.
+    /// The current block, and the offset of the next filter in it.
     block: Bytes,
     at: usize,
 }
@@ -280,18 +283,19 @@ impl Iterator for Blooms<'_> {
     }
 }
 
-/// The blocks of a checkpoint one after the other.
+/// Iterator over the blocks of a checkpoint.
 #[derive(Clone)]
 struct Blocks<'f> {
     file: &'f dyn File,
-    /// Where the next one begins, and the last one ends.
+    /// Beginning of the next block, and end of the last one.
     at: u64,
     end: u64,
     salt: u64,
 }
 
 impl<'f> Blocks<'f> {
-    /// These in at most so many parts of about the same size; one part where they are damaged.
+    /// Splits the blocks into at most `count` parts of about the same size. Returns one part if a block is
+    /// damaged.
     fn parts(&self, count: usize) -> Vec<Blocks<'f>> {
         let part_bytes = ((self.end - self.at) / count as u64).max(1);
         let mut parts = Vec::new();
@@ -307,14 +311,14 @@ impl<'f> Blocks<'f> {
         if parts.is_empty() { vec![self.clone()] } else { parts }
     }
 
-    /// Bytes of the block at that place, its head included.
+    /// Returns the size of the block at `at`, its head included.
     fn len_at(&self, at: u64) -> Option<u64> {
         let head = self.file.read(at, BLOCK_HEAD_BYTES).ok()?;
         let len = BLOCK_HEAD_BYTES as u64 + u64::from(u32_at(&head, 4));
         (len <= self.end - at).then_some(len)
     }
 
-    /// The contents of the next one; `None` when it is damaged.
+    /// Reads the contents of the next block; `None` if it is damaged.
     fn read(&self) -> Option<Bytes> {
         let len = self.len_at(self.at)?;
         let block = self.file.read(self.at, len as usize).ok()?;
@@ -324,7 +328,7 @@ impl<'f> Blocks<'f> {
 }
 
 impl Iterator for Blocks<'_> {
-    /// Its contents; `None` when it is damaged, and then there is no other.
+    /// The contents of a block; `None` if it is damaged, in which case it is the last item.
     type Item = Option<Bytes>;
 
     fn next(&mut self) -> Option<Option<Bytes>> {
@@ -371,7 +375,7 @@ fn decode_segment(block: &mut &[u8], numbers_given: SegmentNumber) -> Option<Seg
     sound.then_some(image)
 }
 
-/// Turns `key`, the one before it, into the next key, and fills `versions` with its versions.
+/// Decodes the next entry: turns `key`, the key before it, into the next key, and fills `versions`.
 fn decode_entry(block: &mut &[u8], key: &mut Vec<u8>, versions: &mut Vec<Version>) -> Option<()> {
     let head = take(block, ENTRY_HEAD_BYTES)?;
     let shared = usize::from(u16::from_le_bytes([head[0], head[1]]));

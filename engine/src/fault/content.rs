@@ -1,19 +1,21 @@
-//! What is in a simulated file: what reads see, what is on the platter, and what was written in between.
+//! Contents of a simulated file: the bytes that reads see, the bytes on the platter, and the writes in
+//! between.
 //!
-//! A power loss keeps of the latter what a real disk may keep: nothing, everything, the writes up to some byte, or
-//! each sector (or page) as it was after any number of the writes to it, perhaps torn in its middle.
+//! After a power loss, those writes remain as on a real disk: not at all, completely, up to some byte, or
+//! sector by sector (or page by page), each as it was after any number of the writes to it, perhaps torn in
+//! its middle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::Random;
 
-/// The unit of allocation, and of what a kernel writes back.
+/// Unit of allocation and of the kernel's write-back.
 pub(super) const PAGE_BYTES: u64 = 4096;
-/// What a disk writes as a whole, mostly.
+/// Unit that a disk usually writes atomically.
 const SECTOR_BYTES: usize = 512;
 
-/// A file's bytes.
+/// The bytes of a file.
 pub(super) struct Content {
     now: Vec<u8>,
     platter: Vec<u8>,
@@ -23,12 +25,12 @@ pub(super) struct Content {
     allocated: Vec<bool>,
     /// Writes since the last sync, in order: offset and bytes.
     unsynced: Vec<(usize, Vec<u8>)>,
-    /// Pages that the platter does not give back any more. They read as zeros where reading cannot fail.
+    /// Pages that the platter cannot read any more; in a mapping they read as zeros.
     unreadable: BTreeSet<usize>,
 }
 
 impl Content {
-    /// A new file of `size` zeros without blocks, unsynced.
+    /// Creates a new file of `size` zeros without blocks, unsynced.
     pub fn new(size: usize) -> Content {
         let pages = size.div_ceil(PAGE_BYTES as usize);
         Content {
@@ -41,7 +43,7 @@ impl Content {
         }
     }
 
-    /// A file that is on the platter.
+    /// Creates a file that is on the platter.
     pub fn stable(bytes: Vec<u8>) -> Content {
         let mut content = Content::new(0);
         content.damage(|old| *old = bytes);
@@ -49,32 +51,32 @@ impl Content {
         content
     }
 
-    /// What reads see.
+    /// Returns the bytes that reads see.
     pub fn now(&self) -> &[u8] {
         &self.now
     }
 
-    /// Pages that have blocks.
+    /// Returns the number of pages that have blocks.
     pub fn pages(&self) -> u64 {
         self.allocated.iter().filter(|&&allocated| allocated).count() as u64
     }
 
-    /// The pages of a range that have no blocks.
+    /// Returns the pages of a range that have no blocks.
     pub fn pages_missing(&self, range: Range<u64>) -> impl Iterator<Item = usize> {
         pages(range).filter(|&page| !self.allocated[page])
     }
 
-    /// Pages that cannot be read.
+    /// Returns the number of unreadable pages.
     pub fn unreadable(&self) -> u64 {
         self.unreadable.len() as u64
     }
 
-    /// Whether all of a range can be read.
+    /// Returns whether all of a range can be read.
     pub fn can_be_read(&self, range: Range<u64>) -> bool {
         range.is_empty() || self.unreadable.range(pages(range)).next().is_none()
     }
 
-    /// The page at `offset` cannot be read any more.
+    /// Makes the page at `offset` unreadable.
     pub fn spoil(&mut self, offset: u64) {
         let start = (offset - offset % PAGE_BYTES) as usize;
         self.damage(|bytes| {
@@ -84,14 +86,15 @@ impl Content {
         self.unreadable.insert(start / PAGE_BYTES as usize);
     }
 
-    /// Whether a range can be written: pages that cannot be read only as a whole, and then they can be read again.
+    /// Returns whether a range can be written. Unreadable pages can be written only as a whole, which makes
+    /// them readable again.
     pub fn can_be_written(&mut self, range: Range<u64>) -> bool {
         let whole = range.start.div_ceil(PAGE_BYTES) as usize..(range.end / PAGE_BYTES) as usize;
         self.unreadable.retain(|page| !whole.contains(page));
         self.can_be_read(range)
     }
 
-    /// Writes within the size.
+    /// Writes bytes within the size.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -102,7 +105,7 @@ impl Content {
         self.unsynced.push((offset, bytes.to_vec()));
     }
 
-    /// Brings everything to the platter.
+    /// Writes everything to the platter.
     pub fn sync(&mut self) {
         for (offset, bytes) in self.unsynced.drain(..) {
             self.platter[offset..offset + bytes.len()].copy_from_slice(&bytes);
@@ -110,14 +113,14 @@ impl Content {
         self.sized = true;
     }
 
-    /// Some of what was written is on the platter now, and the rest never will be, although it can be read: the
-    /// kernel takes its pages for clean.
+    /// Fails a sync: a part of the writes is on the platter now, and the rest never will be, although it can
+    /// be read, because the kernel takes its pages for clean.
     pub fn fail_sync(&mut self, random: &mut Random) {
         self.keep(random);
         self.unsynced.clear();
     }
 
-    /// What is left is what is on the platter.
+    /// Loses the power: only the bytes on the platter remain.
     pub fn lose_power(&mut self, random: &mut Random) {
         if !self.sized && random.one_in(3) {
             *self = Content::stable(Vec::new());
@@ -138,7 +141,7 @@ impl Content {
         self.allocated.resize(self.now.len().div_ceil(PAGE_BYTES as usize), true);
     }
 
-    /// The first stretch of pages with blocks at or after `offset`.
+    /// Returns the first range of pages with blocks at or after `offset`.
     pub fn written(&self, offset: u64) -> Option<Range<u64>> {
         let page = (offset / PAGE_BYTES) as usize;
         let first = page + self.allocated.get(page..)?.iter().position(|&allocated| allocated)?;
@@ -148,7 +151,7 @@ impl Content {
         (start < end).then_some(start..end)
     }
 
-    /// Brings a part of what was written to the platter.
+    /// Writes a random part of the unsynced bytes to the platter.
     fn keep(&mut self, random: &mut Random) {
         let writes = &self.unsynced;
         let platter = &mut self.platter;
@@ -156,7 +159,7 @@ impl Content {
             0 => {}
             1 => {
                 let mut left = match random.below(2) {
-                    // All of it, or up to some byte.
+                    // All of the writes, or those up to some byte.
                     0 => usize::MAX,
                     _ => random.below(writes.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() + 1)
                         as usize,
@@ -173,7 +176,7 @@ impl Content {
     }
 }
 
-/// Leaves each unit as it was after some of the writes to it, perhaps torn within the next.
+/// Leaves each unit as it was after some of the writes to it, perhaps torn within the next write.
 fn keep_units(platter: &mut [u8], writes: &[(usize, Vec<u8>)], unit: usize, torn: bool, random: &mut Random) {
     let mut touched: BTreeMap<usize, Vec<&(usize, Vec<u8>)>> = BTreeMap::new();
     for write in writes {
@@ -181,7 +184,7 @@ fn keep_units(platter: &mut [u8], writes: &[(usize, Vec<u8>)], unit: usize, torn
             touched.entry(number).or_default().push(write);
         }
     }
-    // Few, half or most of them.
+    // A few, half, or most of the units get at least one of their writes.
     let chance = [1, 4, 7][random.below(3) as usize];
     for (number, writes) in touched {
         let range = number * unit..(number + 1) * unit;

@@ -1,4 +1,4 @@
-//! An engine on a simulated disk, with threads or without.
+//! An engine on a simulated disk, with or without threads.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,11 +14,11 @@ use crate::segment::Segment;
 use crate::types::{Applied, Committed, Options, Revision, Write};
 use crate::workers::Workers;
 
-/// Events that tails find in memory: few, so that they read from the log as well.
+/// Number of events that tails find in memory: few, so that they also read from the log.
 const RING_EVENTS_MAX: usize = 16;
 
-/// Opens the store on `disk` without starting anything: whatever happens happens in a turn of the [`Stepper`], on
-/// the caller's thread. `options.dir` is not looked at, and segments may be as small as two pages.
+/// Opens the store on `disk` without starting a thread: all work is done in turns of the [`Stepper`], on the
+/// caller's thread. `options.dir` is ignored, and segments may be as small as two pages.
 pub fn open(disk: &Disk, options: &Options) -> Result<(Engine, Stepper), OpenError> {
     let options =
         Options { segment_bytes: options.segment_bytes.max(2 * super::PAGE_BYTES), ..options.clone() };
@@ -27,14 +27,14 @@ pub fn open(disk: &Disk, options: &Options) -> Result<(Engine, Stepper), OpenErr
     Ok((engine, Stepper(workers)))
 }
 
-/// Opens the store on `disk` as it is opened on a real one.
+/// Opens the store on `disk` with threads, as on a real disk.
 pub fn open_with_threads(disk: &Disk, options: &Options) -> Result<Engine, OpenError> {
     let disk = Arc::new(disk.clone());
     Engine::open_on(disk.clone(), disk, options, RING_EVENTS_MAX)
 }
 
-/// The result of a future that is ready, or becomes so when it is asked again at once. Not for use inside of an
-/// asynchronous task: there tokio wants to be given way after a while.
+/// Returns the result of a future that is ready, or becomes ready while it is polled as long as it wakes
+/// itself. Not for use inside an asynchronous task, where tokio makes a future yield after some time.
 pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     struct Flag(AtomicBool);
     impl Wake for Flag {
@@ -53,23 +53,23 @@ pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     None
 }
 
-/// Takes the turns that threads take in a server. Dropping it is the end of a process that is killed: nothing more
-/// is written.
+/// The turns that threads take in a server. Dropping it simulates a process that is killed: nothing more is
+/// written.
 pub struct Stepper(Workers);
 
 impl Stepper {
-    /// The sequencer commits what waits, or looks for room on a full disk. False once the engine is closed and
-    /// nothing waits.
+    /// Lets the sequencer commit the waiting writes, or look for room on a full disk. Returns false once the
+    /// engine is closed and no write waits.
     pub fn commit(&mut self) -> bool {
         self.0.sequencer.turn()
     }
 
-    /// Commits a write, together with whatever waits.
+    /// Commits a write, together with all waiting writes.
     pub fn write(&mut self, engine: &Engine, write: Write) -> Result<Committed, CommitError> {
         self.answer(engine.commit(write))
     }
 
-    /// Applies a batch of a follower, together with whatever waits.
+    /// Applies a batch of a follower, together with all waiting writes.
     pub fn apply(&mut self, engine: &Engine, batch: Vec<Applied>) -> Result<Revision, ApplyError> {
         self.answer(engine.apply(batch))
     }
@@ -79,7 +79,7 @@ impl Stepper {
         if let Some(outcome) = now(outcome.as_mut()) {
             return outcome;
         }
-        // Maintenance steps have their turn first.
+        // Maintenance steps may have their turn first.
         for _ in 0..100 {
             self.commit();
             if let Some(outcome) = now(outcome.as_mut()) {
@@ -89,30 +89,31 @@ impl Stepper {
         panic!("the sequencer answers every caller that waits");
     }
 
-    /// The keeper does one of the things wished of it; false when nothing is.
+    /// Lets the keeper do one requested item. Returns false if nothing is requested.
     pub fn keep(&mut self) -> bool {
         let status = &self.0.status;
         let sync = |segment: &Segment, revision| drop(status.sync(segment, revision));
         self.0.keeper.turn(&*self.0.storage, self.0.segment_bytes, &sync)
     }
 
-    /// Background maintenance does one piece of work; false when there is nothing to do, or a maintenance step that the sequencer has to
-    /// do first.
+    /// Lets background maintenance do one piece of work. Returns false if there is no work, or if the
+    /// sequencer must carry out a maintenance step first.
     pub fn maintain(&mut self) -> bool {
         self.0.maintenance.turn() == Turn::Worked
     }
 
-    /// From now on background maintenance works as where many write at once: it does not wait for its maintenance steps.
+    /// Makes background maintenance work as under many concurrent writes: it does not wait for its
+    /// maintenance steps.
     pub fn press(&mut self) {
         self.0.maintenance.press();
     }
 
-    /// From now on batches of more than so many bytes are in the file in part while they grow.
+    /// Sets the size of the pieces in which a growing batch is written to the file.
     pub fn hand_over_in_pieces(&mut self, piece_bytes: usize) {
         self.0.sequencer.set_piece_bytes(piece_bytes);
     }
 
-    /// Closes the store in the way a server does.
+    /// Closes the store as a server does.
     pub fn close(self) {
         let Workers { mut sequencer, keeper, storage, queue, hub, closing, .. } = self.0;
         queue.close();

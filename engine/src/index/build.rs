@@ -1,4 +1,4 @@
-//! A tree from keys in ascending order, in one go.
+//! Building a tree from keys in ascending order.
 
 use std::sync::Arc;
 
@@ -7,13 +7,14 @@ use super::node::{Branch, Child, Leaf, NODE_LEN_MAX, Node, Slot};
 use super::{Size, Tree};
 use crate::history;
 
-/// Keys put into a leaf, and children into a branch: some room is left, or the first writes would split them all.
+/// Number of keys in a leaf and of children in a branch. Some room is left, because otherwise the first
+/// writes would split all nodes.
 const FILL: usize = NODE_LEN_MAX * 7 / 8;
 
-/// Takes keys in ascending order.
+/// Builder of a tree; takes keys in ascending order.
 #[derive(Default)]
 pub(crate) struct Builder {
-    /// The leaf in the making, its keys end to end.
+    /// The keys of the current leaf, end to end.
     key_bytes: Vec<u8>,
     slots: Vec<(usize, Slot)>,
     /// The last key of the leaf before.
@@ -24,7 +25,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Adds a key that is greater than all before.
+    /// Adds a key that is greater than all keys before.
     pub fn push(&mut self, key: &[u8], slot: Slot) {
         if self.slots.len() == FILL {
             self.finish_leaf();
@@ -36,7 +37,7 @@ impl Builder {
         self.slots.push((key.len(), slot));
     }
 
-    /// Adds the keys of `other`, which are all greater.
+    /// Appends the keys of `other`, all of which are greater.
     pub fn append(&mut self, mut other: Builder) {
         self.finish_leaf();
         other.finish_leaf();
@@ -55,7 +56,7 @@ impl Builder {
         self.size.versions += other.size.versions;
     }
 
-    /// The tree of all that was added.
+    /// Returns the tree of all keys that were added.
     pub fn finish(mut self) -> Tree {
         self.finish_leaf();
         let mut nodes = self.leaves;
@@ -106,7 +107,7 @@ mod tests {
     #[test]
     fn a_built_tree_is_like_one_that_grew() {
         for keys in [0, 1, 55, 56, 57, 56 * 56, 56 * 56 + 1, 20_000u64] {
-            // In one go, or in parts.
+            // The tree is built at once and in parts.
             let (mut builder, mut parts) = (Builder::default(), Builder::default());
             let mut part = Builder::default();
             let mut grown = Tree::default();

@@ -1,4 +1,4 @@
-//! Changing a tree: new versions, new keys, splits.
+//! Changes of a tree: new versions, new keys, splits.
 
 use std::sync::Arc;
 
@@ -7,15 +7,16 @@ use super::node::{Branch, Child, NODE_LEN_MAX, Node, Slot};
 use crate::bloom::BloomFilter;
 use crate::history::{self, Version};
 
-/// A node that was split: the shortest key not smaller than any to its left, and the new right half.
+/// Result of a split of a node: the new right half, and the separator, which is greater than all keys on the
+/// left and not greater than those on the right.
 struct Split {
     separator: Vec<u8>,
     right: Child,
 }
 
-/// What an edit did below some node.
+/// Result of an edit below a node.
 struct Edited {
-    /// The newest version until now.
+    /// The newest version before the edit.
     previous: Option<Version>,
     /// Change of the number of live keys.
     live: i64,
@@ -23,8 +24,9 @@ struct Edited {
 }
 
 impl Tree {
-    /// Makes `version`, with that Bloom filter, the newest of `key` and returns the one that was. Versions of a key come in ascending
-    /// order of revision. Nodes that other trees share are copied, all others are changed in place.
+    /// Makes `version`, with its Bloom filter, the newest version of `key`, and returns the previous newest
+    /// one. Versions of a key must come in ascending order of revision. Nodes that other trees share are
+    /// copied, all others are changed in place.
     pub fn push(&mut self, key: &[u8], version: Version, bloom: BloomFilter) -> Option<Version> {
         let edited = push(&mut self.root, key, version, bloom);
         self.live = self.live.wrapping_add_signed(edited.live);
@@ -40,7 +42,7 @@ impl Tree {
         edited.previous
     }
 
-    /// Gives each key, in ascending order, the next of `blooms`.
+    /// Sets the Bloom filters of all keys, in ascending order of the keys, to those of `blooms`.
     pub fn set_blooms(&mut self, blooms: &mut dyn Iterator<Item = BloomFilter>) {
         set_blooms(&mut self.root, blooms);
     }
@@ -62,7 +64,7 @@ fn set_blooms(node: &mut Arc<Node>, blooms: &mut dyn Iterator<Item = BloomFilter
 }
 
 fn push(node: &mut Arc<Node>, key: &[u8], version: Version, bloom: BloomFilter) -> Edited {
-    // In place when only this tree has the node, else on a copy.
+    // The node is changed in place if only this tree has it, otherwise on a copy.
     match Arc::make_mut(node) {
         Node::Leaf(leaf) => {
             let at = match leaf.search(key) {
@@ -78,8 +80,8 @@ fn push(node: &mut Arc<Node>, key: &[u8], version: Version, bloom: BloomFilter) 
             };
             leaf.insert(at, key, Slot { newest: version, older: None, bloom });
             let split = (leaf.slots().len() > NODE_LEN_MAX).then(|| {
-                // Keys often come in ascending order; a full leaf with one key to the right then fills the
-                // pages where an even split would leave them half empty.
+                // Keys often come in ascending order. A split that leaves one key on the right then fills the
+                // nodes, while an even split would leave them half empty.
                 let middle = if at + 1 == leaf.slots().len() { at } else { leaf.slots().len() / 2 };
                 let separator = separator(leaf.keys().get(middle - 1), leaf.keys().get(middle));
                 let right = leaf.split_off(middle);
@@ -109,7 +111,7 @@ fn push(node: &mut Arc<Node>, key: &[u8], version: Version, bloom: BloomFilter) 
     }
 }
 
-/// The shortest byte string greater than `left` and not greater than `right`.
+/// Returns the shortest byte string greater than `left` and not greater than `right`.
 pub(super) fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
     let common = left.iter().zip(right).take_while(|(l, r)| l == r).count();
     right[..(common + 1).min(right.len())].to_vec()

@@ -1,4 +1,4 @@
-//! The index: key → where its states are stored, as a copy-on-write B-tree.
+//! The index: a copy-on-write B-tree from keys to the locations of their states.
 //!
 //! ```text
 //! root ─ branch ─┬─ branch ─┬─ leaf   keys packed in one buffer, one slot (56 bytes) each
@@ -6,12 +6,12 @@
 //!                └─ …                 a branch knows how many live keys lie below each child
 //! ```
 //!
-//! Readers hold a root and see it unchanged for as long as they like. The writer edits its own copy: a node that
-//! only its tree refers to is edited in place, a shared one is copied first. Publishing a root shares all its
-//! nodes, so that a batch copies each node it touches once, however many of its writes land there.
+//! Readers hold a root, which never changes. The writer edits its own copy: it edits a node in place if only
+//! its own tree refers to it, and copies a shared node first. Publishing a root shares all its nodes, so a
+//! batch copies each node that it changes once, however many of its writes change it.
 //!
-//! A deleted key stays in the tree as long as its history is retained; it is not counted among the live ones.
-//! Compaction takes out what no reader can reach, key by key, under the same rules as any other edit.
+//! A deleted key stays in the tree as long as its history is retained; it does not count as live. Compaction
+//! removes versions that no reader can reach, key by key, under the same rules as any other edit.
 
 mod build;
 mod edit;
@@ -28,7 +28,7 @@ pub(crate) use range::{Cursor, Filtered};
 use crate::history::{self, Version};
 use crate::types::Revision;
 
-/// One state of the whole index. Cloning is cheap and gives an independent tree.
+/// A version of the whole index. Cloning is cheap and gives an independent tree.
 #[derive(Clone, Default)]
 pub(crate) struct Tree {
     root: Arc<Node>,
@@ -36,47 +36,47 @@ pub(crate) struct Tree {
     size: Size,
 }
 
-/// What a tree holds.
+/// Numbers of keys and versions in a tree.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Size {
-    /// Keys, deleted ones included.
+    /// Number of keys, deleted ones included.
     pub keys: u64,
-    /// Bytes of all keys.
+    /// Total length of all keys, in bytes.
     pub key_bytes: u64,
-    /// Versions of all keys.
+    /// Number of versions of all keys.
     pub versions: u64,
 }
 
 impl Tree {
-    /// Keys that exist in the newest state.
+    /// Returns the number of live keys.
     pub fn live(&self) -> u64 {
         self.live
     }
 
-    /// What it holds.
+    /// Returns the numbers of keys and versions.
     pub fn size(&self) -> Size {
         self.size
     }
 
-    /// The newest version of `key`, which may be a delete.
+    /// Returns the newest version of `key`, which may be a delete.
     pub fn newest(&self, key: &[u8]) -> Option<&Version> {
         let (leaf, slot) = self.find(key)?;
         Some(&leaf.slots()[slot].newest)
     }
 
-    /// The version of `key` that was the newest at `revision`; it may be a delete.
+    /// Returns the version of `key` that was the newest at `revision`; it may be a delete.
     pub fn at(&self, key: &[u8], revision: Revision) -> Option<&Version> {
         let (leaf, slot) = self.find(key)?;
         let slot = &leaf.slots()[slot];
         history::at(&slot.newest, &slot.older, revision)
     }
 
-    /// All that is known of `key`.
+    /// Returns the slot of `key`, with all its versions.
     pub fn slot(&self, key: &[u8]) -> Option<&Slot> {
         self.find(key).map(|(leaf, slot)| &leaf.slots()[slot])
     }
 
-    /// The version of `key` that `revision` wrote, if it is retained.
+    /// Returns the version of `key` that `revision` wrote, if it is retained.
     pub fn exact(&self, key: &[u8], revision: Revision) -> Option<&Version> {
         self.at(key, revision).filter(|version| version.revision == revision)
     }

@@ -1,12 +1,12 @@
-//! Nodes of the tree and search within one.
+//! Nodes of the tree, and the search within a node.
 
 use std::sync::Arc;
 
 use crate::bloom::BloomFilter;
 use crate::history::{Older, Version};
 
-/// Most keys of a leaf, and most children of a branch. Copying a full leaf of typical keys is a copy of 7 KiB,
-/// and a million keys are three levels.
+/// Maximum number of keys in a leaf and of children in a branch. Copying a full leaf of typical keys copies 7
+/// KiB, and a million keys take three levels.
 pub(crate) const NODE_LEN_MAX: usize = 64;
 
 /// A node. All leaves are at the same depth.
@@ -26,7 +26,7 @@ impl Default for Node {
 #[derive(Clone, Default)]
 pub(crate) struct Keys {
     bytes: Vec<u8>,
-    /// Where each string ends in `bytes`; it begins where the one before ends.
+    /// End of each string in `bytes`; each string begins at the end of the one before.
     ends: Vec<u32>,
 }
 
@@ -35,7 +35,7 @@ impl Keys {
         self.ends.len()
     }
 
-    /// Start and end of string `at` in [`Keys::bytes`].
+    /// Returns start and end of string `at` in [`Keys::bytes`].
     pub fn span(&self, at: usize) -> (usize, usize) {
         let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
         (start, self.ends[at] as usize)
@@ -46,12 +46,12 @@ impl Keys {
         &self.bytes[start..end]
     }
 
-    /// The buffer all strings lie in.
+    /// Returns the buffer that contains all strings.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// `Ok`: where `key` is. `Err`: where it would go.
+    /// Returns the position of `key` as `Ok`, or the position to insert it at as `Err`.
     pub fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -67,7 +67,8 @@ impl Keys {
 
     pub fn insert(&mut self, at: usize, key: &[u8]) {
         let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        // Room for some more of the same, not twice as much: leaves are long-lived and memory counts.
+        // Reserves room for a few more keys of this length instead of doubling the capacity: leaves live
+        // long, and memory is precious.
         reserve(&mut self.ends, 1, 8);
         reserve(&mut self.bytes, key.len(), key.len() * 8);
         let old_len = self.bytes.len();
@@ -89,7 +90,7 @@ impl Keys {
         }
     }
 
-    /// Adds the strings of `other`, all of which come after these.
+    /// Appends the strings of `other`, all of which are greater.
     pub fn append(&mut self, other: &Keys) {
         let len = self.bytes.len() as u32;
         self.bytes.reserve_exact(other.bytes.len());
@@ -98,7 +99,7 @@ impl Keys {
         self.ends.extend(other.ends.iter().map(|end| len + end));
     }
 
-    /// Cuts off and returns the strings from `at` on.
+    /// Splits off the strings from `at` on and returns them.
     pub fn split_off(&mut self, at: usize) -> Keys {
         let cut = if at == 0 { 0 } else { self.ends[at - 1] };
         let bytes = self.bytes.split_off(cut as usize);
@@ -119,7 +120,7 @@ fn reserve<T>(vec: &mut Vec<T>, needed: usize, step: usize) {
 }
 
 impl Node {
-    /// Keys of a leaf, children of a branch.
+    /// Returns the number of keys of a leaf or of children of a branch.
     pub fn len(&self) -> usize {
         match self {
             Node::Leaf(leaf) => leaf.slots.len(),
@@ -128,16 +129,16 @@ impl Node {
     }
 }
 
-/// What the tree knows of one key.
+/// The versions of one key, and the Bloom filter of the newest one.
 #[derive(Clone)]
 pub(crate) struct Slot {
     pub newest: Version,
     pub older: Option<Arc<Older>>,
-    /// Of the newest version.
+    /// Bloom filter of the newest version.
     pub bloom: BloomFilter,
 }
 
-/// Keys with their slots.
+/// A leaf: keys with their slots.
 #[derive(Clone, Default)]
 pub(crate) struct Leaf {
     keys: Keys,
@@ -172,7 +173,7 @@ impl Leaf {
         self.slots.remove(at);
     }
 
-    /// Room for exactly `slots` keys of `bytes` in all.
+    /// Creates a leaf with room for exactly `slots` keys of `bytes` in total.
     pub fn with_capacity(slots: usize, bytes: usize) -> Leaf {
         let keys = Keys { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(slots) };
         Leaf { keys, slots: Vec::with_capacity(slots) }
@@ -184,7 +185,7 @@ impl Leaf {
         right
     }
 
-    /// Keys that exist.
+    /// Returns the number of live keys.
     pub fn live(&self) -> u64 {
         self.slots.iter().filter(|slot| !slot.newest.is_delete()).count() as u64
     }
@@ -197,7 +198,8 @@ pub(crate) struct Child {
     pub live: u64,
 }
 
-/// Children, and between each two a separator: the keys left of it are smaller, those right of it are not.
+/// A branch: children, and a separator between each two of them. Keys left of a separator are smaller than
+/// it, keys right of it are not.
 #[derive(Clone)]
 pub(crate) struct Branch {
     separators: Keys,
@@ -205,14 +207,14 @@ pub(crate) struct Branch {
 }
 
 impl Branch {
-    /// A branch over two nodes.
+    /// Creates a branch over two nodes.
     pub fn new(left: Child, separator: &[u8], right: Child) -> Branch {
         let mut separators = Keys::default();
         separators.insert(0, separator);
         Branch { separators, children: vec![left, right] }
     }
 
-    /// Which child `key` belongs to.
+    /// Returns the position of the child that `key` belongs to.
     pub fn child_for(&self, key: &[u8]) -> usize {
         match self.separators.search(key) {
             Ok(at) => at + 1,
@@ -232,24 +234,24 @@ impl Branch {
         &mut self.children[at]
     }
 
-    /// Puts `right` behind child `at`, where that was split.
+    /// Inserts `right` behind child `at`, from which it was split off.
     pub fn insert_after(&mut self, at: usize, separator: &[u8], right: Child) {
         self.separators.insert(at, separator);
         reserve(&mut self.children, 1, 8);
         self.children.insert(at + 1, right);
     }
 
-    /// Cuts off the children from `at` on; also returns the separator before them.
+    /// Splits off the children from `at` on; also returns the separator before them.
     pub fn split_off(&mut self, at: usize) -> (Vec<u8>, Branch) {
         let children = self.children.split_off(at);
         self.children.shrink_to_fit();
         let right = self.separators.split_off(at);
-        // The last separator on the left now has nothing to its right: it moves up.
+        // The last separator on the left now has no child on its right, so it moves up to the parent.
         let up = self.separators.split_off(at - 1);
         (up.bytes, Branch { separators: right, children })
     }
 
-    /// A branch over nodes, each with the separator before it; that of the first is not looked at.
+    /// Creates a branch over nodes, each with the separator before it; the first separator is ignored.
     pub fn over(nodes: Vec<(Vec<u8>, Child)>) -> Branch {
         let mut branch = Branch { separators: Keys::default(), children: Vec::with_capacity(nodes.len()) };
         for (separator, child) in nodes {
@@ -261,7 +263,7 @@ impl Branch {
         branch
     }
 
-    /// Takes out child `at`; what its separator kept apart now borders on each other.
+    /// Removes child `at` and one of the separators next to it.
     pub fn remove(&mut self, at: usize) {
         self.children.remove(at);
         if self.separators.len() > 0 {
@@ -269,7 +271,7 @@ impl Branch {
         }
     }
 
-    /// Makes one node of children `at` and `at + 1`.
+    /// Merges children `at` and `at + 1` into one node.
     pub fn merge(&mut self, at: usize) {
         let right = self.children.remove(at + 1);
         let separator = self.separators.get(at).to_vec();
@@ -291,7 +293,7 @@ impl Branch {
         }
     }
 
-    /// The only child, when there is one only.
+    /// Returns the child if the branch has exactly one.
     pub fn only_child(&self) -> Option<&Arc<Node>> {
         match &self.children[..] {
             [child] => Some(&child.node),
@@ -299,7 +301,7 @@ impl Branch {
         }
     }
 
-    /// Live keys below all children.
+    /// Returns the number of live keys below all children.
     pub fn live(&self) -> u64 {
         self.children.iter().map(|child| child.live).sum()
     }

@@ -1,7 +1,7 @@
-//! Taking out what no reader can reach, and telling a tree that a record has moved.
+//! Removal of versions that no reader can reach, and moves of records.
 //!
-//! Both look first and copy only the nodes of keys that change. Nodes that have become small are merged with a
-//! neighbour, so that a tree that shrinks gives its memory back.
+//! Both operations search first and copy only the nodes of keys that change. Nodes that have become small are
+//! merged with a neighbour, so that a tree that shrinks frees memory.
 
 use std::sync::Arc;
 
@@ -11,21 +11,22 @@ use super::node::{NODE_LEN_MAX, Node, Slot};
 use crate::history::{self, Version};
 use crate::types::Revision;
 
-/// A node with fewer entries looks for a neighbour to be merged with.
+/// A node with fewer entries than this is merged with a neighbour if possible.
 const SMALL: usize = NODE_LEN_MAX / 4;
-/// Most entries of a merged node: it must not be split again by the next few keys.
+/// Maximum number of entries in a merged node, so that the next few keys do not split it again.
 const MERGED_MAX: usize = NODE_LEN_MAX * 3 / 4;
-/// A history with more versions than this is shortened only when that halves it: shortening copies what is left.
+/// A history with more versions than this is shortened only when at least half of it goes, because shortening
+/// copies the rest.
 const SHORT: usize = 64;
 
 impl Tree {
-    /// Forgets the versions of `key` that are not needed to read at `oldest` and later, and tells `freed` each of
-    /// them. A long history may keep up to as many unneeded versions as it has needed ones.
+    /// Removes the versions of `key` that are not needed to read at `oldest` and later, and calls `freed` for
+    /// each of them. A long history may keep as many unneeded versions as needed ones.
     pub fn prune(&mut self, key: &[u8], oldest: Revision, freed: &mut dyn FnMut(&Version)) {
         self.shorten(key, oldest, SHORT, freed);
     }
 
-    /// [`Tree::prune`] that leaves no unneeded version, however long the history is.
+    /// Does the same as [`Tree::prune`], but leaves no unneeded version, however long the history is.
     pub fn prune_fully(&mut self, key: &[u8], oldest: Revision, freed: &mut dyn FnMut(&Version)) {
         self.shorten(key, oldest, usize::MAX, freed);
     }
@@ -47,7 +48,8 @@ impl Tree {
                 replace(&mut self.root, key, &Slot { newest, older, bloom });
             }
             None => {
-                // Only a delete can be all that is known of a key and yet not be needed: nothing live goes.
+                // Only a delete can be the single version of a key without being needed, so no live key is
+                // removed.
                 self.size.keys -= 1;
                 self.size.key_bytes -= key.len() as u64;
                 remove(&mut self.root, key);
@@ -56,7 +58,7 @@ impl Tree {
         }
     }
 
-    /// The tree without the versions that are not needed to read at `oldest` and later, built anew.
+    /// Returns a newly built tree without the versions that are not needed to read at `oldest` and later.
     pub fn pruned(&self, oldest: Revision) -> Tree {
         let mut builder = Builder::default();
         let mut cursor = self.cursor(b"");
@@ -72,8 +74,8 @@ impl Tree {
         builder.finish()
     }
 
-    /// Has the version of `key` that is `from` say `to` instead, which stores the same state elsewhere. False when
-    /// there is no such version any more.
+    /// Replaces the version `from` of `key` by `to`, which stores the same state in another location. Returns
+    /// false if the version does not exist any more.
     pub fn relocate(&mut self, key: &[u8], from: &Version, to: Version) -> bool {
         let Some((leaf, at)) = self.find(key) else { return false };
         let slot = &leaf.slots()[at];
@@ -92,7 +94,7 @@ impl Tree {
         true
     }
 
-    /// A branch with one child says nothing.
+    /// Removes levels at the root that have a single child.
     fn lower_root(&mut self) {
         while let Node::Branch(branch) = &*self.root {
             match branch.only_child().cloned() {
@@ -104,7 +106,7 @@ impl Tree {
     }
 }
 
-/// Puts `slot` in the place of that of `key`, which is there and as live as before.
+/// Replaces the slot of `key`, which must exist and stay live or deleted as before.
 fn replace(node: &mut Arc<Node>, key: &[u8], slot: &Slot) {
     match Arc::make_mut(node) {
         Node::Leaf(leaf) => {
@@ -119,7 +121,7 @@ fn replace(node: &mut Arc<Node>, key: &[u8], slot: &Slot) {
     }
 }
 
-/// Takes out `key`, which is not live.
+/// Removes `key`, which is not live.
 fn remove(node: &mut Arc<Node>, key: &[u8]) {
     match Arc::make_mut(node) {
         Node::Leaf(leaf) => {
@@ -168,14 +170,14 @@ mod tests {
         }
     }
 
-    /// Signs each version by its revision.
+    /// Adds a version whose Bloom filter consists of its revision.
     fn push(tree: &mut Tree, key: &[u8], version: Version) {
         tree.push(key, version, BloomFilter::from_bits(version.revision.get().into()));
     }
 
     type Model = BTreeMap<Vec<u8>, Vec<Version>>;
 
-    /// What each key has, oldest first.
+    /// Returns the versions of each key, oldest first.
     fn content(tree: &Tree) -> Model {
         let mut cursor = tree.cursor(b"");
         let mut content = Model::new();
@@ -236,7 +238,7 @@ mod tests {
             for (tree, expected) in old {
                 assert_eq!(content(&tree), expected, "seed {seed}");
             }
-            // Everything is deleted, everything goes.
+            // All keys are deleted and all versions are pruned.
             let mut revision = 12_000;
             for key in model.keys() {
                 revision += 1;

@@ -1,7 +1,7 @@
-//! Walking and counting a range of keys at one root.
+//! Walks over a range of keys at one root, and counts of such ranges.
 //!
-//! A walk that looks for few of the keys decides by what stands in the slots, one after the other in each leaf, and
-//! touches nothing else.
+//! A walk with a query tests the Bloom filters in the slots of each leaf one after the other, and reads
+//! nothing else.
 
 use std::sync::Arc;
 
@@ -13,44 +13,46 @@ use crate::bloom::BloomQuery;
 use crate::history::{self, Version};
 use crate::types::Revision;
 
-/// A walk in key order. It holds on to the nodes on its path only.
+/// A walk in key order, which keeps only the nodes on its path.
 pub(crate) struct Cursor {
-    /// Branches from the root down, each with the child to go to next.
+    /// Branches from the root down, each with the position of the next child.
     path: Vec<(Arc<Node>, usize)>,
     leaf: Option<LeafAt>,
-    /// The first key that is not walked over.
+    /// The first key behind the range; `None` if the range has no end.
     end: Option<Bytes>,
 }
 
 struct LeafAt {
     node: Arc<Node>,
-    /// The leaf's keys, copied once so that each key handed out is a slice; empty until the first is.
+    /// Copy of the leaf's keys, made when the first key is returned, so that each returned key is a slice of
+    /// it.
     keys: Bytes,
     next: usize,
-    /// Where the walk ends in this leaf.
+    /// Position at which the walk ends in this leaf.
     stop: usize,
 }
 
-/// What a walk through a query came to.
+/// Result of a step of a walk with a query.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Filtered {
-    /// A key with its version, which may be a delete.
+    /// A key that passes, with its version, which may be a delete.
     Through(Bytes, Version),
-    /// As many keys as may be passed over in one go.
+    /// The maximum number of keys was skipped without a match.
     PassedOver,
 }
 
 impl Cursor {
-    /// The next key and its version at `revision`, which may be a delete; keys younger than that are skipped.
+    /// Returns the next key and its version at `revision`, which may be a delete. Skips keys created after
+    /// `revision`.
     pub fn next(&mut self, revision: Revision) -> Option<(Bytes, Version)> {
         self.next_that(|slot| history::at(&slot.newest, &slot.older, revision).copied())
     }
 
-    /// The next key that `query` lets through; of others it passes over at most `most`.
+    /// Returns the next key that passes `query`; skips at most `most` others.
     pub fn next_through(&mut self, revision: Revision, query: &BloomQuery, most: usize) -> Option<Filtered> {
         let mut left = most;
         let found = self.next_that(|slot| {
-            // What is signed is the newest version.
+            // The Bloom filter describes only the newest version.
             if slot.newest.revision > revision || query.lets_through(slot.bloom) {
                 return history::at(&slot.newest, &slot.older, revision).map(|&version| Some(version));
             }
@@ -61,12 +63,12 @@ impl Cursor {
         Some(version.map_or(Filtered::PassedOver, |version| Filtered::Through(key, version)))
     }
 
-    /// The next key and all its versions.
+    /// Returns the next key and all its versions.
     pub fn next_slot(&mut self) -> Option<(Bytes, Slot)> {
         self.next_that(|slot| Some(slot.clone()))
     }
 
-    /// The next key of which `pick` makes something.
+    /// Returns the next key for which `pick` returns a value.
     fn next_that<T>(&mut self, mut pick: impl FnMut(&Slot) -> Option<T>) -> Option<(Bytes, T)> {
         loop {
             if let Some(at) = &mut self.leaf {
@@ -109,7 +111,7 @@ impl Cursor {
                 let len = leaf.slots().len();
                 let next = first(leaf);
                 let stop = match &self.end {
-                    // Most leaves lie before the end: one look at the last key tells.
+                    // Most leaves lie before the end of the range: a comparison with the last key suffices.
                     Some(end) if len > 0 && leaf.keys().get(len - 1) >= &end[..] => {
                         leaf.search(end).unwrap_or_else(|at| at).max(next)
                     }
@@ -122,7 +124,7 @@ impl Cursor {
 }
 
 impl Tree {
-    /// Tells of each key, in order, all but the key itself.
+    /// Calls `tell` with the slot of each key, in order.
     pub fn each_slot(&self, tell: &mut impl FnMut(&Slot)) {
         fn walk(node: &Node, tell: &mut impl FnMut(&Slot)) {
             match node {
@@ -133,12 +135,12 @@ impl Tree {
         walk(&self.root, tell);
     }
 
-    /// A walk over the keys from `start` on.
+    /// Walks over the keys from `start` on.
     pub fn cursor(&self, start: &[u8]) -> Cursor {
         self.range(start, None)
     }
 
-    /// A walk over the keys from `start` on that are smaller than `end`.
+    /// Walks over the keys from `start` on that are smaller than `end`.
     pub fn range(&self, start: &[u8], end: Option<Bytes>) -> Cursor {
         let mut cursor = Cursor { path: Vec::new(), leaf: None, end };
         let mut node = self.root.clone();
@@ -151,7 +153,7 @@ impl Tree {
         cursor
     }
 
-    /// Live keys smaller than `key`, in one step per level.
+    /// Returns the number of live keys smaller than `key`, in one step per level.
     pub fn live_before(&self, key: &[u8]) -> u64 {
         let mut before = 0;
         let mut node = &*self.root;
@@ -196,7 +198,7 @@ mod tests {
         BloomFilter::from_bits(1 << (revision.get() % 8))
     }
 
-    /// Keys of several lengths with long common prefixes, some a prefix of another.
+    /// Returns keys of several lengths with long common prefixes; some keys are prefixes of others.
     fn key(n: u64) -> Vec<u8> {
         let name = format!("/group/resources/space-{}/name-{:x}", n % 7, n * 7919 % 4099);
         name.as_bytes()[..name.len() - (n % 3) as usize].to_vec()
@@ -220,7 +222,7 @@ mod tests {
         std::iter::from_fn(|| cursor.next(at)).map(|(k, v)| (k.to_vec(), v.revision, v.is_delete())).collect()
     }
 
-    /// A walk through a query finds all of `expected` that it must, nothing else, and pauses.
+    /// Checks that a walk with a query finds every match in `expected`, finds nothing else, and pauses.
     fn sift(tree: &Tree, start: &[u8], end: &[u8], at: Revision, expected: &[(Vec<u8>, Revision, bool)]) {
         let mut query = BloomQuery::default();
         query.require(vec![BloomFilter::from_bits(1 << (at.get() % 8)), BloomFilter::from_bits(1)]);
@@ -253,7 +255,7 @@ mod tests {
             let mut model = Model::new();
             let mut roots = Vec::new();
             for revision in 1..=8_000u64 {
-                // The last round inserts in ascending order, which splits differently.
+                // The last seed inserts keys in ascending order, which splits nodes differently.
                 let key = if seed == 3 { revision.to_be_bytes().to_vec() } else { key(random.below(keys)) };
                 let deleted = random.below(4) == 0;
                 let previous = tree.push(
@@ -268,7 +270,7 @@ mod tests {
                 if random.below(1_000) == 0 {
                     roots.push((revision, tree.clone(), model.clone()));
                 } else if random.below(30) == 0 {
-                    // A root that is dropped again: its nodes are shared for a while only.
+                    // The clone of the root is dropped at once, so its nodes are shared only briefly.
                     drop(tree.clone());
                 }
             }

@@ -1,9 +1,9 @@
-//! Checkpoints at work: when one is written, block by block, and what it makes superfluous.
+//! The checkpoint part of maintenance: writes checkpoints block by block and removes superseded files.
 //!
 //! `enough has changed → begin from a root → blocks → finish → remove the one before, and retired segments`
 //!
-//! A segment that the log does without is removed only when a checkpoint that was begun later is on disk: opening
-//! never finds a checkpoint that speaks of segments which are gone.
+//! A segment that left the log is removed only when a checkpoint that was begun later is on disk. So opening
+//! never finds a checkpoint that refers to missing segments.
 
 use std::io;
 use std::sync::Arc;
@@ -22,25 +22,25 @@ use crate::snapshot::Root;
 use crate::throttle::WriteThrottle;
 use crate::types::{CommitTime, Revision};
 
-/// How far it is.
+/// State of the checkpoint part.
 pub(super) struct Checkpointing {
     writer: Option<checkpoint::Writer>,
-    /// When one is tried again, in milliseconds since 1970.
+    /// Time of the next attempt, in milliseconds since 1970.
     next_at_ms: u64,
     newest: Option<Used>,
-    /// Bytes of the log when the newest one was begun.
+    /// Bytes of the log when the newest checkpoint was begun.
     log_bytes_then: u64,
-    /// Checkpoints begun so far.
+    /// Number of checkpoints begun so far.
     begun: u64,
-    /// Segments that the log does without, and how many checkpoints were begun before.
+    /// Segments that left the log, each with the number of checkpoints begun before.
     retired: Vec<(Arc<Segment>, u64)>,
-    /// Those of them that no checkpoint needs. One is removed in a turn: what the file system has to do for many at once
-    /// would hold up the syncs of the log.
+    /// Retired segments that no checkpoint needs. Each turn removes only one, because the file system's work
+    /// for many removals at once would delay the syncs of the log.
     superseded: Vec<Arc<Segment>>,
 }
 
 impl Checkpointing {
-    /// Goes on from the checkpoint that opening began with.
+    /// Continues after the checkpoint that opening began with.
     pub fn new(root: &Root, newest: Option<Used>) -> Checkpointing {
         Checkpointing {
             writer: None,
@@ -53,12 +53,12 @@ impl Checkpointing {
         }
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether no work is in progress.
     pub fn is_at_rest(&self, now_ms: u64) -> bool {
         now_ms >= self.next_at_ms && self.writer.is_none()
     }
 
-    /// The log does without these segments from now on.
+    /// Notes that these segments have left the log.
     pub fn retire(&mut self, segments: Vec<Arc<Segment>>) {
         self.retired.extend(segments.into_iter().map(|segment| (segment, self.begun)));
         if sabotage::retired_before_checkpoint() {
@@ -66,7 +66,7 @@ impl Checkpointing {
         }
     }
 
-    /// Writes a checkpoint when enough has changed, at that rate, and removes what it makes superfluous.
+    /// Writes a checkpoint at the given rate if enough has changed, and removes the files that it supersedes.
     pub fn turn(&mut self, tools: &Tools, reclaiming: &Reclaiming, rate: &mut Rate, now_ms: u64) -> Turn {
         if let Some(segment) = self.superseded.pop() {
             let first = segment.header.first_revision;
@@ -74,7 +74,8 @@ impl Checkpointing {
             remove(&Segment::name(segment.header.number), tools);
             drop(segment);
             if tools.is_short_of_room() {
-                // The blocks come back only when nothing refers to the file any more, and reclamation waits for them.
+                // The file system frees the blocks only when nothing refers to the file any more, and
+                // reclamation waits for them.
                 tools.hub.let_go_of_events();
                 tools.reserve.fill_copies();
                 tools.status.note_room_look();
@@ -127,8 +128,8 @@ impl Checkpointing {
         })
     }
 
-    /// Has the retired segments removed, and before them every checkpoint. Space before speed: the log is complete without
-    /// any checkpoint.
+    /// Removes all checkpoints, then the retired segments. Free space is more important than a fast opening:
+    /// the log is complete without any checkpoint.
     fn remove_retired_without_checkpoint(&mut self, tools: &Tools) {
         self.remove_all_but(None, tools);
         self.log_bytes_then = 0;
@@ -148,7 +149,7 @@ impl Checkpointing {
             live_bytes: root.segments.all().iter().map(|segment| segment.live()).sum(),
             reclaiming: reclaiming.is_under_way(),
         };
-        // A checkpoint that only saves time must not fill the disk.
+        // A checkpoint that only makes opening faster must not fill the disk.
         let is_needed = due.asked || !self.retired.is_empty();
         if moving || !due.is_due(tools.segment_bytes) || !is_needed && !has_room_for_one(tools) {
             return Ok(Turn::Idle(NAP_MAX));
@@ -170,7 +171,8 @@ impl Checkpointing {
         let root = writer.root().clone();
         let status = &tools.status;
         if status.synced() < root.revision && !sabotage::checkpoint_of_unsynced() {
-            // It must not speak of what is not on disk. Earlier segments were synced when they were left.
+            // A checkpoint must not refer to records that are not durable. Earlier segments were synced
+            // before the next one was begun.
             let last = root.segments.in_order().last();
             let synced = last.map_or(Ok(()), |last| status.sync(last, root.revision));
             synced.map_err(io::Error::other)?;
@@ -185,7 +187,7 @@ impl Checkpointing {
         Ok(Turn::Worked)
     }
 
-    /// Removes all checkpoints but `kept`.
+    /// Removes all checkpoints except `kept`.
     fn remove_all_but(&mut self, kept: Option<&str>, tools: &Tools) {
         let Ok(names) = tools.storage.list() else { return };
         for name in names.iter().filter(|name| checkpoint::revision(name).is_some()) {
@@ -196,12 +198,13 @@ impl Checkpointing {
         if kept.is_none() {
             self.newest = None;
             tools.status.advance(|stages| stages.checkpointed = Revision::ZERO);
-            // Their names must be gone before the segments are that they speak of.
+            // The names of the checkpoints must be durably gone before the segments that they refer to are
+            // removed.
             let _ = tools.storage.sync_dir();
         }
     }
 
-    /// Has segments removed that were retired before checkpoint number `begun` was begun.
+    /// Queues the removal of the segments that were retired before checkpoint number `begun` was begun.
     fn remove_retired(&mut self, begun: u64) {
         let (gone, kept): (Vec<_>, _) =
             std::mem::take(&mut self.retired).into_iter().partition(|&(_, at)| at < begun);
@@ -210,7 +213,7 @@ impl Checkpointing {
     }
 }
 
-/// Whether the disk has room for a checkpoint of what is committed, and for as much again.
+/// Returns whether the disk has room for two checkpoints of the committed state.
 fn has_room_for_one(tools: &Tools) -> bool {
     let free = tools.storage.free_bytes().unwrap_or(0);
     free / 2 >= checkpoint::image_bytes(&tools.hub.root())
@@ -222,28 +225,30 @@ fn remove(name: &str, tools: &Tools) {
     }
 }
 
-/// As many times the bytes of an image the log grows by before the next one is written.
+/// Growth of the log, in multiples of the image size, after which the next checkpoint is written.
 const IMAGES: u64 = 4;
 
-/// What says whether a checkpoint is due.
+/// The conditions that decide whether a checkpoint is due.
 struct CheckpointDue {
-    /// A caller asked for it.
+    /// Whether a caller requested a checkpoint.
     asked: bool,
     /// Bytes of the log that opening would have to read.
     log_bytes: u64,
     /// Bytes of the newest checkpoint.
     image_bytes: u64,
-    /// Bytes of segments that wait for the next checkpoint to be removed.
+    /// Bytes of segments that the next checkpoint allows to be removed.
     retired_bytes: u64,
     /// Bytes that the index refers to.
     live_bytes: u64,
-    /// More may be retired soon.
+    /// Whether more segments may be retired soon.
     reclaiming: bool,
 }
 
 impl CheckpointDue {
-    /// After as much log as a segment holds or, when images are large, as four of them: a byte written costs at most a
-    /// quarter of one more. And when a tenth of what is live waits to be removed, or all that will.
+    /// Returns whether a checkpoint is due. A checkpoint is due after as many bytes of log as a segment holds
+    /// or, when images are large, as four images hold, so that each byte written to the log costs at most a
+    /// quarter of a byte more. A checkpoint is also due when retired segments exceed a tenth of the live
+    /// bytes, or when no more segments will be retired soon.
     fn is_due(&self, segment_bytes: u64) -> bool {
         let much_log = self.log_bytes >= segment_bytes.max(IMAGES * self.image_bytes);
         let much_retired = self.retired_bytes > self.live_bytes / 10 && self.retired_bytes >= segment_bytes;
@@ -271,11 +276,11 @@ mod tests {
             (CheckpointDue { asked: true, ..none }, true),
             (CheckpointDue { log_bytes: 99, ..none }, false),
             (CheckpointDue { log_bytes: 100, ..none }, true),
-            // A large image is not written for a little log.
+            // A large image is not written for a small log.
             (CheckpointDue { log_bytes: 399, image_bytes: 100, ..none }, false),
             (CheckpointDue { log_bytes: 400, image_bytes: 100, ..none }, true),
             (CheckpointDue { log_bytes: 100, image_bytes: 25, ..none }, true),
-            // Nothing more will be retired soon.
+            // No more segments will be retired soon.
             (CheckpointDue { retired_bytes: 1, ..none }, true),
             (CheckpointDue { retired_bytes: 100, reclaiming: true, ..none }, false),
             (CheckpointDue { retired_bytes: 101, reclaiming: true, ..none }, true),

@@ -1,8 +1,8 @@
-//! Expiry: deletes keys whose time to live is over, by conditional writes through the queue.
+//! Expiry: deletes keys whose time to live has passed, by conditional writes through the queue.
 //!
-//! The time of a key is certain only if its newest record is known. Where revisions are lost and nobody has accepted that,
-//! a record among them may have given an older key more time, so older keys stay until the store is opened with the loss
-//! accepted. Keys that were written after the last lost revision expire as ever.
+//! The expiry of a key is certain only if its newest record is known. If revisions are lost and the loss is
+//! not accepted, a lost record may have given an older key more time. So older keys stay until the loss is
+//! accepted and the store is opened again. Keys written after the last lost revision expire normally.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -19,22 +19,22 @@ use crate::sabotage;
 use crate::snapshot::Root;
 use crate::types::{Change, Committed, Expected, Revision, Write};
 
-/// Deletes of expired keys that may be under way.
+/// Maximum number of deletes of expired keys in progress.
 const DELETES_MAX: usize = 64;
 
-/// The deletes under way.
+/// The deletes in progress.
 #[derive(Default)]
 pub(super) struct Expiring {
     deletes: Vec<(Due, oneshot::Receiver<Result<Committed, CommitError>>)>,
 }
 
 impl Expiring {
-    /// Whether nothing is under way.
+    /// Returns whether no delete is in progress.
     pub fn is_at_rest(&self) -> bool {
         self.deletes.is_empty()
     }
 
-    /// Deletes keys whose time is over, through the sequencer like all other writes.
+    /// Deletes expired keys, through the sequencer like all other writes.
     pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
         let mut again = Vec::new();
         let mut worked = false;
@@ -53,7 +53,7 @@ impl Expiring {
                 tracing::error!("cannot delete an expired key: {error}");
                 false
             }
-            // It was written or deleted meanwhile, or the store is closed.
+            // The key was written or deleted in the meantime, or the store is closed.
             Ok(Err(_)) | Err(TryRecvError::Closed) => false,
         });
         let retry_s = u32::try_from(now_ms / 1_000 + RETRY.as_secs()).unwrap_or(u32::MAX);
@@ -70,7 +70,7 @@ impl Expiring {
             }
             let key = match key_of(&root, due.revision) {
                 Ok(Some(key)) => key,
-                // It is damaged, and its readers are told.
+                // The record is damaged; its readers get an error.
                 Ok(None) => continue,
                 Err(error) => {
                     tracing::warn!("cannot delete an expired key at present: {error}");
@@ -90,14 +90,14 @@ impl Expiring {
         }
         match (worked, self.deletes.is_empty()) {
             (true, _) => Turn::Worked,
-            // Their answers come when the sequencer has had its turn.
+            // The answers arrive after the sequencer's next turn.
             (false, false) => Turn::Idle(Duration::from_millis(5)),
             (false, true) => Turn::Idle(NAP_MAX),
         }
     }
 }
 
-/// The key that `revision` wrote, if its record is still there.
+/// Returns the key that `revision` wrote, if its record can be found.
 fn key_of(root: &Root, revision: Revision) -> io::Result<Option<Bytes>> {
     let Some(segment) = root.segments.starting_at(revision).first() else { return Ok(None) };
     let mut walk = segment.walk_from(revision)?;

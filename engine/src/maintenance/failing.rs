@@ -9,17 +9,17 @@ use super::{NAP_MAX, Tools, Turn};
 use crate::segment::Segment;
 use crate::types::SegmentNumber;
 
-/// What was told already.
+/// The failures that were reported.
 #[derive(Default)]
 pub(super) struct Failing {
-    /// Pages of each segment, by its number.
+    /// Number of reported pages of each segment.
     told: BTreeMap<SegmentNumber, u64>,
-    /// When it looks next, in milliseconds since 1970.
+    /// Time of the next check, in milliseconds since 1970.
     next_at_ms: u64,
 }
 
 impl Failing {
-    /// Tells of pages that it has not told of yet.
+    /// Reports pages that were not reported yet.
     pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
         if now_ms < self.next_at_ms {
             return Turn::Idle(Duration::from_millis(self.next_at_ms - now_ms).min(NAP_MAX));

@@ -1,7 +1,9 @@
-//! Compaction at work: `raise the oldest readable revision → have the index forget, key by key → note it on disk`.
+//! The compaction part of maintenance:
+//! `raise the oldest readable revision → prune the index, key by key → note it on disk`.
 //!
-//! `compaction.rs` decides which revisions are forgotten. When keys are deleted on a full disk, history is kept for a shorter
-//! time than configured: the deleted states are history, and their space cannot be given back before they are forgotten.
+//! `compaction.rs` decides which revisions are compacted. When keys are deleted on a full disk, history is
+//! kept for a shorter time than configured: the deleted states are history, and their space cannot be
+//! reclaimed before they are compacted.
 
 use std::time::Duration;
 
@@ -13,29 +15,30 @@ use crate::status::Shortage;
 use crate::steps::MaintenanceStep;
 use crate::types::Revision;
 
-/// How long history is kept at most while keys are deleted on a full disk: long enough for a client that reads page by page
-/// or follows closely, short enough that the reserve lasts. Clients that need more read again (410).
+/// Maximum retention while keys are deleted on a full disk: long enough for a client that reads page by page
+/// or follows closely, short enough that the reserve lasts. Clients that need older history start again
+/// (410).
 const RETENTION_ON_FULL: Duration = Duration::from_secs(2);
 
-/// How far it is.
+/// State of the compaction part.
 pub(super) struct Forgetting {
-    /// When history is looked at next, in milliseconds since 1970.
+    /// Time of the next compaction, in milliseconds since 1970.
     next_at_ms: u64,
-    /// When it is noted again, after that has failed.
+    /// Time of the next attempt to write the note after a failure.
     note_at_ms: u64,
-    /// Keys with records up to here are pruned.
+    /// Keys with records up to this revision are pruned.
     pruned: Revision,
     /// The oldest readable revision that is noted on disk.
     noted: Revision,
 }
 
 impl Forgetting {
-    /// All before `oldest` is forgotten.
+    /// Creates the state of a store in which all history before `oldest` is compacted.
     pub fn new(oldest: Revision) -> Forgetting {
         Forgetting { next_at_ms: 0, note_at_ms: 0, pruned: oldest, noted: oldest }
     }
 
-    /// Raises the oldest readable revision, then has the index forget what lies before it.
+    /// Raises the oldest readable revision, then prunes the history before it from the index.
     pub fn turn(&mut self, tools: &Tools, rate: &Rate, now_ms: u64) -> Turn {
         if !tools.queue.is_free() {
             return Turn::Waiting;
@@ -53,7 +56,7 @@ impl Forgetting {
                     tracing::warn!("cannot note that history was forgotten: {error}");
                 });
                 let synced = tools.status.synced();
-                // A sync that fails is told there, and nothing is written any more.
+                // A failed sync is reported by the status, and nothing is written any more.
                 written.is_ok() && tools.status.sync(segment, synced).is_ok()
             });
             if !noted {
@@ -69,7 +72,8 @@ impl Forgetting {
             && wanted > root.oldest
             && let Some(segment) = root.segments.in_order().last()
         {
-            // Who asked does not wait for a sync that comes by itself. One that fails is told there.
+            // A caller that requested a compaction must not wait for a later sync. A failure is reported by
+            // the status.
             let _ = tools.status.sync(segment, root.revision);
         }
         let synced = match sabotage::forgotten_for_unsynced() {

@@ -1,16 +1,17 @@
-//! Notes in the high-water mark, once a second while there are writes, how far the log is on disk.
+//! Updates the high-water mark with the durable revision, once a second while there are writes.
 //!
-//! The log itself says this only once a later record is written or the store has gone idle, and a file that is cut takes what
-//! it says with it. The mark bounds what such a cut can take unnoticed to the writes of the last second.
+//! The log itself contains this information only once a later record is written or the store has gone idle,
+//! and a file that is cut loses what it contains. The mark limits what such a cut can lose unnoticed to the
+//! writes of the last second.
 
 use std::time::Duration;
 
 use super::{NAP_MAX, Tools, Turn};
 
-/// Least time between two notes.
+/// Minimum time between two updates.
 const PACE: Duration = Duration::from_secs(1);
 
-/// When the next note may be written.
+/// Time of the next update.
 #[derive(Default)]
 pub(super) struct Noting {
     /// In milliseconds since 1970.
@@ -19,10 +20,10 @@ pub(super) struct Noting {
 }
 
 impl Noting {
-    /// Notes what is on disk by now, unless it did so a moment ago.
+    /// Notes the durable revision, unless it was noted within the last second.
     pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
         let pace_ms = PACE.as_millis() as u64;
-        // A clock that was set back begins anew.
+        // If the clock was set back, the interval begins anew.
         self.next_at_ms = self.next_at_ms.min(now_ms + pace_ms);
         if now_ms < self.next_at_ms {
             return Turn::Idle(Duration::from_millis(self.next_at_ms - now_ms));

@@ -1,47 +1,50 @@
-//! Maintenance rate: how fast maintenance may use the disk so that writers are not delayed and maintenance keeps up.
+//! Maintenance rate: how fast maintenance may use the disk so that writers are not delayed and maintenance
+//! keeps up.
 //!
-//! `bytes of the log and live ones, bytes committed → bytes in a second → after each piece, how long to rest`
+//! `bytes of the log, live bytes, committed bytes → bytes per second → pause after each piece`
 //!
-//! A lone writer notices each piece that is written while it waits for the disk; so the parts of the work then wait for
-//! each other's steps, and for each piece. Many concurrent writers each wait for a whole batch anyway and make more work:
-//! then all parts run side by side.
+//! A lone writer notices each piece that maintenance writes while the writer waits for the disk, so the parts
+//! of maintenance then wait for each other's steps, and pause after each piece. Many concurrent writers each
+//! wait for a whole batch anyway and cause more maintenance: then all parts run concurrently.
 
 use std::time::Duration;
 
 use crate::snapshot::Root;
 use crate::steps::{STEP_KEYS, STEP_KEYS_MAX};
 
-/// Bytes that maintenance writes in a second beside a few commits. In small steps, so that these pass in between.
+/// Bytes per second that maintenance writes when there are few commits. Written in small steps, so that
+/// commits pass in between.
 const QUIET_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
 
-/// Commits in a batch from which on they are many.
+/// Number of commits in a batch from which on there are many concurrent writers.
 const MANY: u64 = 8;
 
-/// How long what was found holds.
+/// Interval between two measurements, in milliseconds.
 const LOOK_MS: u64 = 100;
 
-/// The rate, looked at from time to time, and the rests that keep all parts of maintenance to it together.
+/// The rate, measured from time to time, and the pauses that keep all parts of maintenance together within
+/// the rate.
 #[derive(Default)]
 pub(super) struct Rate {
-    /// When it was looked at, in milliseconds since 1970; 0: never.
+    /// Time of the last measurement, in milliseconds since 1970; 0 before the first one.
     looked_at_ms: u64,
-    /// What had been committed then.
+    /// Committed amounts at the last measurement.
     committed: Tally,
-    /// Bytes committed in a second, lately.
+    /// Bytes committed per second, as a moving average.
     load: u64,
-    /// Whether batches were large when it was looked at.
+    /// Whether batches were large at the last measurement.
     pressed: bool,
-    /// Whether they count as large, whatever they are.
+    /// Whether batches always count as large.
     #[cfg(feature = "fault")]
     held: bool,
     bytes_per_second: u64,
-    /// Bytes that were written since the last rest, times a thousand.
+    /// Bytes written since the last pause, times a thousand.
     unrested: u64,
-    /// When the rest is over, in milliseconds since 1970.
+    /// End of the pause, in milliseconds since 1970.
     rests_until_ms: u64,
 }
 
-/// What was committed since the store was opened.
+/// Amounts committed since the store was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub bytes: u64,
@@ -50,7 +53,7 @@ pub(super) struct Tally {
 }
 
 impl Rate {
-    /// Looks, once in a while, at the store as `root` shows it and at what was committed.
+    /// Measures the rate if the last measurement is old enough, from `root` and the committed amounts.
     pub fn look(&mut self, root: &Root, committed: Tally, now_ms: u64) {
         let passed_ms = now_ms.saturating_sub(self.looked_at_ms);
         let was_set_back = now_ms < self.looked_at_ms;
@@ -71,7 +74,7 @@ impl Rate {
         self.bytes_per_second = bytes_per_second(bytes, live, self.load);
     }
 
-    /// Whether many write at once.
+    /// Returns whether there are many concurrent writers.
     pub fn is_pressed(&self) -> bool {
         #[cfg(feature = "fault")]
         if self.held {
@@ -80,24 +83,25 @@ impl Rate {
         self.pressed
     }
 
-    /// From now on it is as if many wrote at once: a simulation has few writers.
+    /// Makes maintenance behave as if there were always many concurrent writers, because a simulation has
+    /// few.
     #[cfg(feature = "fault")]
     pub fn press(&mut self) {
         self.held = true;
     }
 
-    /// Keys or records that a maintenance step is best about.
+    /// Returns the best number of keys or records for a maintenance step.
     pub fn step_keys(&self) -> usize {
         if self.is_pressed() { STEP_KEYS_MAX } else { STEP_KEYS }
     }
 
-    /// How long nothing is to be written yet.
+    /// Returns the remaining time of the pause, if there is one.
     pub fn rest(&self, now_ms: u64) -> Option<Duration> {
         let left = self.rests_until_ms.saturating_sub(now_ms);
         (left > 0).then_some(Duration::from_millis(left))
     }
 
-    /// Hears that `bytes` were written. A rest of less than a millisecond is kept in mind.
+    /// Notes that `bytes` were written. Pauses of less than a millisecond accumulate.
     pub fn wrote(&mut self, bytes: u64, now_ms: u64) {
         self.unrested += bytes * 1_000;
         self.rests_until_ms = now_ms + self.unrested / self.bytes_per_second.max(1);
@@ -105,16 +109,17 @@ impl Rate {
     }
 }
 
-/// Bytes that maintenance may write in a second, when the log has `bytes` bytes of records, `live` of them are live, and `load`
-/// more are committed in a second: more the more is dead.
+/// Returns the bytes that maintenance may write per second, for a log of `bytes` bytes of records, of which
+/// `live` are live, while `load` bytes are committed per second. The more of the log is dead, the higher is
+/// the rate.
 fn bytes_per_second(bytes: u64, live: u64, load: u64) -> u64 {
-    // In quarters of what is live.
+    // The ratio is in quarters of the live bytes.
     match bytes.saturating_mul(4) / live.max(1) {
         12.. => u64::MAX / 1_000,
-        // No caller waits for it.
+        // No caller waits for the disk.
         _ if load == 0 => 4 * QUIET_BYTES_PER_SECOND,
         0..6 => QUIET_BYTES_PER_SECOND.saturating_add(load),
-        // To give back a byte takes copying one and a half at the worst.
+        // Freeing a byte takes at most one and a half copied bytes.
         6..12 => QUIET_BYTES_PER_SECOND.saturating_add(load.saturating_mul(2)),
     }
 }
@@ -169,7 +174,7 @@ mod tests {
     #[test]
     fn many_at_once_are_told_from_a_lone_writer() {
         let mut rate = Rate::default();
-        // Commits and batches so far.
+        // Commits and batches so far, and whether there are many writers.
         for (at, (commits, batches, pressed)) in
             [(0, 0, false), (10, 10, false), (30, 12, true), (38, 13, true), (45, 14, false), (45, 14, false)]
                 .into_iter()
@@ -186,8 +191,8 @@ mod tests {
         let mut rate = Rate::default();
         // Milliseconds, bytes committed so far, load.
         for (now_ms, committed, expected) in [
-            (1_000, 5_000, 0), // since an unknown time
-            (1_050, 9_000, 0), // too soon to look
+            (1_000, 5_000, 0), // no earlier measurement
+            (1_050, 9_000, 0), // too soon to measure
             (2_000, 9_000, 2_000),
             (3_000, 13_000, 3_000),
             (3_099, 99_000, 3_000),

@@ -1,14 +1,15 @@
-//! Drives segment reclamation, one rewrite after the other; `reclaim.rs` does the rewriting.
+//! The reclamation part of maintenance: drives one rewrite after the other; `reclaim.rs` does the rewriting.
 //!
 //! ```text
 //! Resting ─► Copying ─► Copied ─► Telling ─► Replacing ─► Resting
-//!            in small   and on    adopted;    the log does without the sources,
-//!            steps      disk      the index   which are retired
+//!            in small   and on    adopted;    the sources leave the log
+//!            steps      disk      the index   and are retired
 //!                                 is updated
 //! ```
 //!
-//! Copying goes on while the sequencer carries out a maintenance step of any part; the later stages are steps themselves.
-//! Every failure leads back to `Resting`: until the sources are replaced, they are the log.
+//! Copying continues while the sequencer carries out a maintenance step of any part; the later stages are
+//! steps themselves. Every failure leads back to `Resting`: until the sources are replaced, they are part of
+//! the log.
 
 use std::io;
 use std::sync::Arc;
@@ -25,18 +26,18 @@ use crate::steps::MaintenanceStep;
 use crate::throttle::WriteThrottle;
 use crate::types::SegmentNumber;
 
-/// How far it is.
+/// State of the reclamation part.
 #[derive(Default)]
 pub(super) struct Reclaiming {
     stage: Stage,
-    /// Segments that damage keeps from being written anew.
+    /// Segments that cannot be rewritten because of damage.
     stuck: Vec<SegmentNumber>,
-    /// Segments whose copies did not fit a full disk. They are tried again once another one was written anew, or after a
-    /// while.
+    /// Segments whose copies did not fit on a full disk. These segments are tried again once another segment
+    /// was rewritten, or after some time.
     unfit: Vec<SegmentNumber>,
-    /// When it goes on, in milliseconds since 1970.
+    /// Time to continue at, in milliseconds since 1970.
     next_at_ms: u64,
-    /// Segments that the log does without since they were asked for last.
+    /// Segments that left the log since they were last taken.
     retired: Vec<Arc<Segment>>,
 }
 
@@ -47,37 +48,37 @@ enum Stage {
     Copying(Rewrite),
     /// Every record is copied.
     Copied(Rewrite),
-    /// The segment is adopted, the index is being told.
+    /// The segment is adopted, and the index is being updated.
     Telling {
         finished: Finished,
         walk: Option<Walk>,
     },
-    /// All moves are told and the maintenance step that makes it count is asked for.
+    /// All moves are done, and the step that puts the segment into the log is requested.
     Replacing(Finished),
 }
 
 impl Reclaiming {
-    /// Whether nothing is under way.
+    /// Returns whether no rewrite is in progress.
     pub fn is_at_rest(&self, now_ms: u64) -> bool {
         now_ms >= self.next_at_ms && !self.is_under_way()
     }
 
-    /// Whether more may be retired soon.
+    /// Returns whether more segments may be retired soon.
     pub fn is_under_way(&self) -> bool {
         !matches!(self.stage, Stage::Resting)
     }
 
-    /// Whether the index may refer to a segment that is no part of the log yet.
+    /// Returns whether the index may refer to a segment that is not part of the log yet.
     pub fn is_moving(&self) -> bool {
         matches!(self.stage, Stage::Telling { .. } | Stage::Replacing(_))
     }
 
-    /// Takes the segments that the log does without since this was called last.
+    /// Takes the segments that left the log since the last call.
     pub fn take_retired(&mut self) -> Vec<Arc<Segment>> {
         std::mem::take(&mut self.retired)
     }
 
-    /// Writes segments anew that are mostly dead, at that rate.
+    /// Rewrites segments that are mostly dead, at the given rate.
     pub fn turn(&mut self, tools: &Tools, rate: &mut Rate, now_ms: u64) -> Turn {
         if now_ms < self.next_at_ms {
             return Turn::Idle(Duration::from_millis(self.next_at_ms - now_ms));
@@ -88,7 +89,7 @@ impl Reclaiming {
         {
             return Turn::Idle(rest);
         }
-        // From there on it goes maintenance step by maintenance step.
+        // From this stage on, every turn needs a maintenance step.
         if !matches!(self.stage, Stage::Resting | Stage::Copying(_)) && !tools.queue.is_free() {
             return Turn::Waiting;
         }
@@ -202,7 +203,7 @@ impl Reclaiming {
 
     fn give_up(&mut self, error: &io::Error, tools: &Tools, now_ms: u64) -> Turn {
         tracing::warn!("cannot give space back at present: {error}");
-        // Opening would remove it as well.
+        // On failure the next opening removes the file.
         let _ = tools.storage.remove(reclaim::NEXT_NAME);
         self.stage = Stage::Resting;
         tools.reserve.fill_copies();
@@ -213,7 +214,7 @@ impl Reclaiming {
     }
 }
 
-/// What each segment of the log but the last may give back.
+/// Returns what a rewrite of each segment of the log, except the last one, would free.
 fn candidates(root: &Root, stuck: &[SegmentNumber]) -> Vec<Candidate> {
     let in_order = root.segments.in_order();
     (0..in_order.len().saturating_sub(1))

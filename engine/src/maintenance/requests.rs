@@ -2,7 +2,7 @@
 //!
 //! `callers → wishes → Requests → Maintenance → Progress → callers`
 //!
-//! A wish is a number that only grows, so that any number of callers can share one and none is lost.
+//! A request is a number that only grows, so any number of callers can share one and no request is lost.
 
 use std::time::Duration;
 
@@ -11,34 +11,34 @@ use tokio::sync::watch;
 
 use crate::types::Revision;
 
-/// What others ask of background maintenance, and hear from it.
+/// Requests to background maintenance, and its answers.
 pub(crate) struct Requests {
     wanted: Mutex<Wanted>,
     woken: Condvar,
-    /// Raised from time to time; see [`Progress`].
+    /// Updated from time to time; see [`Progress`].
     pub progress: watch::Sender<Progress>,
 }
 
 #[derive(Default)]
 struct Wanted {
-    /// History before this revision is to be forgotten.
+    /// Revision before which history is to be compacted.
     compact_to: Revision,
-    /// A checkpoint of at least this revision is to be written.
+    /// Minimum revision of the requested checkpoint.
     checkpoint: Revision,
-    /// How often a caller asked to be told when there is nothing left to do.
+    /// Number of requests to be notified when there is no work left.
     rests: u64,
     woken: bool,
     stop: bool,
 }
 
-/// How far background maintenance is.
+/// Progress of background maintenance.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Progress {
-    /// History before this revision is forgotten, in the index as well, and that is noted on disk.
+    /// History before this revision is compacted, also in the index, and that is noted on disk.
     pub compacted: Revision,
     /// Revision of the newest checkpoint.
     pub checkpoint: Revision,
-    /// So many that asked for it could have been told that there is nothing left to do.
+    /// Number of requests for notification that are answered: there was no work left after they were made.
     pub rests: u64,
 }
 
@@ -51,33 +51,34 @@ impl Requests {
         }
     }
 
-    /// Asks that history before `revision` be forgotten.
+    /// Requests that history before `revision` be compacted.
     pub fn compact(&self, revision: Revision) {
         self.want(|wanted| wanted.compact_to = wanted.compact_to.max(revision));
     }
 
-    /// Asks for a checkpoint of at least `revision`.
+    /// Requests a checkpoint of at least `revision`.
     pub fn checkpoint(&self, revision: Revision) {
         self.want(|wanted| wanted.checkpoint = wanted.checkpoint.max(revision));
     }
 
-    /// Asks to be told when there is nothing left to do; returns which rest to wait for.
+    /// Requests a notification when there is no work left. Returns the value of [`Progress::rests`] to wait
+    /// for.
     pub fn rest(&self) -> u64 {
         self.want(|wanted| wanted.rests += 1);
         self.wanted.lock().rests
     }
 
-    /// The highest revision before which a caller wants history to be forgotten.
+    /// Returns the highest revision before which a caller wants history to be compacted.
     pub fn compact_to(&self) -> Revision {
         self.wanted.lock().compact_to
     }
 
-    /// The highest revision of which a caller wants a checkpoint.
+    /// Returns the highest revision of which a caller wants a checkpoint.
     pub fn wanted_checkpoint(&self) -> Revision {
         self.wanted.lock().checkpoint
     }
 
-    /// How often a caller asked to be told when there is nothing left to do.
+    /// Returns the number of requests for a notification.
     pub fn rests(&self) -> u64 {
         self.wanted.lock().rests
     }
@@ -103,7 +104,7 @@ impl Requests {
         self.woken.notify_one();
     }
 
-    /// Sleeps until a caller asks for something, for at most `nap`. False when it is to stop.
+    /// Sleeps until a caller requests something, at most for `nap`. Returns false if maintenance must stop.
     pub(super) fn sleep(&self, nap: Duration) -> bool {
         let mut wanted = self.wanted.lock();
         if !wanted.woken && !wanted.stop {

@@ -1,11 +1,11 @@
-//! A copy of a store as of one revision, taken beside a running engine or without one.
+//! Backups: copies of a store as of one revision, from its directory, with or without a running engine.
 //!
-//! Segments that were completed never change, and the one being written to only grows: so the copy is all segments
-//! of one look at the directory, the last one up to a revision that is known to be on disk. Files that reclaim
-//! removes meanwhile are held open. The copy is a store like any other.
+//! Complete segments never change, and the active segment only grows. So a backup consists of all segments in
+//! the directory at one moment, and of the last one up to a revision that is known durable. Files that
+//! reclamation removes in the meantime are held open. The copy is a store like any other.
 //!
-//! A backup into a directory that has an earlier one of the same store copies only what that does not have: a
-//! segment is kept when header and all checksums say that it is the same and whole.
+//! A backup into a directory with an earlier backup of the same store copies only new segments: an existing
+//! segment is kept if its header and all checksums show that it is the same and complete.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,16 +18,16 @@ use crate::offline::{OfflineError, Store};
 use crate::segment::Segment;
 use crate::types::Revision;
 
-/// A log that has not grown for so long is taken as it is. What a running engine has written is on disk after
-/// milliseconds, and what it takes back (a batch that met a full disk) is gone as soon.
+/// A log that has not grown for this time is copied to its end. Records that a running engine has written are
+/// durable after milliseconds, and records that it erases (a batch that met a full disk) are gone as quickly.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Between two looks at a log that is being written to.
+/// Interval between two reads of a log that is being written to.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Copies the store in `source` to beside `target`, where an earlier backup of the same store may be, to be put in
-/// its place by [`Ready::place`]. Tells `on_damage` of damaged records, and `on_progress` the bytes done and the bytes
-/// there are.
+/// Copies the store in `source` to a directory next to `target`, which may contain an earlier backup of the
+/// same store. [`Ready::place`] then puts the copy into `target`. Calls `on_damage` for damaged records, and
+/// `on_progress` with the bytes done and the total bytes.
 pub fn backup(
     source: &Path,
     target: &Path,
@@ -43,7 +43,7 @@ pub fn backup(
     copy(&store, revision, target, on_damage, on_progress)
 }
 
-/// Copies what a look at a directory has found, up to `revision`.
+/// Copies an opened store up to `revision`.
 pub(super) fn copy(
     store: &Store,
     revision: Revision,
@@ -80,7 +80,7 @@ pub(super) fn copy(
     }
     let (end, block) = match last.header.rewritten {
         Some(_) => (written_end(&*last.file), target.read_block(last)?),
-        // What it says of the log must hold for the copy.
+        // The note about the log must be true for the copy.
         None => {
             let note = Note { sequence: 1, synced: revision, oldest: store.oldest() };
             (tail(store, revision).1, note.block(&last.header))
@@ -91,8 +91,8 @@ pub(super) fn copy(
     Ok(target.ready())
 }
 
-/// A look at the store and a revision up to which it is known to be on disk: not less than what was written when
-/// this was called.
+/// Opens the store and determines a revision that is known durable and includes everything written before the
+/// call.
 pub(super) fn steady(source: &Path) -> Result<(Store, Revision), OfflineError> {
     let written = |store: &Store| tail(store, Revision::MAX).0;
     let first = Store::open(source)?;
@@ -104,7 +104,7 @@ pub(super) fn steady(source: &Path) -> Result<(Store, Revision), OfflineError> {
             let revision = written(&store);
             return Ok((store, revision));
         }
-        // Nothing is taken that is not in these files.
+        // The copy must not include anything that is not in these files.
         let synced = store.synced().min(written(&store));
         if synced >= wanted {
             return Ok((store, synced));

@@ -1,5 +1,5 @@
-//! Backups of an open store, frame by frame and from its directory: whole, on top of earlier ones, cut off, changed on
-//! their way, and while reclaim removes what is being copied.
+//! Backups of an open store, frame by frame and from its directory: complete, on top of earlier ones, cut
+//! off, changed in transit, and while reclamation removes the files that are being copied.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -24,7 +24,7 @@ use crate::{
     Snapshot, SnapshotError, Write,
 };
 
-/// Enough for everything that is held.
+/// Limit that fits the descriptions of all held segments.
 const HELD_MAX: usize = 1 << 20;
 
 fn open(temp: &TempDir) -> Engine {
@@ -41,7 +41,7 @@ async fn put(engine: &Engine, key: &str, value: &[u8]) -> Revision {
     engine.commit(Write { key, expected: Expected::Any, change }).await.unwrap().revision
 }
 
-/// As many puts of 8 kB to as many keys; seven of them fill a segment.
+/// Commits `puts` puts of 8 kB to `keys` keys; seven of them fill a segment.
 async fn fill(engine: &Engine, puts: u64, keys: u64) {
     for n in 0..puts {
         put(engine, &format!("/k/{}", n % keys), format!("{n:08}").repeat(1_000).as_bytes()).await;
@@ -71,7 +71,7 @@ fn back_up(engine: &Engine, target: &Path) -> BackedUp {
     receiver.ready().unwrap().place().unwrap()
 }
 
-/// Revision, key and value of every record.
+/// Returns revision, key and value of every record.
 fn records(dir: &Path) -> Vec<(Revision, Bytes, Option<Bytes>)> {
     let store = Store::open(dir).unwrap();
     let records = store.records().filter_map(|found| match found {
@@ -82,7 +82,7 @@ fn records(dir: &Path) -> Vec<(Revision, Bytes, Option<Bytes>)> {
     records.collect()
 }
 
-/// Key and value of everything that exists at `revision`.
+/// Returns key and value of everything that exists at `revision`.
 fn states(engine: &Engine, revision: Revision) -> Vec<(Bytes, Bytes)> {
     states_of(&engine.snapshot_at(revision).unwrap())
 }
@@ -158,7 +158,7 @@ async fn a_transfer_that_is_cut_or_changed_anywhere_is_no_backup_and_leaves_the_
         let at = random.below(stream.len() as u64) as usize;
         changed[at] ^= 1 << random.below(8);
         let error = receive(&target, [changed.into()]).unwrap_err();
-        // A length may be changed such that more has to come.
+        // A changed length may announce more bytes than follow.
         let is_told = matches!(error, OfflineError::NoBackup { .. } | OfflineError::CutShort { .. });
         assert!(is_told, "{at}: {error}");
     }
@@ -200,7 +200,7 @@ async fn what_reclaim_removes_meanwhile_is_sent_to_its_end() {
     let copy = open_dir(&target);
     assert_eq!((copy.revision(), states(&copy, Revision::new(30))), (Revision::new(30), want));
     copy.close().await;
-    // What is there now has nothing in common with it, and is received all the same.
+    // The present store has no segment in common with the backup; a new backup succeeds nevertheless.
     let now = back_up(&engine, &target);
     assert_eq!((now.revision, now.oldest), (Revision::new(60), Revision::new(60)));
     assert_eq!(states(&open_dir(&target), Revision::new(60)), states(&engine, Revision::new(60)));
@@ -219,7 +219,7 @@ async fn segments_are_the_same_only_if_everything_says_so() {
         file.read_exact_at(&mut byte, at).unwrap();
         file.write_all_at(&[byte[0] ^ 1], at).unwrap();
     };
-    // A value that rotted; a header that says another salt than the server's.
+    // A damaged value; a header with another salt than the server's.
     for at in [4_096 + 5_000, 24] {
         flip(at);
         if at == 24 {
@@ -228,7 +228,7 @@ async fn segments_are_the_same_only_if_everything_says_so() {
         assert_eq!(back_up(&engine, &target).kept.0, 1, "{at}");
         assert_eq!(records(&target).len(), 20);
     }
-    // The same segment, and its last record another one.
+    // The same segment with another last record.
     let mut receiver = Receiver::begin(&target).unwrap();
     let held = Held::decode(&receiver.held(HELD_MAX, |_, _| ())).unwrap();
     assert_eq!(held.len(), 2);
@@ -330,7 +330,7 @@ async fn another_store_is_not_replaced_and_damage_is_copied_and_told() {
         (done.damages, told.len(), told[0].revisions),
         (1, 1, Some((Revision::FIRST, Revision::FIRST)))
     );
-    // A sound copy of it is better than what the store has.
+    // A sound copy in the earlier backup is better than the damaged one in the store.
     assert_eq!((back_up(&engine, &target).kept.0, records(&target)), (2, before));
 }
 
@@ -342,7 +342,7 @@ async fn what_the_disk_cannot_read_is_missing_from_a_backup_and_told_and_nothing
     let want: Vec<_> =
         engine.snapshot().prefix(b"").map(|entry| (entry.revision(), entry.read().unwrap().value)).collect();
     let outgoing = engine.backup(b"").unwrap();
-    // Behind the end of a file nothing can be read: six of the records in the first segment.
+    // Nothing behind the end of a file can be read: six of the records in the first segment.
     let first = temp.path().join("store/0000000001.segment");
     let first = fs::File::options().write(true).open(first).unwrap();
     first.set_len(4_096 + 8_192).unwrap();
@@ -388,7 +388,7 @@ async fn with_relaxed_durability_a_backup_has_only_what_is_on_disk() {
     tokio::time::timeout(patience, engine.close()).await.unwrap();
 }
 
-/// Forgets everything before the newest revision and waits until the files are gone that this makes superfluous.
+/// Compacts everything before the newest revision and waits until the superseded files are removed.
 async fn reclaim(engine: &Engine) {
     engine.compact(engine.revision()).await.unwrap();
     engine.settled().await;
@@ -401,7 +401,8 @@ async fn what_reclaim_removes_while_a_directory_is_read_is_no_loss() {
     let (engine, source) = (open(&temp), temp.path().join("store"));
     fill(&engine, 30, 3).await;
     let want = states(&engine, Revision::new(30));
-    // Between the list and the files: another look finds what stands for them.
+    // Removed after the directory was listed and before the files were opened: the next attempt finds the
+    // replacements.
     let listed = Listed::look(&source).unwrap();
     let (store, revision) = steady(&source).unwrap();
     fill(&engine, 30, 3).await;
@@ -412,7 +413,7 @@ async fn what_reclaim_removes_while_a_directory_is_read_is_no_loss() {
     let done = backup(&source, &now, |damage| panic!("{damage}"), |_, _| ()).unwrap().place().unwrap();
     assert_eq!((done.revision, done.oldest), (Revision::new(60), Revision::new(60)));
     assert_eq!(states(&open_dir(&now), Revision::new(60)), states(&engine, Revision::new(60)));
-    // Between the files and the copy: they are held open.
+    // Removed after the files were opened and before they were copied: the open files stay readable.
     let then = temp.path().join("then");
     let target = Target::begin(&then).unwrap();
     let done = copy(&store, revision, target, |damage| panic!("{damage}"), |_, _| ());
@@ -426,7 +427,7 @@ async fn the_last_write_before_a_store_went_idle_is_known_to_be_on_disk() {
     let (engine, source) = (open(&temp), temp.path().join("store"));
     for _ in 0..2 {
         fill(&engine, 3, 3).await;
-        // Nothing is written behind it that would vouch for it.
+        // No later record shows that it is durable.
         let noted = async {
             while Store::open(&source).unwrap().synced() < engine.revision() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -440,7 +441,7 @@ async fn the_last_write_before_a_store_went_idle_is_known_to_be_on_disk() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_full_load_and_maintenance_each_backup_is_exactly_the_state_at_its_revision() {
-    /// Writers, each with keys of its own.
+    /// Number of writers, each with keys of its own.
     const WRITERS: u64 = 64;
     let temp = TempDir::new();
     let engine = open(&temp);
@@ -458,7 +459,7 @@ async fn under_full_load_and_maintenance_each_backup_is_exactly_the_state_at_its
                 } else {
                     let write =
                         Write { key: key.into(), expected: Expected::Any, change: Change::Delete(None) };
-                    // There may be nothing to delete.
+                    // The key may not exist.
                     let _ = engine.commit(write).await;
                 }
             }
@@ -484,7 +485,7 @@ async fn under_full_load_and_maintenance_each_backup_is_exactly_the_state_at_its
             let outgoing = engine.backup(&held).unwrap();
             match engine.snapshot_at(outgoing.revision()) {
                 Ok(snapshot) => break (outgoing, snapshot),
-                // History went on meanwhile.
+                // The revision was compacted in the meantime.
                 Err(SnapshotError::Compacted { .. }) => {}
                 Err(error) => panic!("{error}"),
             }

@@ -1,4 +1,5 @@
-//! Whether a checkpoint says what the log says. What its Bloom filters mean is not known here; they are there or damaged.
+//! Comparison of a checkpoint with the log. The meaning of its Bloom filters is unknown here, so only their
+//! presence and checksums are checked.
 
 use crate::chain;
 use crate::checkpoint;
@@ -12,8 +13,9 @@ use crate::offline::survey::Survey;
 use crate::record::Head;
 use crate::types::Revision;
 
-/// Checks the checkpoint of `revision`: its own bytes, that each state in it is the record in the place it names, and
-/// that it has the newest state of every key. `survey` has walked over the log; revisions in `lost` have no record.
+/// Checks the checkpoint of `revision`: its own bytes, that each version in it refers to a matching record,
+/// and that it has the newest state of every key. `survey` has walked over the log; revisions in `lost` have
+/// no record.
 pub(super) fn check(
     store: &Store,
     revision: Revision,
@@ -43,7 +45,7 @@ pub(super) fn check(
     let told = loading.each(|key, versions| {
         let newest = versions[0];
         if newest.revision > survey.revision && store.in_use {
-            // In a segment that was made after the look at the directory.
+            // The record is in a segment that was made after the directory was read.
             agreeing += u64::from(survey.keys.get(key).is_some_and(|state| !state.deleted));
             return;
         }
@@ -59,9 +61,9 @@ pub(super) fn check(
                     tell(&differs(key, state.revision));
                 }
             }
-            // Written again since.
+            // The key was written again after the checkpoint.
             Some(state) if state.revision > revision => {}
-            // Deleted, and reclaimed since.
+            // The key was deleted, and its records are reclaimed.
             None if newest.is_delete() || newest.revision < store.oldest() => {}
             _ if is_lost(newest.revision) => {}
             _ => tell(&differs(key, newest.revision)),
@@ -70,7 +72,7 @@ pub(super) fn check(
     if told.is_none() {
         return tell(&whole(Problem::Checkpoint));
     }
-    // What it does not have at all.
+    // Some keys of the log are missing in the checkpoint.
     let known =
         survey.keys.values().filter(|state| !state.deleted && state.revision <= revision).count() as u64;
     if agreeing < known {
@@ -78,7 +80,7 @@ pub(super) fn check(
     }
 }
 
-/// Whether the header of a checkpoint is sound and of that revision.
+/// Returns whether the header of a checkpoint is sound and of that revision.
 pub(super) fn proves_durable(revision: Revision, file: &ReadFile) -> bool {
     let header = file.read(0, checkpoint::HEADER_BYTES);
     header.is_ok_and(|header| {
@@ -86,7 +88,7 @@ pub(super) fn proves_durable(revision: Revision, file: &ReadFile) -> bool {
     })
 }
 
-/// Whether the record of that version of `key` stands where the version says.
+/// Returns whether the record of this version of `key` is at its position.
 fn is_in_place(store: &Store, key: &[u8], version: &Version) -> bool {
     let segment = store.all().find(|segment| segment.header.number == version.segment);
     segment.is_some_and(|segment| {

@@ -1,4 +1,4 @@
-//! What can be wrong with a store, told so that an operator can act on it: where, which revisions, which key.
+//! Descriptions of damage that an operator can act on: location, revisions and key.
 
 use std::fmt;
 
@@ -7,61 +7,63 @@ use bytes::Bytes;
 use crate::losses::Losses;
 use crate::types::Revision;
 
-/// One thing that is wrong.
+/// A single damage of a store.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Damage {
-    /// Name of the file within the store's directory; empty when it is about none in particular.
+    /// Name of the file within the store's directory; empty if the damage concerns no particular file.
     pub file: String,
     /// Offset in the file, in bytes.
     pub offset: Option<u64>,
-    /// First and last revision concerned.
+    /// First and last revision that are affected.
     pub revisions: Option<(Revision, Revision)>,
-    /// The key concerned, where it is still known.
+    /// The affected key, if it is known.
     pub key: Option<Bytes>,
-    /// What is wrong.
+    /// Kind of the damage.
     pub problem: Problem,
 }
 
-/// What is wrong.
+/// Kind of a damage.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Problem {
-    /// One copy of a header is damaged; the other one suffices.
+    /// A copy of a header is damaged; the other copy suffices.
     HeaderCopy,
-    /// Both copies of a header are damaged: none of the file's records can be checked.
+    /// Both copies of a header are damaged, so none of the file's records can be checked.
     Header,
     /// A segment is missing before this one.
     MissingBefore,
     /// This segment is missing at the end of the log, as the high-water mark shows.
     MissingEnd,
-    /// There is no segment whose header can be read.
+    /// There is no segment with a readable header.
     NoSegment,
-    /// The file belongs to another store than the rest.
+    /// The file belongs to another store than the other files.
     OtherStore,
-    /// A checkpoint is damaged. Opening takes longer and loses nothing.
+    /// A checkpoint is damaged. Opening takes longer, but no data is lost.
     Checkpoint,
-    /// A checkpoint does not say what the log says.
+    /// A checkpoint does not agree with the log.
     Index,
-    /// The operating system cannot read it.
+    /// The operating system cannot read the file or a part of it.
     Unreadable(String),
-    /// A record's attributes or value do not match their checksums: the key reads as damaged at this revision.
+    /// A record's attributes or value do not match their checksums, so the key reads as damaged at this
+    /// revision.
     Body,
-    /// Records are damaged so far that not even their keys are known: these show their states before.
+    /// Records are damaged so far that their keys are unknown. These keys show their previous states.
     Lost,
-    /// A record names another state before it than the log has.
+    /// A record refers to another previous state than the log contains.
     History,
-    /// A record is older than the one before it.
+    /// A record is older than the record before it.
     Time,
 }
 
 impl Damage {
-    /// Adds the revisions that cannot be read because of it; false where they are not known.
+    /// Adds the revisions that cannot be read because of this damage. Returns false if they are unknown.
     pub(crate) fn add_to(&self, losses: &mut Losses) -> bool {
         let (set, revisions) = match (&self.problem, self.revisions) {
             (Problem::Lost, Some(revisions)) => (&mut losses.lost, revisions),
             (Problem::Body, Some(revisions)) => (&mut losses.damaged, revisions),
-            // Records in an unreadable place are damages of their own; a whole file is not walked over.
+            // Records in an unreadable part are reported as separate damages, but the records of an
+            // unreadable file are not.
             (Problem::Unreadable(_), _) => return self.offset.is_some(),
-            // These cost nothing that is in the log.
+            // These damages affect nothing that is in the log.
             (
                 Problem::HeaderCopy | Problem::Checkpoint | Problem::Index | Problem::History | Problem::Time,
                 _,
@@ -97,7 +99,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// One line: problem, then place, revisions and key.
+/// Writes one line: location and problem, then revisions and key.
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.file.is_empty() {

@@ -1,7 +1,8 @@
-//! Files as a reader that does not own the store sees them: read-only, by `pread`.
+//! Read-only access to files for a reader that does not own the store, by `pread`.
 //!
-//! Not mapped, unlike the engine's: a mapping shows zeros where the disk fails or a file got shorter, and these tools are
-//! to say so. An open file stays readable after its name is gone, which is how a reader outlives reclaim.
+//! Unlike the engine, these tools do not map files: a mapping shows zeros when the disk fails or a file
+//! becomes shorter, and the tools must report that. An open file stays readable after its name is removed, so
+//! reclamation does not disturb a reader.
 
 use std::fs;
 use std::io;
@@ -23,7 +24,8 @@ pub(super) struct ReadFile {
 impl ReadFile {
     /// Opens a regular file.
     pub fn open(path: &Path) -> io::Result<ReadFile> {
-        // Without waiting: a pipe under the name of a segment would keep us here for ever.
+        // The file is opened without waiting: a pipe under the name of a segment would otherwise block
+        // forever.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let metadata = file.metadata()?;
@@ -48,7 +50,7 @@ impl File for ReadFile {
     }
 
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        // A length may come from a file made to exhaust memory.
+        // The length may come from a file that was made to exhaust memory.
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         bytes.resize(len, 0);
@@ -65,7 +67,7 @@ impl File for ReadFile {
     }
 }
 
-/// Whether an engine has the store in `dir` open. Looks by holding the lock for a moment, shared.
+/// Returns whether an engine has the store in `dir` open. Takes a shared lock for a moment to find out.
 pub(super) fn is_in_use(dir: &Path) -> io::Result<bool> {
     match fs::File::open(dir).and_then(|directory| is_locked(&directory)) {
         Ok(false) => {}
@@ -81,7 +83,7 @@ pub(super) fn is_in_use(dir: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether another open file has an exclusive lock on `file`.
+/// Returns whether another open file has an exclusive lock on `file`.
 fn is_locked(file: &fs::File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(false),

@@ -1,22 +1,24 @@
-//! A store's directory in the making, beside the place it is for, and put there as a whole.
+//! Atomic creation of a store's directory: it is made next to its final location and put there as a whole.
 //!
 //! ```text
-//! DIR/log       what is there now, if anything: complete at every moment
+//! DIR/log       the present files, if any: complete at every moment
 //! DIR/log.next  the new files ─► each synced ─► exchanged with DIR/log in one step ─► the old files removed
 //! ```
 //!
-//! A process that ends in between leaves `log` as it was, and a `log.next` that the next attempt removes. Both are
-//! locked meanwhile, so that neither an engine nor a second attempt gets between.
+//! A process that ends in between leaves `log` unchanged, and a `log.next` that the next attempt removes.
+//! Both are locked in the meantime, so that neither an engine nor a second attempt can interfere.
 //!
-//! Some file systems cannot exchange (NFS, FAT, some FUSE). There it takes two steps, each on disk before the next:
+//! Some file systems cannot exchange directories (NFS, FAT, some FUSE). On these, the replacement takes two
+//! steps, each durable before the next:
 //!
 //! ```text
 //! DIR/log ─► DIR/log.replaced, synced      DIR/log.next ─► DIR/log, synced      DIR/log.replaced removed
 //! ```
 //!
-//! A crash between the two leaves no `log`, but what was in it, complete, under a name that nothing else has: the next
-//! attempt gives it its old name before it does anything else, and a reader of it is told. A crash after
-//! both leaves the new `log`, and a `log.replaced` that the next attempt removes. Never is there only half of one.
+//! A crash between the two steps leaves no `log`, but its complete content under a name that nothing else
+//! uses. The next attempt first gives it its old name again, and readers get an error that names it. A crash
+//! after both steps leaves the new `log`, and a `log.replaced` that the next attempt removes. At no time is
+//! there only an incomplete directory.
 
 use std::fs;
 use std::io;
@@ -27,19 +29,19 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::io::{Dir, LOCK_NAME, Storage};
 use crate::offline::OfflineError;
 
-/// The directory in the making.
+/// A directory that is being made.
 pub(super) struct Making {
-    /// The place it is for.
+    /// The final location of the directory.
     place: PathBuf,
     path: PathBuf,
     dir: Dir,
-    /// Held while there is something in the place already.
+    /// Lock of the existing directory at the final location, if there is one.
     _present: Option<Dir>,
     done: bool,
 }
 
 impl Making {
-    /// Begins a directory for `place`, which no process may have open.
+    /// Begins a directory for `place`. No other process may have `place` open.
     pub fn begin(place: &Path) -> Result<Making, OfflineError> {
         let (path, replaced) = (beside(place, NEXT), beside(place, REPLACED));
         if !place.exists() && replaced.exists() {
@@ -55,23 +57,23 @@ impl Making {
         Ok(Making { place: place.to_owned(), path, dir, _present: present, done: false })
     }
 
-    /// Where the files go.
+    /// Returns the directory for the new files.
     pub fn dir(&self) -> &Dir {
         &self.dir
     }
 
-    /// The file of that name which is in the place already becomes part of the new directory. False where the file
+    /// Makes the file `name` of the existing directory part of the new directory. Returns false if the file
     /// system cannot have a file in two directories.
     pub fn keep(&self, name: &str) -> bool {
         fs::hard_link(self.place.join(name), self.path.join(name)).is_ok()
     }
 
-    /// Puts the directory in its place, durably. Its files have been synced.
+    /// Moves the directory to its final location, durably. Its files must be synced.
     pub fn finish(self) -> Result<(), OfflineError> {
         self.finish_by(|from, to, flags| Ok(renameat_with(CWD, from, CWD, to, flags)?))
     }
 
-    /// [`Making::finish`], with that way to do it in one step.
+    /// Does the same as [`Making::finish`], with the given function for the exchange in one step.
     fn finish_by(
         mut self,
         in_one_step: impl Fn(&Path, &Path, RenameFlags) -> io::Result<()>,
@@ -80,12 +82,12 @@ impl Making {
         let failed = OfflineError::io(&self.path, "put into its place");
         let is_replaced = self.place.exists();
         let flags = if is_replaced { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
-        // Where what was in the place is afterwards.
+        // The location of the old directory after the exchange.
         let replaced = match in_one_step(&self.path, &self.place, flags) {
             Ok(()) => self.path.clone(),
             Err(error) if !is_not_supported(&error) => return Err(failed(error)),
             Err(_) if is_replaced => self.replace_in_two_steps().map_err(failed)?,
-            // Both are directories of ours: there is nothing that this could replace but an empty one.
+            // Both directories belong to this module: the rename could only replace an empty directory.
             Err(_) => {
                 fs::rename(&self.path, &self.place).map_err(failed)?;
                 self.path.clone()
@@ -101,7 +103,8 @@ impl Making {
         move_durably(&self.place, &replaced)?;
         match fs::rename(&self.path, &self.place) {
             Ok(()) => Ok(replaced),
-            // As if nothing had been; should that fail too, the next attempt does it.
+            // Moving the directory back restores the previous state. If that fails too, the next attempt does
+            // it.
             Err(error) => {
                 let _ = move_durably(&replaced, &self.place);
                 Err(error)
@@ -113,13 +116,13 @@ impl Making {
 impl Drop for Making {
     fn drop(&mut self) {
         if !self.done {
-            // Given up: what is left is only in the way, and the next attempt would remove it as well.
+            // The directory was abandoned. On failure the next attempt removes it.
             let _ = remove(&self.path);
         }
     }
 }
 
-/// Opens a directory, made if absent, that no other process has open.
+/// Opens and locks a directory, which is created if it does not exist.
 fn lock(path: &Path) -> Result<Dir, OfflineError> {
     match Dir::open(path) {
         Ok(Some(dir)) => Ok(dir),
@@ -128,7 +131,7 @@ fn lock(path: &Path) -> Result<Dir, OfflineError> {
     }
 }
 
-/// Removes the files in a directory but its lock. Other directories in it are not ours.
+/// Removes the files in a directory except its lock. Subdirectories are not removed.
 fn clear(path: &Path) -> Result<(), OfflineError> {
     let failed = |path: &Path| OfflineError::io(path, "remove");
     for entry in fs::read_dir(path).map_err(failed(path))? {
@@ -147,9 +150,9 @@ fn remove(path: &Path) -> Result<(), OfflineError> {
     fs::remove_dir(path).map_err(OfflineError::io(path, "remove"))
 }
 
-/// What `place` is called while it is made.
+/// Suffix of the directory while it is made.
 const NEXT: &str = ".next";
-/// What the old one is called between the two steps.
+/// Suffix of the old directory between the two steps.
 const REPLACED: &str = ".replaced";
 
 fn beside(place: &Path, suffix: &str) -> PathBuf {
@@ -158,13 +161,13 @@ fn beside(place: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The directory that was in `place`, if replacing it was interrupted between the two steps.
+/// Returns the old directory of `place` if its replacement was interrupted between the two steps.
 pub(crate) fn interrupted(place: &Path) -> Option<PathBuf> {
     let replaced = beside(place, REPLACED);
     (!place.exists() && replaced.exists()).then_some(replaced)
 }
 
-/// Whether a file system says that it does not know a flag of renaming.
+/// Returns whether the file system does not support a flag of the rename.
 fn is_not_supported(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     matches!(code, Some(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::OPNOTSUPP))
@@ -181,7 +184,7 @@ fn sync_parent(path: &Path) -> Result<(), OfflineError> {
     sync().map_err(OfflineError::io(parent, "sync"))
 }
 
-/// The directory that `path` is in.
+/// Returns the directory that contains `path`.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -196,7 +199,7 @@ mod tests {
     use super::*;
     use crate::testing::TempDir;
 
-    /// A directory for `place` with one file that says `text`.
+    /// Makes a directory for `place` with one file that contains `text`.
     fn making(place: &Path, text: &str) -> Making {
         let making = Making::begin(place).unwrap();
         fs::write(making.path.join("file"), text).unwrap();
@@ -251,7 +254,7 @@ mod tests {
         assert_eq!((said(&place).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
     }
 
-    /// Makes the directory anew with the same files but the lock.
+    /// Replaces the directory by a new one with the same files except the lock.
     fn unlock(path: &Path) {
         let locked = path.with_extension("locked");
         fs::rename(path, &locked).unwrap();
@@ -274,13 +277,13 @@ mod tests {
         std::mem::forget(second);
         assert_eq!(names(&temp), ["log.next", "log.replaced"]);
         assert_eq!(interrupted(&place), Some(temp.path().join("log.replaced")));
-        // Its process is gone, and with it its locks.
+        // The process has ended, and its locks are released.
         unlock(&temp.path().join("log.replaced"));
         unlock(&temp.path().join("log.next"));
         drop(making(&place, "third"));
         assert_eq!((said(&place).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
         assert_eq!(interrupted(&place), None);
-        // And one after both.
+        // A crash after both steps.
         fs::create_dir(temp.path().join("log.replaced")).unwrap();
         fs::write(temp.path().join("log.replaced/file"), "zeroth").unwrap();
         fs::write(temp.path().join("log.replaced/lock"), "").unwrap();

@@ -1,16 +1,16 @@
-//! The store as files: reading, checking, copying and making one without opening it.
+//! Tools for the files of a store: reading, checking, copying and creating stores without opening them.
 //!
 //! ```text
 //! directory ─► Store: which files make the log ─► Records: every record, and what is damaged
 //!                                                   │
-//!                                                   ├─► survey   keys, bytes, agreement of all parts
+//!                                                   ├─► survey   keys, bytes, consistency of all parts
 //!                                                   ├─► backup   the same log, in another directory
 //!                                                   └─► restore, compact   a new log with the same states
 //! ```
 //!
-//! Nothing here writes into a store that it reads, takes its lock for longer than a look, or asks an engine for
-//! anything: all of it works on damaged stores and beside a running engine. What it may believe of a log that is
-//! being written to is what recovery would believe: all that is known to be on disk (`docs/format.md`).
+//! These tools never write into a store that they read, hold its lock only for a moment, and request nothing
+//! from an engine. So they work on damaged stores and while an engine is running. In a log that is being
+//! written to, they trust what recovery would trust: everything that is known durable (`docs/format.md`).
 
 mod backup;
 mod checkpoints;
@@ -48,27 +48,27 @@ use crate::types::{Revision, SegmentNumber};
 #[cfg(test)]
 mod backups_test;
 
-/// Why a tool could not do its work. Each text is one line and names the path.
+/// Reason why a tool failed. Each message is one line and names the path.
 #[derive(Debug, thiserror::Error)]
 pub enum OfflineError {
-    /// There is no segment in the directory, or no directory.
+    /// The directory does not exist or contains no segment.
     #[error("no store in {}", dir.display())]
     NoStore {
-        /// Where one was looked for.
+        /// The directory in which a store was expected.
         dir: PathBuf,
     },
-    /// A backup was about to be replaced when the machine stopped; it is complete, under another name.
+    /// The machine stopped while a backup was being replaced. The backup is complete, under another name.
     #[error("no store in {}: replacing it was interrupted, and {} is what was there", dir.display(), replaced.display())]
     Interrupted {
-        /// Where a store was looked for.
+        /// The directory in which a store was expected.
         dir: PathBuf,
-        /// Where it is.
+        /// The directory that contains the backup.
         replaced: PathBuf,
     },
     /// A later release wrote this store.
     #[error("{}: store format {found} is newer than {supported}, the newest this release reads", path.display())]
     NewerFormat {
-        /// The file that says so.
+        /// The file with the newer format version.
         path: PathBuf,
         /// The format version found.
         found: u32,
@@ -78,113 +78,113 @@ pub enum OfflineError {
     /// An engine, or another tool, has the directory open.
     #[error("{} is in use by another process", dir.display())]
     InUse {
-        /// The directory.
+        /// The directory that is in use.
         dir: PathBuf,
     },
     /// The target of a copy is its source.
     #[error("{} cannot be copied to itself", dir.display())]
     SameDirectory {
-        /// The directory.
+        /// The directory of both.
         dir: PathBuf,
     },
-    /// What is there already is not an earlier backup of this store.
+    /// The target contains something other than an earlier backup of this store.
     #[error("{} has another store: choose an empty directory", dir.display())]
     OtherStore {
-        /// The directory.
+        /// The directory of the target.
         dir: PathBuf,
     },
-    /// A file of the log is missing, or damaged as a whole, so that no state can be made of the rest.
+    /// A file of the log is missing or damaged as a whole, so no states can be restored from the rest.
     #[error("{}: {damage}", dir.display())]
     Incomplete {
-        /// The store's directory.
+        /// The directory of the store.
         dir: PathBuf,
-        /// What is missing.
+        /// The damage or the missing file.
         damage: Box<Damage>,
     },
-    /// Something is there where a new store is to be made.
+    /// The location for a new store already exists.
     #[error("{} is there already", dir.display())]
     NotEmpty {
-        /// Where the new store was to be made.
+        /// The location for the new store.
         dir: PathBuf,
     },
-    /// Damage makes the states that were asked for uncertain. Nothing was made.
+    /// Damage makes the requested states uncertain. Nothing was created.
     #[error("{} in {}, the first: {damage}", match damages { 1 => "one damage".to_owned(), n => format!("{n} damages") }, dir.display())]
     Damaged {
-        /// The store's directory.
+        /// The directory of the store.
         dir: PathBuf,
-        /// How many damages there are.
+        /// Number of damages that were found.
         damages: u64,
-        /// The first of them.
+        /// The first damage that was found.
         damage: Box<Damage>,
     },
-    /// The history of that long ago is forgotten.
+    /// The requested revision was compacted.
     #[error("revision {asked} is no longer there, the oldest is {oldest}")]
     Compacted {
-        /// The revision asked for.
+        /// The revision that was requested.
         asked: Revision,
-        /// The oldest one that can be read.
+        /// The oldest revision that can be read.
         oldest: Revision,
     },
-    /// That revision was never written.
+    /// The requested revision was never written.
     #[error("revision {asked} is not there, the newest is {newest}")]
     Future {
-        /// The revision asked for.
+        /// The revision that was requested.
         asked: Revision,
-        /// The newest one.
+        /// The newest revision of the store.
         newest: Revision,
     },
-    /// Nothing was written by the revision or time asked for.
+    /// The requested revision or time is before the first write.
     #[error("{} begins later: its first record has revision {first} and was written at {time_ms} ms since 1970", dir.display())]
     BeforeFirst {
-        /// The store's directory.
+        /// The directory of the store.
         dir: PathBuf,
         /// Revision of its first record.
         first: Revision,
         /// Time of its first record, in milliseconds since 1970.
         time_ms: u64,
     },
-    /// The store's revisions are so high that there are none above them to begin with.
+    /// The store's revisions are so high that a new store has no higher ones left.
     #[error("{} has used up its revisions", dir.display())]
     NoRevisionsLeft {
-        /// The store's directory.
+        /// The directory of the store.
         dir: PathBuf,
     },
-    /// What was received is not what a server sends: another program answered, or something on the way changed it.
+    /// The received bytes are not a backup: another program answered, or something changed them on the way.
     #[error("what was received is no backup: {what}")]
     NoBackup {
-        /// What is wrong with it.
+        /// Description of what is wrong.
         what: &'static str,
     },
-    /// A later release sent this.
+    /// A later release sent this backup.
     #[error("the server sends a backup of version {found}, and {supported} is the newest this release reads")]
     NewerTransfer {
-        /// The version found.
+        /// The transfer version that was found.
         found: u32,
         /// The newest version this release reads.
         supported: u32,
     },
-    /// The transfer ended before the backup did.
+    /// The transfer ended before the backup was complete.
     #[error("the transfer ended early: {received} of {total} bytes came")]
     CutShort {
         /// Bytes of records received.
         received: u64,
-        /// How many there are; 0 when not even that came.
+        /// Total bytes of records; 0 if the transfer ended before the total was received.
         total: u64,
     },
-    /// The sender cannot go on, and says so.
+    /// The sender reported that it cannot continue.
     #[error("the server gave up: {reason}")]
     GivenUp {
-        /// What it says.
+        /// The reason that the sender reported.
         reason: String,
     },
-    /// The operating system said no.
+    /// A call to the operating system failed.
     #[error("{}: cannot {operation}: {source}", path.display())]
     Io {
-        /// The file or directory.
+        /// The file or directory of the failed operation.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that was attempted.
         operation: &'static str,
-        /// Why it failed.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -196,18 +196,18 @@ impl OfflineError {
     }
 }
 
-/// How often a directory is read again because files went away meanwhile. Reclaim removes files after it made
-/// others, so the second look usually does.
+/// Maximum number of times that a directory is read because files disappear in the meantime. Reclamation
+/// removes files only after it has created their replacements, so the second attempt usually succeeds.
 const LOOKS_MAX: u32 = 20;
 
-/// What a look at a directory finds by name.
+/// The files of a directory, by name.
 struct Listed {
     in_use: bool,
-    /// How far the log reached before the directory was listed.
+    /// The high-water mark, read before the directory was listed.
     high_water: Option<Mark>,
-    /// Of segments, ascending.
+    /// Numbers of the segments, in ascending order.
     numbers: Vec<SegmentNumber>,
-    /// Revision and file.
+    /// Revision and file of each checkpoint.
     checkpoints: Vec<(Revision, ReadFile)>,
 }
 
@@ -219,7 +219,7 @@ impl Listed {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(no_store()),
             Err(error) => return Err(OfflineError::io(dir, "look whether it is in use")(error)),
         };
-        // Before the list, which then has all that the mark may name.
+        // The mark is read before the list, which then contains every segment that the mark may name.
         let high_water = ReadFile::open(&dir.join(high_water::NAME)).ok().and_then(|file| Mark::read(&file));
         let list = match std::fs::read_dir(dir) {
             Ok(list) => list,
@@ -234,11 +234,11 @@ impl Listed {
         let (mut numbers, mut checkpoints) = (Vec::new(), Vec::new());
         for entry in list {
             let entry = entry.map_err(OfflineError::io(dir, "list the directory"))?;
-            // A name that is not UTF-8 is none of ours.
+            // The store uses no names that are not UTF-8.
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             numbers.extend(Segment::number(name));
-            // One that cannot be opened was replaced by a newer one, or costs no more than time.
+            // A checkpoint that cannot be opened was replaced by a newer one, or its absence costs only time.
             let checkpoint = checkpoint::revision(name).zip(ReadFile::open(&entry.path()).ok());
             checkpoints.extend(checkpoint);
         }
@@ -250,45 +250,45 @@ impl Listed {
     }
 }
 
-/// A store's directory, with its files held open: they stay readable when reclaim removes them.
+/// The directory of a store, with its files held open: they stay readable when reclamation removes them.
 pub struct Store {
     dir: PathBuf,
     in_use: bool,
-    /// The log, in order.
+    /// The segments of the log, in order.
     segments: Vec<Arc<Segment>>,
-    /// Files that others stand for, waiting to be removed.
+    /// Segments that are superseded by others and wait to be removed.
     superseded: Vec<Arc<Segment>>,
-    /// Images of the index: revision and file.
+    /// The checkpoints: revision and file.
     checkpoints: Vec<(Revision, ReadFile)>,
-    /// The highest revision of the high-water mark and of a checkpoint whose header is sound: the log was synced up to it
-    /// first.
+    /// The highest revision in the high-water mark and in the checkpoints with a sound header: the log was
+    /// synced up to it before they were written.
     known_durable: Revision,
-    /// What is wrong with files as wholes.
+    /// Damage of whole files.
     damage: Vec<Damage>,
     oldest: Revision,
 }
 
 impl Store {
-    /// Opens the files of the store in `dir` for reading. Damage is no error; see [`Store::damage`].
+    /// Opens the files of the store in `dir` for reading. Damage is not an error; see [`Store::damage`].
     pub fn open(dir: &Path) -> Result<Store, OfflineError> {
         let mut looks = 0;
         loop {
             looks += 1;
             match Store::look(dir)? {
                 Some(store) if store.is_whole() || !store.in_use || looks == LOOKS_MAX => return Ok(store),
-                // A file went away, or a new one was not in the list yet: look again.
+                // A file disappeared, or a new file was not in the list yet: read the directory again.
                 _ if looks < LOOKS_MAX => {}
                 _ => return Err(OfflineError::NoStore { dir: dir.to_owned() }),
             }
         }
     }
 
-    /// One look at the directory; `None` when a file went away meanwhile.
+    /// Reads the directory once; returns `None` if a file disappeared in the meantime.
     fn look(dir: &Path) -> Result<Option<Store>, OfflineError> {
         Store::of(dir, Listed::look(dir)?)
     }
 
-    /// The files that were listed; `None` when one of them went away since.
+    /// Opens the listed files; returns `None` if one of them disappeared since.
     fn of(dir: &Path, listed: Listed) -> Result<Option<Store>, OfflineError> {
         let Listed { in_use, high_water, numbers, mut checkpoints } = listed;
         let (mut segments, mut damage) = (Vec::new(), Vec::new());
@@ -353,38 +353,38 @@ impl Store {
         }))
     }
 
-    /// Where it is.
+    /// Returns the directory of the store.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether an engine had it open when it was looked at.
+    /// Returns whether an engine had the store open when the directory was read.
     pub fn in_use(&self) -> bool {
         self.in_use
     }
 
-    /// The lowest revision at which everything can be read.
+    /// Returns the oldest revision at which everything can be read.
     pub fn oldest(&self) -> Revision {
         self.oldest
     }
 
-    /// What is wrong with files as wholes: headers, and files that are missing. In no order.
+    /// Returns the damage of whole files: damaged headers and missing files, in no particular order.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// Whether no file of the log is missing, or damaged as a whole.
+    /// Returns whether no file of the log is missing or damaged as a whole.
     fn is_whole(&self) -> bool {
         self.must_be_whole().is_ok()
     }
 
-    /// The highest revision known to be on disk: the last segment says so, looked at anew, or a checkpoint or the high-water
-    /// mark does.
+    /// Returns the highest revision known durable: according to the last segment, which is read again, a
+    /// checkpoint, or the high-water mark.
     fn synced(&self) -> Revision {
         self.segments.last().map_or(Revision::ZERO, records::said_synced).max(self.known_durable)
     }
 
-    /// The files of the log in order, then the superseded ones.
+    /// Iterates over the segments of the log in order, then over the superseded ones.
     fn all(&self) -> impl Iterator<Item = &Arc<Segment>> {
         self.segments.iter().chain(&self.superseded)
     }
@@ -398,21 +398,21 @@ impl Store {
         }
     }
 
-    /// Revision of the newest checkpoint, if there is one.
+    /// Returns the revision of the newest checkpoint, if there is one.
     pub fn checkpoint(&self) -> Option<Revision> {
         self.checkpoints.last().map(|(revision, _)| *revision)
     }
 
-    /// Bytes in which there may be records: what a walk over all of them reads.
+    /// Returns the number of bytes that may contain records: as many as a walk over all of them reads.
     pub fn data_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| records::written_end(&*segment.file) - RECORDS_START).sum()
     }
 
-    /// All that cannot be read of the log, as [`Engine::accept_losses`](crate::Engine::accept_losses) takes it. Tells
-    /// `on_damage` of each damage, and `on_progress` how many bytes are done.
+    /// Returns all losses of the log, as [`Engine::accept_losses`](crate::Engine::accept_losses) takes them.
+    /// Calls `on_damage` for each damage, and `on_progress` with the number of bytes read.
     ///
     /// # Errors
-    /// A file is missing or damaged as a whole: which revisions are lost with it is not known.
+    /// A file is missing or damaged as a whole, so it is unknown which revisions are lost with it.
     pub fn losses(
         &self,
         mut on_damage: impl FnMut(&Damage),
@@ -437,13 +437,13 @@ impl Store {
         Ok(losses)
     }
 
-    /// Every record of the log in order, and what is damaged. Memory does not grow with the log.
+    /// Iterates over all records of the log in order, and over its damage. Memory does not grow with the log.
     pub fn records(&self) -> Records<'_> {
         Records::new(self)
     }
 }
 
-/// Whether both copies of a header say the same. One that cannot be read has been reported as such.
+/// Returns whether both copies of a header are equal. A copy that cannot be read has already been reported.
 fn both_headers_stand(file: &dyn File) -> bool {
     let copy = |at| file.read(at, crate::header::HEADER_BYTES).ok();
     copy(0) == copy(crate::header::SECOND_HEADER as u64)

@@ -1,12 +1,12 @@
-//! The receiving end of a backup of a running store: frames (`transfer.rs`) to a directory.
+//! The receiving side of a backup of a running store: writes frames (`transfer.rs`) to a directory.
 //!
 //! ```text
-//! frames ─► start ─► segment ─► data … ─► segment (held: taken over from the backup before) … ─► end ─► Ready
+//! frames ─► start ─► segment ─► data … ─► segment (held: kept from the earlier backup) … ─► end ─► Ready
 //! ```
 //!
-//! It believes nothing: frames must come in order and make a log, records must match their checksums, and what is
-//! said to be held must be what this end said that it has. Until the last frame has come there is nothing but a
-//! directory in the making; memory is one frame.
+//! The receiver trusts nothing: frames must come in order and make up a log, records must match their
+//! checksums, and a segment that is not sent must be one that the receiver said it holds. Until the last
+//! frame has arrived there is only an unfinished directory. Memory is one frame.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -22,22 +22,22 @@ use crate::record::RECORD_BYTES_MAX;
 use crate::transfer::{Broken, Coming, Frame, Held, Start, TRANSFER_VERSION};
 use crate::types::{Revision, SEGMENT_BYTES_MAX, SegmentNumber};
 
-/// Largest file of a segment: one record may need a larger one than was asked for.
+/// Maximum size of a segment's file: a large record may need more than the configured size.
 const FILE_BYTES_MAX: u64 = SEGMENT_BYTES_MAX + RECORDS_START + RECORD_BYTES_MAX as u64;
 
 /// A backup that is being received.
 pub struct Receiver {
     target: Target,
-    /// What this end has said to have already.
+    /// The segments that the receiver has reported as held.
     held: HashMap<SegmentNumber, Held>,
-    /// The beginning of a frame.
+    /// The received beginning of a frame.
     buffer: Vec<u8>,
-    /// Frames taken so far.
+    /// Number of frames received so far.
     frames: u32,
     start: Option<Start>,
     headers: Vec<Header>,
     numbers: HashSet<SegmentNumber>,
-    /// The segment whose records come, or whose end is not known yet.
+    /// The segment whose records are arriving, or whose last revision is not known yet.
     arriving: Option<Arriving>,
     received: u64,
     ended: bool,
@@ -50,7 +50,7 @@ struct Arriving {
 }
 
 impl Receiver {
-    /// Begins to receive a backup for `target`, where an earlier one of the same store may be.
+    /// Begins to receive a backup for `target`, which may contain an earlier backup of the same store.
     pub fn begin(target: &Path) -> Result<Receiver, OfflineError> {
         Ok(Receiver {
             target: Target::begin(target)?,
@@ -66,9 +66,10 @@ impl Receiver {
         })
     }
 
-    /// What the earlier backup has, as [`Engine::backup`](crate::Engine::backup) wants to know it, in at most
-    /// `bytes_max` bytes: 152 for each segment; what does not fit is sent again. Reads and checks all of it;
-    /// `on_progress` hears the bytes done and the bytes there are.
+    /// Returns a description of the segments in the earlier backup for
+    /// [`Engine::backup`](crate::Engine::backup), in at most `bytes_max` bytes: 152 for each segment;
+    /// segments that do not fit are sent again. Reads and checks all segments, and calls `on_progress` with
+    /// the bytes done and the total bytes.
     pub fn held(&mut self, bytes_max: usize, on_progress: impl FnMut(u64, u64)) -> Vec<u8> {
         let held = self.target.held(on_progress);
         let told = Held::encode(&held, bytes_max);
@@ -76,8 +77,8 @@ impl Receiver {
         told
     }
 
-    /// Takes the next bytes, of any number; blocks on the disk. After an error there is nothing to go on with. Tells
-    /// `on_damage` of records that are damaged in the store itself.
+    /// Processes the next bytes, of any number; blocks on the disk. After an error the transfer cannot be
+    /// continued. Calls `on_damage` for records that are damaged in the store itself.
     pub fn take(&mut self, bytes: &[u8], mut on_damage: impl FnMut(&Damage)) -> Result<(), OfflineError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.extend_from_slice(bytes);
@@ -103,12 +104,12 @@ impl Receiver {
         Ok(())
     }
 
-    /// Bytes of records received, and how many will be in all, once that is known.
+    /// Returns the bytes of records received, and their total; 0 until the total is known.
     pub fn progress(&self) -> (u64, u64) {
         (self.received, self.start.map_or(0, |start| start.bytes))
     }
 
-    /// The whole of it, if the whole has come.
+    /// Returns the complete backup, or an error if the transfer is not complete.
     pub fn ready(self) -> Result<Ready, OfflineError> {
         let (received, total) = self.progress();
         if self.ended { Ok(self.target.ready()) } else { Err(OfflineError::CutShort { received, total }) }
@@ -156,7 +157,7 @@ impl Receiver {
             return self.target.keep(&had, end);
         }
         let block = match is_last {
-            // What it says of the log must hold for the copy.
+            // The note about the log must be true for the copy.
             true => Note { sequence: 1, synced: start.revision, oldest: start.oldest }.block(&header),
             false => header.block().to_vec().into(),
         };
@@ -178,7 +179,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// The segment that was coming has all its revisions before `end_revision`.
+    /// Completes the segment that was arriving, which must have all its revisions before `end_revision`.
     fn complete(
         &mut self,
         end_revision: Revision,
@@ -198,7 +199,7 @@ fn no_backup(what: &'static str) -> OfflineError {
     OfflineError::NoBackup { what }
 }
 
-/// A reason from elsewhere, as part of a line.
+/// Returns the text without control characters, so that it can be part of a line.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

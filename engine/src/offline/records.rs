@@ -1,8 +1,8 @@
-//! A walk over the log: every record in order, and what recovery would call damage.
+//! A walk over the log: every record in order, and everything that recovery would report as damage.
 //!
-//! The verdicts are recovery's (`recovery.rs`, `docs/format.md`): before the highest revision known to be on disk,
-//! whatever is not a sound record is damage; behind it, the first unsound one ends the log. Beside a running engine
-//! the walk ends at that revision: what stands behind it is being written.
+//! The rules are those of recovery (`recovery.rs`, `docs/format.md`). At or below the highest revision known
+//! durable, everything that is not a sound record is damage; above it, the first unsound record ends the log.
+//! While an engine is running, the walk ends at that revision, because the engine is writing what follows.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,42 +19,42 @@ use crate::record::{ALIGN, EventKind, Head, RECORD_BYTES_MAX};
 use crate::segment::{Found as RawRecord, Segment, Walk};
 use crate::types::Revision;
 
-/// Bytes read at a time.
+/// Number of bytes read at a time.
 const WINDOW_BYTES: usize = 1024 * 1024;
 
-/// Bytes looked at together where there is no record at the expected place: nearly twice the longest record, so
-/// that each such look gets on by as much.
+/// Number of bytes searched together if there is no record at the expected position: nearly twice the longest
+/// record, so that each search makes as much progress.
 const SEARCH_BYTES: usize = 16 * 1024 * 1024;
 
-/// One thing met on the walk.
+/// An item of the walk over a log.
 #[derive(Debug)]
 pub enum Found {
     /// A record. Its body may be damaged: see [`LogRecord::is_sound`].
     Record(LogRecord),
-    /// What should be there and is not.
+    /// A damaged or missing part of the log.
     Damage(Damage),
-    /// The log ends before what is written in the file: writes that were under way at a crash and were never
-    /// acknowledged. Opening the store cuts them off.
+    /// The log ends before the written part of the file does: writes that were in progress at a crash and
+    /// were never acknowledged. Opening the store cuts them off.
     Torn {
-        /// Name of the file.
+        /// Name of the segment's file.
         file: String,
-        /// Where the log ends, in bytes.
+        /// Offset at which the log ends, in bytes.
         offset: u64,
     },
 }
 
-/// What a record did to its key.
+/// Kind of a record in the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RecordKind {
     /// The key has a new state.
     Put,
-    /// The key is gone; the record carries its final state.
+    /// The key was deleted; the record carries its final state.
     Delete,
-    /// The key is gone; the final state was reclaimed.
+    /// The key was deleted; the record carries no state.
     Tombstone,
 }
 
-/// A record where it stands.
+/// A record of the log with its location.
 #[derive(Clone)]
 pub struct LogRecord {
     segment: Arc<Segment>,
@@ -65,37 +65,37 @@ pub struct LogRecord {
 }
 
 impl LogRecord {
-    /// Name of its file.
+    /// Returns the name of the segment's file.
     pub fn file(&self) -> String {
         Segment::name(self.segment.header.number)
     }
 
-    /// Where it begins in the file, in bytes.
+    /// Returns the offset of the record in the file, in bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Its revision.
+    /// Returns the revision of the record.
     pub fn revision(&self) -> Revision {
         self.head.revision
     }
 
-    /// The revision of the put that made the key exist.
+    /// Returns the revision of the put that created the key.
     pub fn created(&self) -> Revision {
         self.head.created
     }
 
-    /// When it was committed, in milliseconds since 1970.
+    /// Returns the commit time, in milliseconds since 1970.
     pub fn time_ms(&self) -> u64 {
         self.head.time.ms()
     }
 
-    /// When the key is to be deleted, in seconds since 1970; `None`: never.
+    /// Returns the time at which the key expires, in seconds since 1970; `None` if it does not expire.
     pub fn expires_s(&self) -> Option<u32> {
         (self.head.expires_s > 0).then_some(self.head.expires_s)
     }
 
-    /// What it did.
+    /// Returns the kind of the record.
     pub fn kind(&self) -> RecordKind {
         match (self.head.kind, self.head.tombstone) {
             (EventKind::Put, _) => RecordKind::Put,
@@ -104,27 +104,28 @@ impl LogRecord {
         }
     }
 
-    /// The key.
+    /// Returns the key of the record.
     pub fn key(&self) -> Bytes {
         self.bytes.slice_ref(self.head.key(&self.bytes))
     }
 
-    /// The value; `None` when it is damaged.
+    /// Returns the value; `None` if the body is damaged.
     pub fn value(&self) -> Option<Bytes> {
         self.sound.then(|| self.head.record(self.bytes.clone()).value)
     }
 
-    /// Length of the value in bytes.
+    /// Returns the length of the value in bytes.
     pub fn value_len(&self) -> usize {
         self.head.value_len
     }
 
-    /// Length of the whole record in bytes.
+    /// Returns the length of the whole record in bytes.
     pub fn stored_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether attributes and value match their checksums. (Key and revision do, or it would be no record.)
+    /// Returns whether attributes and value match their checksums. (Key and revision always do, because
+    /// otherwise the bytes are not a record.)
     pub fn is_sound(&self) -> bool {
         self.sound
     }
@@ -137,7 +138,7 @@ impl LogRecord {
         self.head.previous
     }
 
-    /// What is wrong with it when it is not sound.
+    /// Describes the damage of the record.
     pub(super) fn damage(&self, problem: Problem) -> Damage {
         Damage {
             file: self.file(),
@@ -159,30 +160,30 @@ impl fmt::Debug for LogRecord {
     }
 }
 
-/// The walk.
+/// Iterator over the records and the damage of a log.
 pub struct Records<'s> {
     store: &'s Store,
     /// Index of the next segment.
     next: usize,
     current: Option<Part>,
-    /// The newest revision accounted for.
+    /// The newest revision that was found or reported as missing.
     revision: Revision,
     time_ms: u64,
-    /// Found, and not handed out yet.
+    /// Items that were found but not returned yet.
     ready: VecDeque<Found>,
     bytes_before: u64,
 }
 
-/// The segment being walked.
+/// The segment that is being walked.
 struct Part {
     scanner: Scanner,
-    /// Nothing is known to be on disk behind this; all of it for segments that were completed.
+    /// Highest revision known durable in this segment; [`Revision::MAX`] for a complete segment.
     synced: Revision,
     is_last: bool,
     records: u32,
-    /// Records of a revision that has more.
+    /// Records of a revision that is not complete yet.
     held: Vec<LogRecord>,
-    /// The log ends here, before what is written.
+    /// Whether the log ends before the end of the written part.
     is_torn: bool,
 }
 
@@ -200,13 +201,13 @@ impl<'s> Records<'s> {
         }
     }
 
-    /// Bytes walked over, of [`Store::data_bytes`].
+    /// Returns the number of bytes walked, out of [`Store::data_bytes`].
     pub fn bytes_done(&self) -> u64 {
         let current = self.current.as_ref().map_or(0, |part| part.scanner.expected - RECORDS_START);
         self.bytes_before + current
     }
 
-    /// The newest revision accounted for.
+    /// Returns the newest revision that was found or reported as missing.
     pub fn revision(&self) -> Revision {
         self.revision
     }
@@ -220,7 +221,7 @@ impl<'s> Records<'s> {
         self.current = Some(Part { scanner, synced, is_last, records: 0, held: Vec::new(), is_torn: false });
     }
 
-    /// Looks at the next record of the current segment; false when there is none that counts.
+    /// Processes the next record of the current segment; returns false if no valid record follows.
     fn advance(&mut self, part: &mut Part) -> bool {
         let expected = part.scanner.expected;
         let Some(raw) = part.scanner.next() else {
@@ -237,7 +238,7 @@ impl<'s> Records<'s> {
         let sound = raw.head.body_is_sound(&raw.bytes);
         let gap = (raw.offset > expected).then_some(expected);
         if segment.header.rewritten.is_some() {
-            // Revisions are missing on purpose, except where bytes are that are no record.
+            // Revisions are missing on purpose, unless there are bytes that are not a record.
             if gap.is_some() {
                 self.lost_until(&segment, gap, revision);
             }
@@ -272,7 +273,7 @@ impl<'s> Records<'s> {
         true
     }
 
-    /// Hands out the records that were held back.
+    /// Releases the held records as found.
     fn release(&mut self, part: &mut Part) {
         for record in part.held.drain(..) {
             if record.time_ms() < self.time_ms {
@@ -285,7 +286,7 @@ impl<'s> Records<'s> {
         }
     }
 
-    /// Accounts for a revision at the segment's end that lacks some of its records.
+    /// Reports a revision at the segment's end that lacks some of its records.
     fn release_last(&mut self, part: &mut Part) {
         let Some(held) = part.held.first().map(LogRecord::revision) else { return };
         if held > part.synced {
@@ -296,7 +297,7 @@ impl<'s> Records<'s> {
         self.lost_before(&part.scanner.segment, Some(part.scanner.expected), held);
     }
 
-    /// Accounts for what the segment should have had and had not.
+    /// Reports the revisions that the segment should have but has not.
     fn leave(&mut self, part: &Part) {
         let segment = &part.scanner.segment;
         if let Some(rewritten) = segment.header.rewritten {
@@ -305,14 +306,14 @@ impl<'s> Records<'s> {
             }
             self.revision = self.revision.max(rewritten.last_revision);
         } else if part.is_last {
-            // A checkpoint may speak of a segment that was made after the look at the directory.
+            // A checkpoint may refer to a segment that was made after the directory was read.
             let there = if self.store.in_use { said_synced(segment) } else { part.synced };
             self.lost_until(segment, None, there.next());
         }
         self.bytes_before += part.scanner.end - RECORDS_START;
     }
 
-    /// Revisions before `revision` that no record was found for.
+    /// Reports the revisions before `revision` without a record.
     fn lost_until(&mut self, segment: &Segment, offset: Option<u64>, revision: Revision) {
         if revision > self.revision.next() {
             self.lost(segment, offset, (self.revision.next(), revision.before()));
@@ -330,11 +331,11 @@ impl<'s> Records<'s> {
         }));
     }
 
-    /// Records before one of `revision` that were not found.
+    /// Reports the missing records before a record of `revision`.
     fn lost_before(&mut self, segment: &Segment, offset: Option<u64>, revision: Revision) {
         match segment.header.numbering {
             Numbering::Dense => self.lost_until(segment, offset, revision),
-            // They may have shared the revision of either neighbour.
+            // The missing records may share the revision of either neighbour.
             Numbering::Sparse => {
                 self.lost(segment, offset, (self.revision.max(Revision::FIRST), revision));
                 self.revision = self.revision.max(revision.before());
@@ -350,7 +351,7 @@ impl<'s> Records<'s> {
         }
     }
 
-    /// The log ends at `offset`, or where the records begin that were held back.
+    /// Ends the log at `offset`, or at the first held record.
     fn torn(&mut self, part: &mut Part, offset: u64) {
         let offset = part.held.drain(..).next().map_or(offset, |held| held.offset);
         part.is_torn = true;
@@ -358,8 +359,8 @@ impl<'s> Records<'s> {
         self.ready.push_back(Found::Torn { file, offset });
     }
 
-    /// Whether something that is no record stands behind the end of a log that no engine writes to, and nothing says
-    /// that it ever was one.
+    /// Returns whether bytes other than zeros follow the end of a log that no engine is writing to, and
+    /// nothing shows that they were durable.
     fn is_torn_behind(&self, part: &Part, end: u64) -> bool {
         part.is_last
             && !part.is_torn
@@ -395,7 +396,7 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// The highest revision that the log's last segment says to be on disk. Looks at the file anew.
+/// Returns the highest durable revision according to the log's last segment. Reads the file again.
 pub(super) fn said_synced(segment: &Arc<Segment>) -> Revision {
     let before = segment.header.first_revision.before();
     let noted = Note::read(&*segment.file, segment.header.salt).map_or(Revision::ZERO, |note| note.synced);
@@ -407,8 +408,8 @@ pub(super) fn said_synced(segment: &Arc<Segment>) -> Revision {
     synced
 }
 
-/// The newest revision of at most `until` that recovery would find in the log's last segment, and where its record
-/// ends.
+/// Returns the newest revision of at most `until` that recovery would find in the log's last segment, and the
+/// end of its record.
 pub(super) fn tail(store: &Store, until: Revision) -> (Revision, u64) {
     let Some(segment) = store.segments.last() else { return (Revision::ZERO, RECORDS_START) };
     let mut revision = segment.header.first_revision.before();
@@ -418,7 +419,7 @@ pub(super) fn tail(store: &Store, until: Revision) -> (Revision, u64) {
     let synced = store.synced();
     let mut scanner = Scanner::new(segment.clone(), revision);
     let mut end = RECORDS_START;
-    // A revision that has more records.
+    // The revision that is not complete yet.
     let mut part = None;
     while let Some(raw) = scanner.next() {
         let is_next = match segment.header.numbering {
@@ -440,7 +441,7 @@ pub(super) fn tail(store: &Store, until: Revision) -> (Revision, u64) {
     (revision.max(lost.min(until)), end)
 }
 
-/// Where the part of a file ends that may hold anything.
+/// Returns the end of the part of a file that may contain data.
 pub(super) fn written_end(file: &dyn File) -> u64 {
     let mut end = RECORDS_START;
     while let Ok(Some(stretch)) = file.written(end) {
@@ -464,14 +465,14 @@ fn is_zero(file: &dyn File, range: Range<u64>) -> bool {
     true
 }
 
-/// The records of one segment whose heads are sound, read window by window.
+/// Iterator over the records of one segment with sound heads, read window by window.
 pub(super) struct Scanner {
     pub segment: Arc<Segment>,
-    /// Where the data ends.
+    /// Offset at which the data ends.
     pub end: u64,
-    /// Where the next record has to begin.
+    /// Offset at which the next record must begin.
     pub expected: u64,
-    /// The first place that could not be read, and why.
+    /// The first position that could not be read, and the error.
     pub unreadable: Option<(u64, String)>,
     window: Range<u64>,
     walk: Walk,
@@ -479,7 +480,7 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    /// The records with a revision greater than `after`.
+    /// Scans the records with a revision greater than `after`.
     pub fn new(segment: Arc<Segment>, after: Revision) -> Scanner {
         let end = written_end(&*segment.file);
         let Header { salt, numbering, .. } = segment.header;
@@ -496,7 +497,7 @@ impl Scanner {
         }
     }
 
-    /// The next one. Bytes between it and the place where it was expected are damaged.
+    /// Returns the next record. Bytes between it and its expected position are damaged.
     pub fn next(&mut self) -> Option<RawRecord> {
         loop {
             if let Some(raw) = self.walk.next() {
@@ -511,10 +512,10 @@ impl Scanner {
             let (start, len) = if self.window.start < self.expected || self.window.is_empty() {
                 (self.expected, WINDOW_BYTES)
             } else if self.window.end - self.window.start < SEARCH_BYTES as u64 {
-                // Perhaps it just is longer than the window.
+                // The record may be longer than the window.
                 (self.window.start, SEARCH_BYTES)
             } else {
-                // None begins so early in the window that it would lie in it as a whole.
+                // No record begins so early in the window that it would end within the window.
                 let behind = self.window.end - RECORD_BYTES_MAX as u64;
                 (behind - behind % ALIGN as u64, SEARCH_BYTES)
             };
@@ -526,7 +527,7 @@ impl Scanner {
         }
     }
 
-    /// The bytes of that range, with zeros for what cannot be read.
+    /// Returns the bytes of the range, with zeros for unreadable parts.
     fn fill(&mut self, range: Range<u64>) -> Bytes {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         if let Some((at, error)) = read_around(&*self.segment.file, range.start, &mut bytes) {

@@ -1,12 +1,12 @@
-//! A new store with the states that another one had at a revision.
+//! Restore: creates a new store with the states that another store had at one revision.
 //!
 //! ```text
 //! records up to the revision ─► newest state of each key ─► rewritten segments (docs/format.md), and nothing else
 //! ```
 //!
-//! Every state keeps its revision, so that what is stored stays as it is. But the store itself goes on far above
-//! everything that the old one, or another store restored from it, can have given: nothing older is readable, so
-//! a client that comes with an old revision is told that it is compacted and reads again.
+//! Every state keeps its revision, so the stored bytes stay unchanged. But the new store continues far above
+//! all revisions that the old store, or another store restored from it, can have assigned. No older revision
+//! is readable, so a client with an old revision gets the error that it is compacted, and reads again.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -26,35 +26,35 @@ use crate::record::{self, EventKind, Head, NewRecord, REVISION_END};
 use crate::segment::Segment;
 use crate::types::{CommitTime, Revision, SEGMENT_BYTES_DEFAULT, SegmentNumber};
 
-/// Which state to restore.
+/// The state of the old store that is restored.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Point {
-    /// The newest.
+    /// The newest state of the store.
     Newest,
-    /// The one right after this revision was committed.
+    /// The state right after this revision was committed.
     Revision(Revision),
-    /// The newest at this time, in milliseconds since 1970.
+    /// The newest state at this time, in milliseconds since 1970.
     Time(u64),
 }
 
-/// What a restore did.
+/// Result of a restore.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Restored {
     /// The revision of the old store whose state was restored.
     pub from_revision: Revision,
-    /// The revision the new store begins with, and the oldest one that can be read from it.
+    /// The first revision of the new store, which is also its oldest readable one.
     pub revision: Revision,
-    /// Keys that exist.
+    /// Number of restored keys.
     pub keys: u64,
-    /// Bytes of their records.
+    /// Bytes of the records in the new store.
     pub bytes: u64,
-    /// How many damages were told of: states and revisions that are not in the new store.
+    /// Number of reported damages: states and revisions that are not in the new store.
     pub damages: u64,
-    /// Losses of the old store that nobody has accepted, as the new store knows them.
+    /// Losses of the old store that are not accepted, as listed in the new store.
     pub unaccepted: LossCounts,
 }
 
-/// Where the state of a key is.
+/// Location of the state of a key.
 struct Place {
     segment: Arc<Segment>,
     offset: u64,
@@ -63,11 +63,14 @@ struct Place {
     sound: bool,
 }
 
-/// Makes a store in `target`, which must not exist, with the states that the one in `source` had at `point`.
+/// Creates a store in `target`, which must not exist, with the states that the store in `source` had at
+/// `point`.
 ///
-/// Where damage makes these states uncertain, nothing is made, unless `skip_damaged` or all of it was accepted: then each
-/// damage is told to `on_damage`, and what it hit is left out. The new store has a ledger of the losses that nobody has
-/// accepted (`losses.rs`), those that the old one knew included: its damage is not in the new store. `on_progress` hears the bytes done and the bytes there are.
+/// If damage makes these states uncertain, nothing is created, unless `skip_damaged` is set or all of it was
+/// accepted. In these cases `on_damage` is called for each damage, and the damaged states are left out. The
+/// new store gets a ledger of the losses that are not accepted (`losses.rs`), including those that the old
+/// store listed, because the damage itself is not in the new store. `on_progress` is called with the bytes
+/// done and the total bytes.
 pub fn restore(
     source: &Path,
     target: &Path,
@@ -135,11 +138,11 @@ pub fn restore(
 struct States {
     /// The revision that is restored.
     revision: Revision,
-    /// Where the state of each key that exists then is.
+    /// Location of the state of each key that exists at that revision.
     states: HashMap<Bytes, Place>,
-    /// The newest time of a record up to then.
+    /// The highest time of a record up to that revision.
     time: CommitTime,
-    /// The newest ledger of losses, whichever revision is restored: what was lost before is lost in every state.
+    /// The newest ledger of losses, whichever revision is restored: an earlier loss affects every state.
     ledger: LossReport,
 }
 
@@ -153,7 +156,7 @@ fn states(
     let mut states = HashMap::new();
     let (mut ledger, mut time) = (LossReport::default(), CommitTime::ZERO);
     let mut records = store.records();
-    // The newest revision accounted for before what lies behind the point.
+    // The newest revision at or before the requested point.
     let mut revision = Revision::ZERO;
     let mut reached = false;
     let mut is_first = true;
@@ -226,20 +229,22 @@ fn states(
     Ok(States { revision, states, time, ledger })
 }
 
-/// A revision that no client of the old store has seen, nor of any other store restored from it.
+/// Returns a revision that no client has seen, neither of the old store nor of any other store restored from
+/// it.
 ///
-/// As many as microseconds have passed since 1970, in full seconds. A store gives less than a million revisions a
-/// second: so one that was never restored stays below that, and one that was and began with it does as well. Where a
-/// clock has been wrong there is room for ten billion writes since the backup. Numbers stay below 2⁵³ until the year
-/// 2255, for clients that know no higher ones.
+/// The revision is the number of microseconds since 1970, rounded up to full seconds. A store assigns fewer
+/// than a million revisions per second, so a store that was never restored stays below it, and so does one
+/// that was restored and began with such a revision. If a clock was wrong, there is room for ten billion
+/// writes since the backup. The numbers stay below 2⁵³ until the year 2255, for clients that do not support
+/// higher numbers.
 fn bump(newest: Revision, now: SystemTime) -> Revision {
     let micros = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
     let least = if micros > newest.get() { micros } else { newest.get().saturating_add(10_000_000_000) };
     Revision::new(least.checked_next_multiple_of(1_000_000).unwrap_or(u64::MAX))
 }
 
-/// Writes the records at `places`, ascending by revision, and the ledger, if any, as the whole log up to `revision`.
-/// Returns their bytes.
+/// Writes the records at `places`, ascending by revision, and the ledger, if any, as the whole log up to
+/// `revision`. Returns their bytes.
 fn write(
     making: &Making,
     places: &[Place],
@@ -250,7 +255,7 @@ fn write(
 ) -> Result<u64, OfflineError> {
     let dir = making.dir();
     let store = dir.entropy();
-    // The last record of all, with the revision at which the store goes on.
+    // The ledger is the last record. Its revision is the one with which the store continues.
     let ledger = ledger.map(|(value, time)| NewRecord {
         revision,
         created: revision,
@@ -276,7 +281,7 @@ fn write(
             bytes <= SEGMENT_BYTES_DEFAULT - RECORDS_START
         });
         let mut count = fit.count().max(1).min(rest.len());
-        // Records of one revision are in one segment.
+        // Records of one revision must be in one segment.
         while count < rest.len() && rest[count].revision == rest[count - 1].revision {
             count += 1;
         }
@@ -337,13 +342,13 @@ fn write_records(
     places: &[Place],
     mut on_progress: impl FnMut(u64),
 ) -> std::io::Result<()> {
-    /// Written at a time.
+    /// Number of bytes written at a time.
     const BATCH_BYTES: usize = 1024 * 1024;
     let mut batch = Vec::new();
     let mut start = RECORDS_START;
     for place in places {
         let bytes = place.segment.file.read(place.offset, place.len)?;
-        // It was sound when it was found.
+        // The record was sound when it was found.
         let head = Head::read(&bytes, place.segment.header.salt, place.offset)
             .filter(|head| head.body_is_sound(&bytes))
             .ok_or(std::io::ErrorKind::InvalidData)?;
@@ -374,7 +379,7 @@ mod tests {
             (12_345, at(1_795_000_001), 1_795_000_001_000_000),
             // From a backup of a store that was restored.
             (1_795_000_000_000_500, at(1_795_003_600), 1_795_003_600_000_000),
-            // A clock that stands at its beginning, or before.
+            // A clock that shows 1970 or an earlier time.
             (12_345, at(0), 10_000_012_345_u64.next_multiple_of(1_000_000)),
             (12_345, UNIX_EPOCH - Duration::from_secs(9), 10_000_012_345_u64.next_multiple_of(1_000_000)),
         ] {

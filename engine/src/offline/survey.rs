@@ -1,4 +1,4 @@
-//! One walk over a store that adds up what is in it and finds everything that does not agree.
+//! A walk over a store that collects statistics and finds all inconsistencies.
 
 use std::collections::BTreeMap;
 
@@ -7,70 +7,70 @@ use crate::offline::records::{Found, LogRecord, RecordKind};
 use crate::offline::{Store, checkpoints};
 use crate::types::Revision;
 
-/// What a store holds.
+/// Contents of a store, counted in one walk.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// The newest revision; beside a running engine the newest that is known to be on disk.
+    /// The newest revision; while an engine is running, the newest one that is known durable.
     pub revision: Revision,
-    /// When it was committed, in milliseconds since 1970; 0 when there is no record.
+    /// Time of the newest record, in milliseconds since 1970; 0 if there is no record.
     pub time_ms: u64,
-    /// The lowest revision at which everything can be read.
+    /// Oldest revision at which everything can be read.
     pub oldest: Revision,
-    /// Records in the log.
+    /// Number of records in the log.
     pub records: u64,
-    /// The newest state of each key that the log still speaks of, deleted ones included.
+    /// The newest state of each key for which the log has a record, deleted keys included.
     pub keys: BTreeMap<Box<[u8]>, KeyState>,
-    /// Bytes of the records that are the present state of their keys.
+    /// Bytes of the records that are the newest state of their key.
     pub live_bytes: u64,
-    /// Bytes of the records that are not, and are kept because their revisions can still be asked for.
+    /// Bytes of the other records that are kept because their revisions can still be read.
     pub retained_bytes: u64,
     /// Bytes of the records that no reader can reach.
     pub dead_bytes: u64,
-    /// The files of the log, in order.
+    /// The segments of the log, in order.
     pub segments: Vec<SegmentSummary>,
-    /// How many files wait to be removed, others standing for them.
+    /// Number of superseded segments that wait to be removed.
     pub superseded: u32,
-    /// Where the log ends before what is written, after a crash: file and offset.
+    /// File and offset of the end of the log, if a crash left a torn tail behind it.
     pub torn: Option<(String, u64)>,
-    /// How many damages were told of.
+    /// Number of reported damages.
     pub damages: u64,
 }
 
-/// A file of the log.
+/// Contents of a segment of the log.
 #[derive(Clone, Debug)]
 pub struct SegmentSummary {
-    /// Its name.
+    /// Name of the segment's file.
     pub file: String,
-    /// Its size in bytes.
+    /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// The lowest revision that may be in it.
+    /// Lowest revision that may be in the segment.
     pub first_revision: Revision,
-    /// Records in it.
+    /// Number of records in the segment.
     pub records: u64,
-    /// Bytes of these records.
+    /// Bytes of the records in the segment.
     pub record_bytes: u64,
-    /// Whether reclaim wrote it.
+    /// Whether reclamation wrote the segment.
     pub rewritten: bool,
 }
 
 /// The newest state of a key.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyState {
-    /// The revision that wrote it.
+    /// The revision that wrote the state.
     pub revision: Revision,
-    /// The revision of the put that made the key exist.
+    /// The revision of the put that created the key.
     pub created: Revision,
     /// Length of the record in bytes.
     pub stored_len: u32,
-    /// Whether the key is gone.
+    /// Whether the key is deleted.
     pub deleted: bool,
 }
 
-/// Walks over `store`. Tells `on_damage` everything that is wrong, in the order of the log, and `on_progress` how
-/// many bytes are done.
+/// Walks over `store`. Calls `on_damage` for every damage, in the order of the log, and `on_progress` with
+/// the number of bytes read.
 ///
-/// Memory is in proportion to the keys and to nothing else: 40 bytes for each beside the key itself, and what a tree
-/// and the allocator add (a million keys of 40 bytes: 115 MB in all).
+/// Memory is proportional to the number of keys only: 40 bytes for each key in addition to the key itself,
+/// plus the overhead of the tree and the allocator (a million keys of 40 bytes take 115 MB in total).
 pub fn survey(store: &Store, mut on_damage: impl FnMut(&Damage), mut on_progress: impl FnMut(u64)) -> Survey {
     let segments = store.segments.iter().map(|segment| SegmentSummary {
         file: crate::segment::Segment::name(segment.header.number),
@@ -125,20 +125,20 @@ pub fn survey(store: &Store, mut on_damage: impl FnMut(&Damage), mut on_progress
 }
 
 impl Survey {
-    /// Keys that exist.
+    /// Returns the number of keys that exist.
     pub fn live_keys(&self) -> u64 {
         self.keys.values().filter(|state| !state.deleted).count() as u64
     }
 
-    /// Whether the record names the state before it that the log has. What was reclaimed or is lost cannot be
-    /// compared.
+    /// Returns whether the record refers to the previous state that the log contains. Reclaimed and lost
+    /// states cannot be compared.
     fn continues(&self, record: &LogRecord, lost: &[(Revision, Revision)]) -> bool {
         let known = self.keys.get(&record.key()[..]).filter(|state| !state.deleted);
         let previous = record.previous();
         if known.map_or(Revision::ZERO, |state| state.revision) == previous {
             return known.is_none_or(|state| state.created == record.created());
         }
-        // A state that was there and is not any more; or one that was ended by a record that is not any more.
+        // The previous state is gone, or the record that ended it is gone.
         let gone = |revision: Revision| {
             revision <= self.oldest || lost.iter().any(|range| (range.0..=range.1).contains(&revision))
         };
@@ -166,7 +166,7 @@ impl Survey {
             deleted: record.kind() != RecordKind::Put,
         };
         if record.kind() == RecordKind::Tombstone {
-            // It only says that the key is gone.
+            // A tombstone only says that the key is deleted.
             self.dead_bytes += len;
             if let Some(before) = self.keys.remove(&record.key()[..]) {
                 self.retire(before, state.revision);
@@ -176,14 +176,14 @@ impl Survey {
         }
     }
 
-    /// Counts a state that was followed by another one at `until`.
+    /// Counts a state that was replaced at revision `until`.
     fn retire(&mut self, state: KeyState, until: Revision) {
         let readable = if state.deleted { state.revision >= self.oldest } else { until > self.oldest };
         let bytes = if readable { &mut self.retained_bytes } else { &mut self.dead_bytes };
         *bytes += u64::from(state.stored_len);
     }
 
-    /// Counts the states that nothing followed.
+    /// Counts the states that were not replaced.
     fn settle(&mut self) {
         for state in self.keys.values() {
             let len = u64::from(state.stored_len);

@@ -1,7 +1,8 @@
-//! Where a backup goes: beside an earlier one of the same store, of which it takes over what it can.
+//! The target of a backup: a directory made next to an earlier backup of the same store, from which complete
+//! segments are kept.
 //!
-//! What is taken over, or was copied, is read back and checked record by record. Damage that the source has is told
-//! of and kept as it is; the rest of the copy is worth having.
+//! Segments that are kept or copied are read back and checked record by record. Damage in the source is
+//! reported and copied as it is, because the rest of the copy is still useful.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,25 +19,27 @@ use crate::segment::Segment;
 use crate::transfer::Held;
 use crate::types::{Revision, SegmentNumber};
 
-/// Bytes copied at a time.
+/// Number of bytes copied at a time.
 const COPY_BYTES: u64 = 1024 * 1024;
 
-/// What a backup did.
+/// Result of a backup.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct BackedUp {
-    /// The revision at which it is consistent. Every write acknowledged before it began is in it.
+    /// The revision at which the backup is consistent. The backup includes every write that was acknowledged
+    /// before the backup began.
     pub revision: Revision,
-    /// The lowest revision that can be read from it.
+    /// Oldest revision that can be read from the backup.
     pub oldest: Revision,
-    /// Segments copied, and the bytes of their records.
+    /// Number of copied segments, and the bytes of their records.
     pub copied: (u64, u64),
-    /// Segments that an earlier backup had already, and the bytes of their records.
+    /// Number of segments kept from an earlier backup, and the bytes of their records.
     pub kept: (u64, u64),
-    /// How many damages were told of. They are in the copy as they are in the store.
+    /// Number of reported damages, which are in the copy as they are in the store.
     pub damages: u64,
 }
 
-/// A backup that is complete and not in its place yet. Dropped, it is removed, and what is in the place stays.
+/// A complete backup that is not in its final directory yet. Dropping it removes it and leaves the final
+/// directory unchanged.
 #[must_use]
 pub struct Ready {
     making: Making,
@@ -44,25 +47,25 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// What it is.
+    /// Returns the properties of the backup.
     pub fn done(&self) -> &BackedUp {
         &self.done
     }
 
-    /// Puts it into its place, durably, instead of what is there.
+    /// Moves the backup to its final directory, durably, in place of the existing content.
     pub fn place(self) -> Result<BackedUp, OfflineError> {
         self.making.finish()?;
         Ok(self.done)
     }
 }
 
-/// A segment's file that was copied, and the first place of what could not be read, if any.
+/// A copied segment file, and the first position that could not be read, if any.
 pub(super) struct Copied {
     pub file: Arc<dyn File>,
     pub unreadable: Option<(u64, std::io::Error)>,
 }
 
-/// A backup in the making.
+/// A backup that is being made.
 pub(super) struct Target {
     path: PathBuf,
     making: Making,
@@ -71,7 +74,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Begins one in `path`, which has an earlier one, or nothing.
+    /// Begins a backup in `path`, which contains an earlier backup or nothing.
     pub fn begin(path: &Path) -> Result<Target, OfflineError> {
         let making = Making::begin(path)?;
         let earlier = match Store::open(path) {
@@ -82,7 +85,7 @@ impl Target {
         Ok(Target { path: path.to_owned(), making, earlier, done: BackedUp::default() })
     }
 
-    /// Refuses to go on when what is there is not of the store with that identity.
+    /// Checks that the earlier backup, if any, is of the store with this fingerprint.
     pub fn must_be_of(&self, store: u64) -> Result<(), OfflineError> {
         let first = self.earlier.iter().flat_map(|earlier| earlier.segments.first()).next();
         match first {
@@ -93,20 +96,20 @@ impl Target {
         }
     }
 
-    /// The segment with that header which is there already.
+    /// Returns the segment of the earlier backup with this header, if there is one.
     pub fn earlier(&self, header: &Header) -> Option<Arc<Segment>> {
         let segments = self.earlier.iter().flat_map(|earlier| &earlier.segments);
         segments.clone().find(|had| had.header == *header).cloned()
     }
 
-    /// The complete and sound segments that are there already. Reads them all; `on_progress` hears the bytes done and
-    /// the bytes there are.
+    /// Returns descriptions of the complete and sound segments of the earlier backup. Reads all of them, and
+    /// calls `on_progress` with the bytes done and the total bytes.
     pub fn held(&self, mut on_progress: impl FnMut(u64, u64)) -> Vec<Held> {
         let Some(earlier) = &self.earlier else { return Vec::new() };
         let (mut done, total) = (0, earlier.data_bytes());
         let mut all = Vec::new();
         for (at, segment) in earlier.segments.iter().enumerate() {
-            // Nothing says that the last one is complete, unless it was written as a whole.
+            // The last segment is not known to be complete, unless it was written as a whole.
             let end = match (earlier.segments.get(at + 1), segment.header.rewritten) {
                 (Some(next), _) => next.header.first_revision,
                 (None, Some(_)) => Revision::MAX,
@@ -123,13 +126,13 @@ impl Target {
         all
     }
 
-    /// Takes over a segment that is there already, with records up to `end`.
+    /// Keeps a segment of the earlier backup, with records up to `end`.
     pub fn keep(&mut self, had: &Arc<Segment>, end: u64) -> Result<(), OfflineError> {
         if !self.making.keep(&Segment::name(had.header.number)) {
             let block = self.read_block(had)?;
             let copied = self.copy(had, end, &block, |_| ())?;
             if let Some((_, reason)) = copied.unreadable {
-                // A moment ago it was whole.
+                // The segment was readable a moment ago.
                 return Err(self.failed(had.header.number)(reason));
             }
         }
@@ -137,13 +140,13 @@ impl Target {
         Ok(())
     }
 
-    /// The first block of a segment, notes included.
+    /// Reads the first block of a segment, notes included.
     pub fn read_block(&self, segment: &Segment) -> Result<Bytes, OfflineError> {
         let path = self.making.dir().path(&Segment::name(segment.header.number));
         segment.file.read(0, RECORDS_START as usize).map_err(OfflineError::io(&path, "copy"))
     }
 
-    /// Begins a segment's file of `size` bytes with that first block.
+    /// Creates a segment's file of `size` bytes with this first block.
     pub fn create(
         &self,
         number: SegmentNumber,
@@ -159,12 +162,13 @@ impl Target {
         create().map_err(OfflineError::io(&self.making.dir().path(&name), "create"))
     }
 
-    /// What to do with a failure to write that segment.
+    /// Returns a function that converts a failure to write this segment.
     pub fn failed(&self, number: SegmentNumber) -> impl FnOnce(std::io::Error) -> OfflineError + use<> {
         OfflineError::io(&self.making.dir().path(&Segment::name(number)), "write")
     }
 
-    /// Copies the records of `segment` up to `end` behind `block`, with zeros for what cannot be read; synced.
+    /// Copies the records of `segment` up to `end` behind `block`, with zeros for unreadable parts, and syncs
+    /// the copy.
     pub fn copy(
         &self,
         segment: &Segment,
@@ -188,8 +192,8 @@ impl Target {
         Ok(Copied { file, unreadable })
     }
 
-    /// Takes a copied segment for what it is, once it has been read back: all revisions before `end_revision`,
-    /// with `bytes` of records.
+    /// Reads a copied segment back and counts it. The segment must have all revisions before `end_revision`,
+    /// and has `bytes` of records.
     pub fn copied(
         &mut self,
         header: &Header,
@@ -216,14 +220,14 @@ impl Target {
         Ok(())
     }
 
-    /// It is complete.
+    /// Returns the complete backup.
     pub fn ready(self) -> Ready {
         Ready { making: self.making, done: self.done }
     }
 }
 
-/// Tells what is wrong with the records of a segment that has all revisions from its first one to `end`, exclusive,
-/// or is rewritten; returns by what it is known.
+/// Reports the damage in a segment, which has all revisions from its first one to `end`, exclusive, or is
+/// rewritten. Returns the description of the segment.
 pub(super) fn check(segment: &Arc<Segment>, end: Revision, tell: &mut dyn FnMut(&Damage)) -> Held {
     let name = Segment::name(segment.header.number);
     let mut revision = segment.header.first_revision.before();
@@ -240,7 +244,7 @@ pub(super) fn check(segment: &Arc<Segment>, end: Revision, tell: &mut dyn FnMut(
             Numbering::Dense if raw.head.revision > revision.next() => {
                 tell(&lost(revision.next(), raw.head.revision.before()));
             }
-            // It may have shared the revision of either neighbour.
+            // The missing record may share the revision of either neighbour.
             Numbering::Sparse if raw.skipped > 0 => {
                 tell(&lost(revision.max(Revision::FIRST), raw.head.revision))
             }

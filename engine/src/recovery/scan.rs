@@ -1,8 +1,9 @@
-//! The walk over the log's records at opening: what of them enters the index, and what is damage or a torn tail.
+//! The walk over the log's records at opening, which enters them into the index and distinguishes damage from
+//! a torn tail.
 //!
-//! A record that is invalid and at most at the revision known to be durable is damage: it is reported, and the walk goes on.
-//! One above it ends the log. The rules and their reasons are at the head of `recovery.rs`. The walk writes nothing, and
-//! does not know which segments make the log.
+//! An invalid record at or below the revision known to be durable is damage: it is reported, and the walk
+//! continues. An invalid record above that revision ends the log. The head of `recovery.rs` has the rules and
+//! their reasons. The walk writes nothing, and does not know which segments make up the log.
 
 use std::io;
 use std::ops::Range;
@@ -17,12 +18,12 @@ use crate::sabotage;
 use crate::segment::{Found, Segment};
 use crate::types::{CommitTime, Revision};
 
-/// What must have been on disk when the segment was last written to, being at least up to `known`. Records before
-/// the segment's end are not looked at.
+/// Returns the revision that was durable when the segment was last written to; at least `known`. Records
+/// before the segment's end are not read.
 pub(super) fn last_synced(segment: &Segment, known: Revision) -> io::Result<Revision> {
     let mut walk =
         segment.walk(segment.end(), written_end(segment)?, segment.header.first_revision.before())?;
-    // What is before the segment was synced before the segment was made.
+    // Everything before a segment was synced before the segment was made.
     let mut synced = (segment.header.first_revision.before()).max(segment.note().synced).max(known);
     while let Some(found) = walk.next() {
         synced = synced.max(found.head.synced);
@@ -33,7 +34,7 @@ pub(super) fn last_synced(segment: &Segment, known: Revision) -> io::Result<Revi
     Ok(synced)
 }
 
-/// Where the part of the file ends that may hold anything.
+/// Returns the end of the part of the file that may hold data.
 fn written_end(segment: &Segment) -> io::Result<u64> {
     let mut end = RECORDS_START;
     while let Some(stretch) = segment.file.written(end)? {
@@ -45,29 +46,30 @@ fn written_end(segment: &Segment) -> io::Result<u64> {
     Ok(end.min(segment.file.size()).max(RECORDS_START.min(segment.file.size())))
 }
 
-/// The index in the making.
+/// The state of the walk: the index built so far, and what was found.
 #[derive(Default)]
 pub(super) struct Scan {
     pub tree: Tree,
     pub bloom_scheme: BloomScheme,
-    /// The newest revision accounted for.
+    /// The newest revision that was found or reported as missing.
     pub revision: Revision,
     /// The highest time of a record.
     pub time: CommitTime,
     pub lost_revisions: u64,
     /// Unreadable records among those that were scanned.
     pub losses: Losses,
-    /// Where the first record of the last segment begins that nothing says is on disk.
+    /// Offset of the first record of the last segment that is not known durable.
     pub doubtful: Option<u64>,
-    /// Where the scan of the last segment ended: behind its end when a revision there lacks records.
+    /// Offset at which the scan of the last segment ended; behind the segment's end if the last revision
+    /// lacks records.
     pub stopped_at: u64,
-    /// What is not needed to read at this revision and later is not in the tree.
+    /// Versions that are not needed to read at this revision and later are not in the tree.
     pub oldest: Revision,
 }
 
 impl Scan {
-    /// Adds the records of `segment` from its end on, which moves to where they end. What is invalid above `synced`
-    /// ends them, and so does a revision above `synced` that lacks some of its records.
+    /// Adds the records of `segment` from its end on, and moves the end behind them. An invalid record above
+    /// `synced` ends the scan, and so does a revision above `synced` that lacks some of its records.
     pub fn scan(
         &mut self,
         storage: &dyn Storage,
@@ -75,7 +77,7 @@ impl Scan {
         synced: Revision,
     ) -> io::Result<()> {
         let mut walk = segment.walk(segment.end(), written_end(segment)?, self.revision)?;
-        // The records so far of a revision that has more.
+        // The records of a revision that is not complete yet.
         let mut part: Vec<Found> = Vec::new();
         while let Some(found) = walk.next() {
             let revision = found.head.revision;
@@ -119,7 +121,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Adds the records of a segment that reclaim wrote.
+    /// Adds the records of a segment that reclamation wrote.
     pub fn scan_rewritten(&mut self, storage: &dyn Storage, segment: &Arc<Segment>) -> io::Result<()> {
         let Some(rewritten) = segment.header.rewritten else { return Ok(()) };
         let mut walk = segment.walk(RECORDS_START, rewritten.end, self.revision)?;
@@ -155,12 +157,12 @@ impl Scan {
         Ok(())
     }
 
-    /// Notes that a record is lost between the newest one and that of revision `next`, in a segment from which others are
-    /// left out on purpose.
+    /// Notes that a record is lost between the newest one and that of revision `next`, in a segment that
+    /// lacks other records on purpose.
     fn lost_between(&mut self, segment: &Segment, next: Revision) {
         let (first, last) = match segment.header.numbering {
             Numbering::Dense => (self.revision.next(), next.before()),
-            // Either may share its revision with the lost one.
+            // The records on both sides may share their revisions with the lost one.
             Numbering::Sparse => (self.revision.max(Revision::FIRST), next),
         };
         let first = first.max(segment.header.first_revision);
@@ -177,15 +179,15 @@ impl Scan {
         self.time = self.time.max(found.head.time);
     }
 
-    /// Accounts for the records before one of `revision` that were not found.
+    /// Reports the records before the one of `revision` that were not found.
     fn missing_before(&mut self, storage: &dyn Storage, segment: &Segment, revision: Revision) {
         if !self.missing_until(storage, segment, revision) {
-            // They share a revision with a record that was found.
+            // The missing records share a revision with a record that was found.
             self.tell_missing(storage, segment, self.revision..self.revision.next());
         }
     }
 
-    /// Accounts for the revisions before `revision` that no record was found for; false when there are none.
+    /// Reports the revisions before `revision` without a record. Returns false if none is missing.
     pub fn missing_until(&mut self, storage: &dyn Storage, segment: &Segment, revision: Revision) -> bool {
         let missing: Range<Revision> = self.revision.next()..revision;
         if missing.is_empty() {

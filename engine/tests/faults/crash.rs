@@ -1,4 +1,5 @@
-//! Power losses and killed processes: at every operation that can matter, and at random ones in long lives.
+//! Power losses and killed processes: at every operation that can matter, and at random operations in long
+//! simulated runs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,15 +10,15 @@ use engine::fault::{Kind, Verdict};
 use crate::fixture::{Fixture, Rates, Setup, live};
 use crate::history::Checked;
 
-/// Cycles of crash and opening that the random lives go through together, unless `FAULT_CYCLES` says otherwise.
+/// Total number of crashes and openings in the random runs, unless `FAULT_CYCLES` gives another number.
 const CYCLES: u64 = 14_000;
 
-/// Lives further on in which something was found: a deleted key came back when what reclaim had written in vain was
-/// removed in any order; a segment counted as missing that had been left without records, before one that was written
-/// anew.
+/// Seeds of later runs that found bugs: a deleted key came back when rewritten segments that were lost in a
+/// crash were removed in arbitrary order; and a segment that was left without records, before a rewritten
+/// one, counted as missing.
 const FOUND: [u64; 2] = [13_516, 1_367];
 
-/// Acts in one life.
+/// Number of actions in one run.
 const ACTS: u64 = 400;
 
 fn number_from(name: &str) -> Option<u64> {
@@ -25,13 +26,13 @@ fn number_from(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?} and must be a number")))
 }
 
-/// Panics with all that is needed to see a violation again.
+/// Panics with everything that is needed to reproduce a violation.
 #[track_caller]
 fn expect<T>(checked: Checked<T>, setup: &Setup) -> T {
     checked.unwrap_or_else(|violation| panic!("{violation}\n  in {setup:?}"))
 }
 
-/// The fixtures of a seed: what goes wrong in them differs.
+/// Returns the setup of a seed; different seeds get different faults.
 fn setup_of(seed: u64) -> Setup {
     let failing = Rates { sync_fails: 40, write_fails: 60, ..Rates::default() };
     let rates = match seed % 4 {
@@ -49,7 +50,7 @@ fn setup_of(seed: u64) -> Setup {
     Setup { rates, durability, retention, damage, ..Setup::new(seed) }
 }
 
-/// `FAULT_SEED` lives one life only, to see a failure again; `FAULT_CYCLES` asks for more of them.
+/// `FAULT_SEED` runs a single seed, to reproduce a failure; `FAULT_CYCLES` requests more cycles.
 #[test]
 fn no_life_full_of_crashes_breaks_a_promise() {
     if let Some(seed) = number_from("FAULT_SEED") {
@@ -71,12 +72,13 @@ fn no_life_full_of_crashes_breaks_a_promise() {
     eprintln!("{cycles} cycles in {seed} lives");
 }
 
-/// A short life with a cut: what was cut, `None` when the life was over before; and how often it was opened.
+/// Does a short run with a cut. Returns the operation that was cut (`None` if the run ended before it), and
+/// the number of openings.
 fn cut_life(setup: Setup) -> Checked<(Option<(Kind, String)>, u64)> {
     let mut fixture = Fixture::new(setup)?;
     for _ in 0..110 {
         fixture.act()?;
-        // What was left has been looked through; a few acts more, and that is it.
+        // The store was already checked after the cut; it only continues for a few more actions.
         if fixture.cycles > 3 {
             break;
         }
@@ -85,7 +87,7 @@ fn cut_life(setup: Setup) -> Checked<(Option<(Kind, String)>, u64)> {
     Ok((fixture.disk.cut(), fixture.cycles))
 }
 
-/// Files of one sort count as one.
+/// Removes the number from a file name, so that files of one kind count together.
 fn sort((kind, name): (Kind, String)) -> (Kind, String) {
     (kind, name.trim_start_matches(|c: char| c.is_ascii_digit()).to_owned())
 }
@@ -99,14 +101,14 @@ fn the_power_may_go_at_every_operation() {
         let base = Setup { durability, retention, ..Setup::new(1_000 + life) };
         for at in 0.. {
             let mut cut = None;
-            // Seven times the power goes once more, at each step of the opening.
+            // In seven of the eight rounds the power is lost once more, at each step of the opening.
             for again in 0..8 {
                 let how = if again % 2 == 0 { Verdict::LosePower } else { Verdict::LosePowerAfter };
                 let setup = Setup { cut: Some((at, how)), again, fate: again, ..base };
                 let (what, opened) = expect(cut_life(setup), &setup);
                 cycles += opened;
                 cut = cut.or(what.clone());
-                // What was cut last may be the second of them.
+                // The operation cut last may be that of the second power loss.
                 what.into_iter().for_each(|what| *cuts.entry(sort(what)).or_insert(0) += 1);
             }
             if cut.is_none() {

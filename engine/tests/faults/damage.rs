@@ -1,4 +1,5 @@
-//! Damage inside the acknowledged log: what it hit is reported and never served, everything else is.
+//! Damage inside the acknowledged log: damaged records are reported and never served, and everything else is
+//! served.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,13 +14,13 @@ use engine::{
 use crate::fixture::{Fixture, NEVER, Setup};
 use crate::history::{Checked, Content, Guarantee, History, Proposal, Violation, check, check_entry};
 
-/// The segment that a store begins with, and where its records begin (docs/format.md).
+/// The first segment of a store, and the offset of its first record (docs/format.md).
 const FIRST: &str = "0000000001.segment";
 const RECORDS_START: usize = 4096;
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// A store of several segments that was closed in good order, and what is in it.
+/// Returns a store of several segments that was closed properly, and its history.
 fn store(seed: u64) -> (History, Files) {
     let mut fixture = Fixture::new(Setup { cut: NEVER, ..Setup::new(seed) }).unwrap();
     (0..150).try_for_each(|_| fixture.act()).unwrap();
@@ -31,12 +32,12 @@ fn options() -> Options {
     Options { segment_bytes: 16 * 1024, ..Options::new("/simulated") }
 }
 
-/// Whether the file of that name is a part of the log.
+/// Returns whether the file with this name is a segment of the log.
 pub fn is_segment(name: &str) -> bool {
     name.ends_with(".segment") && name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Flips one bit, if there is any; not in the zeros that everything ends with.
+/// Flips one bit of a file that is not empty, but not in the zeros at its end.
 pub fn flip_bit(bytes: &mut [u8], random: &mut Random) {
     let end = bytes.iter().rposition(|&byte| byte != 0).map_or(bytes.len(), |last| last + 1);
     if end > 0 {
@@ -57,23 +58,23 @@ fn spoil_sector(bytes: &mut [u8], random: &mut Random) {
     noise.for_each(|byte| *byte = if zeros { 0 } else { random.next() as u8 });
 }
 
-/// Records that a sector of noise may hit: each has 80 bytes at least.
+/// Maximum number of records that a damaged sector affects: each record has at least 80 bytes.
 const SECTOR_RECORDS: usize = 512 / 80 + 2;
 
-/// Name of the file that notes how far the log reaches.
+/// Name of the file of the high-water mark.
 const HIGH_WATER: &str = "high-water";
 
-/// What cannot be read at once, and records that lie there.
+/// Size of a page, which becomes unreadable as a whole, and the maximum number of records in it.
 const PAGE_BYTES: u64 = 4096;
 const PAGE_RECORDS: usize = PAGE_BYTES as usize / 80 + 2;
 
-/// The copies of a segment's header that are as they were written.
+/// Returns the copies of a segment's header that are undamaged.
 fn sound_headers(segment: &[u8]) -> impl Iterator<Item = &[u8]> {
     let copies = [&segment[..128], &segment[2048..2176]];
     copies.into_iter().filter(|copy| crc32fast::hash(&copy[..124]).to_le_bytes() == copy[124..])
 }
 
-/// Opens the store on `disk`, which has to be possible.
+/// Opens the store on `disk`, which must succeed.
 fn opened(disk: &Disk) -> Checked<(Engine, Stepper)> {
     fault::open(disk, &options()).map_err(|error| {
         let what = format!("the store does not open: {error}");
@@ -81,11 +82,11 @@ fn opened(disk: &Disk) -> Checked<(Engine, Stepper)> {
     })
 }
 
-/// Does damage to a copy of a store, of which `history` is known: it costs what it hit and nothing else, also when the
-/// store is looked after then.
+/// Damages a copy of a store whose `history` is known: the damage affects only what it hit, also after
+/// maintenance of the store.
 pub fn check_copy(files: &Files, history: &History, random: &mut Random) -> Checked {
     let disk = Disk::with_files(random.next(), files);
-    // Closed in good order, so that nothing passes for a torn end.
+    // The copy is closed properly first, so that no damage passes for a torn tail.
     opened(&disk)?.1.close();
     let files = disk.files();
     if random.one_in(3) {
@@ -101,12 +102,12 @@ pub fn check_copy(files: &Files, history: &History, random: &mut Random) -> Chec
         _ => disk.spoil(name, hit),
     }
     if is_segment(name) && sound_headers(&disk.files()[name]).next().is_none() {
-        // It had only one left.
+        // The segment had only one sound copy of its header left.
         return Ok(());
     }
     let (engine, stepper) = match fault::open(&disk, &options()) {
         Err(OpenError::UnreadableEnd { path, offset, .. }) => {
-            // What stood there is unknown. It is said of no other place.
+            // It is unknown what was at the unreadable position. The error must not name any other position.
             let is_meant = at_most == PAGE_RECORDS && path.ends_with(name);
             let is_hit = (offset / PAGE_BYTES..=offset / PAGE_BYTES + 2).contains(&(hit / PAGE_BYTES));
             return check(Guarantee::Durable, is_meant && is_hit, || {
@@ -122,8 +123,8 @@ pub fn check_copy(files: &Files, history: &History, random: &mut Random) -> Chec
     })
 }
 
-/// A segment without a header, or without a file, is missed, with a sentence that says what to do; nothing is changed
-/// by that.
+/// Checks that a segment without a header or without a file is reported as missing, with advice to the
+/// operator, and that the refusal changes nothing.
 fn check_refusal(files: &Files, history: &History, random: &mut Random) -> Checked {
     let first_revision = |name: &str| {
         let header = sound_headers(&files[name]).next().expect("one of them is sound");
@@ -139,7 +140,7 @@ fn check_refusal(files: &Files, history: &History, random: &mut Random) -> Check
         });
     } else {
         if random.one_in(2) {
-            // As an earlier release left it.
+            // An earlier release leaves no such file.
             disk.take(HIGH_WATER);
             let last = names().map(|name| first_revision(name)).max();
             let told_of = files.keys().any(|other| {
@@ -148,14 +149,14 @@ fn check_refusal(files: &Files, history: &History, random: &mut Random) -> Check
                 revision.is_some_and(|revision| revision >= first_revision(name))
             });
             if Some(first_revision(name)) == last && !told_of {
-                // Nothing tells that the log went on.
+                // Without the mark nothing shows that the log continued.
                 return Ok(());
             }
         }
         disk.take(name);
     }
     match fault::open(&disk, &options()) {
-        // Nothing was missing: others stand for it.
+        // The segment was not needed: others supersede it.
         Ok((engine, _stepper)) => check_served(&engine, history, 0, random),
         Err(error) => {
             let meant = matches!(
@@ -170,7 +171,7 @@ fn check_refusal(files: &Files, history: &History, random: &mut Random) -> Check
     }
 }
 
-/// Each key's newest state: revision, and the value if it can be read.
+/// Returns each key's newest state: its revision, and the value if it can be read.
 fn states(engine: &Engine) -> BTreeMap<Bytes, (Revision, Option<Bytes>)> {
     let entries = engine.snapshot().range(KeyRange::all());
     entries
@@ -178,7 +179,8 @@ fn states(engine: &Engine) -> BTreeMap<Bytes, (Revision, Option<Bytes>)> {
         .collect()
 }
 
-/// Whatever the store does by itself makes nothing worse: what could be read still can, opened again as well.
+/// Checks that background maintenance makes nothing worse: everything that was readable stays readable, also
+/// after the store is opened again.
 fn check_maintenance(disk: &Disk, engine: Engine, mut stepper: Stepper) -> Checked {
     let before = states(&engine);
     let unchanged = |engine: &Engine, when: &str| {
@@ -189,7 +191,7 @@ fn check_maintenance(disk: &Disk, engine: Engine, mut stepper: Stepper) -> Check
         check(Guarantee::NoGhost, ghost.is_none(), || format!("{ghost:?} came {when}"))
     };
     let _ = fault::now(engine.compact(engine.revision()));
-    // No time passes, so that nothing expires.
+    // No time passes, so no key expires.
     let mut idle = 0;
     while idle < 10 {
         if !stepper.maintain() {
@@ -204,8 +206,8 @@ fn check_maintenance(disk: &Disk, engine: Engine, mut stepper: Stepper) -> Check
     unchanged(&engine, "after maintenance and opening")
 }
 
-/// What is served is what was written, but for at most `at_most` revisions: those are reported, or their keys show
-/// the states before, which is reported as well.
+/// Checks that the store serves what was written, except for at most `at_most` revisions: those are reported,
+/// or their keys show their previous states, which is reported as well.
 fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut Random) -> Checked {
     let (mut damaged, mut unnamed) = (BTreeSet::new(), BTreeSet::new());
     let (newest, oldest) = (engine.revision(), engine.stats().oldest);
@@ -230,7 +232,7 @@ fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut
                     Err(ReadError::Sealed { .. }) => unreachable!("this store seals nothing"),
                 },
                 None if expected.deleted => {}
-                // The record that says so is gone: then it is the state before.
+                // The record of this state is lost, so the key shows its previous state.
                 entry => {
                     unnamed.insert(expected.revision);
                     if let Some(entry) = entry {
@@ -252,7 +254,7 @@ fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut
     })
 }
 
-/// An entry is something that was there before `revision`.
+/// Checks that an entry is a state of its key from before `revision`.
 fn check_genuine(entry: &Entry, history: &History, revision: Revision) -> Checked {
     let was = history.get(entry.revision()).filter(|was| was.revision < revision && was.key == entry.key());
     let Some(was) = was else {
@@ -264,7 +266,7 @@ fn check_genuine(entry: &Entry, history: &History, revision: Revision) -> Checke
     if entry.read().is_ok() { check_entry(entry, was) } else { Ok(()) }
 }
 
-/// A tail hands out everything that is not damaged, and says so where it cannot go on.
+/// Checks that a tail returns every event that is not damaged, and returns an error if it cannot continue.
 fn follow(engine: &Engine, history: &History, damaged: &mut BTreeSet<Revision>) -> Checked {
     let mut seen = engine.stats().oldest;
     while seen < history.revision() {
@@ -354,7 +356,7 @@ fn a_disk_that_cannot_be_read_is_said_to_be_so_and_nothing_is_lost_by_it() {
             Kind::Read if operation.name == bad => Verdict::Fail,
             _ => Verdict::Proceed,
         });
-        // What lies there reads as damaged, and only that.
+        // Only the records in the unreadable file read as damaged.
         let snapshot = engine.snapshot();
         let unreadable = snapshot.range(KeyRange::all()).filter(|entry| entry.read().is_err()).count();
         assert!(unreadable < snapshot.count(&KeyRange::all()) as usize || files.len() < 3, "{name}");
@@ -371,7 +373,7 @@ fn a_disk_that_cannot_be_read_is_said_to_be_so_and_nothing_is_lost_by_it() {
     }
 }
 
-/// A sync lies, once, and later the power goes: much may be gone, but what is there is genuine.
+/// A sync lies once, and the power is lost later: much may be gone, but everything that is there is genuine.
 #[test]
 fn after_a_lying_sync_nothing_is_served_that_was_not_written() {
     let (mut opened, mut complete) = (0, 0);
@@ -393,11 +395,11 @@ fn after_a_lying_sync_nothing_is_served_that_was_not_written() {
             if let (Some(known), Ok(_)) = (known, entry.read()) {
                 check_entry(&entry, known).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
             }
-            // A write without an answer may be in the log all the same.
+            // A write without an answer may nevertheless be in the log.
             assert!(known.is_some() || entry.revision() > history.revision(), "seed {seed}: {entry:?}");
         }
     }
-    // Most lies are made up for by the next sync.
+    // The next sync makes up for most lies.
     assert!(opened > 500 && complete > 300, "{opened} opened, {complete} complete");
 }
 
@@ -410,10 +412,10 @@ fn write(engine: &Engine, stepper: &mut Stepper, key: &str, value: Vec<u8>) -> P
     proposal
 }
 
-/// A value contains a record, in its right place, and the record around it is damaged: a search for the next record
-/// must not take what a client wrote for what the engine wrote.
+/// A value contains a record at its right position, and the record around it is damaged: the search for the
+/// next record must not take the bytes of a client for a record of the engine.
 pub fn record_in_a_value(_seed: u64) -> Checked {
-    // What a client can know is how such a record looks in a store of its own.
+    // A client can know such a record only from a store of its own.
     let own = Disk::new(1);
     let (engine, mut stepper) = fault::open(&own, &options()).unwrap();
     write(&engine, &mut stepper, "/first", vec![b'x'; 1_000]);
@@ -453,8 +455,8 @@ pub fn hole_in_the_log(seed: u64) -> Checked {
     check_served(&engine, &history, 1, &mut Random::new(seed))
 }
 
-/// A process is killed while it writes, and the file of its log is cut to its header afterwards: all but the writes of the last
-/// second are known to be lost, and their revisions are not given again.
+/// A process is killed while it writes, and the file of its log is cut to its header afterwards: all writes
+/// except those of the last second are known to be lost, and their revisions are not assigned again.
 pub fn cut_after_a_kill(seed: u64) -> Checked {
     let disk = Disk::new(seed);
     let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
@@ -487,8 +489,8 @@ fn a_record_in_a_value_is_no_record_and_a_hole_is_told() {
     hole_in_the_log(0).unwrap();
 }
 
-/// A store of two writes whose machine stopped behind the second, all on disk, and nothing shows that the second is durable. The first fills
-/// a page.
+/// Returns a store of two writes whose machine stopped after the second. Both are on disk, but nothing shows
+/// that the second is durable. The first record fills a page.
 fn stopped_behind_its_last_write() -> (Disk, u64) {
     let disk = Disk::new(21);
     let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
@@ -501,7 +503,8 @@ fn stopped_behind_its_last_write() -> (Disk, u64) {
     (disk, last)
 }
 
-/// The disk does not give the last acknowledged write back, and it may not be taken for one that never was.
+/// The disk cannot read the last acknowledged write, which must not be taken for a write that was never
+/// acknowledged.
 pub fn unreadable_end(_seed: u64) -> Checked {
     let (disk, last) = stopped_behind_its_last_write();
     let before = disk.files();
@@ -515,7 +518,7 @@ pub fn unreadable_end(_seed: u64) -> Checked {
          on a sound disk, with restore --skip-damaged, or restore one from a backup"
     );
     assert_eq!(refused.as_deref(), Some(want.as_str()));
-    // Nothing was changed by that: when the disk has come to itself, everything is there.
+    // The refusal changed nothing: once the disk can read again, everything is there.
     let disk = Disk::with_files(1, &before);
     let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
     check(Guarantee::Durable, engine.revision() == Revision::new(2), || {
@@ -526,7 +529,7 @@ pub fn unreadable_end(_seed: u64) -> Checked {
 #[test]
 fn a_log_whose_end_cannot_be_read_is_refused() {
     unreadable_end(0).unwrap();
-    // What lies before its end, or behind, is no reason.
+    // An unreadable page before the end of the log, or far behind it, does not prevent opening.
     for (offset, revisions) in [(RECORDS_START as u64, 1), (RECORDS_START as u64 + 3 * PAGE_BYTES, 0)] {
         let (disk, last) = stopped_behind_its_last_write();
         assert_ne!(offset, last);
@@ -550,7 +553,7 @@ fn a_page_that_cannot_be_read_costs_the_records_in_it() {
     for round in 0..500 {
         let disk = Disk::with_files(round, &files);
         let name = pick(files.keys().filter(|name| !name.ends_with("lock")), &mut random);
-        // Not both copies of a header.
+        // The first page of a segment is not chosen, because it contains both copies of the header.
         let pages = files[name].len() as u64 / PAGE_BYTES;
         let page = if name == HIGH_WATER { 0 } else { 1 + random.below(pages - 1) };
         disk.spoil(name, page * PAGE_BYTES);
@@ -585,7 +588,7 @@ fn what_cannot_be_opened_is_refused_with_what_to_do() {
     let error = fault::open(&disk, &options()).map(drop).unwrap_err();
     assert!(matches!(error, OpenError::MissingSegment { .. }), "{error}");
     assert!(error.to_string().ends_with("put the file back, make a store of the rest with restore --skip-damaged, or restore one from a backup"), "{error}");
-    // Nothing was changed by the refusals: with the file back in its place everything is there.
+    // The refusals changed nothing: with the file back in place, everything is there.
     disk.put(middle, &files[middle]);
     let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
     check_served(&engine, &history, 0, &mut Random::new(1)).unwrap();
@@ -611,7 +614,7 @@ fn a_batch_torn_in_its_middle_is_cut_from_there_on() {
     assert_eq!(engine.stats().batches, 2);
     drop(batch);
     drop((engine, stepper));
-    // The disk wrote the later sectors of the batch and not the first, and then the power went.
+    // The disk wrote the later sectors of the batch but not the first, and then the power was lost.
     disk.damage(FIRST, |bytes| bytes[start..start + 16].fill(0));
     disk.restart();
     let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
@@ -623,7 +626,7 @@ fn a_batch_torn_in_its_middle_is_cut_from_there_on() {
     assert_eq!(engine.revision(), Revision::new(2));
     stepper.close();
     drop(engine);
-    // No leftover of the batch comes back behind the new, shorter record.
+    // No stale bytes of the batch reappear behind the new, shorter record.
     disk.restart();
     let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
     assert_eq!((engine.revision(), engine.stats().keys), (Revision::new(2), 2));
@@ -653,7 +656,7 @@ fn damage_to_the_last_write_of_a_store_that_has_gone_idle_is_no_torn_end() {
         let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
         let found = engine.snapshot().get(b"/two").map(|entry| entry.read());
         match idle {
-            // Nothing shows that it was ever on disk.
+            // Nothing shows that the write was ever on disk.
             false => assert!(found.is_none() && engine.revision() == Revision::new(1), "{found:?}"),
             true => assert!(
                 matches!(found, Some(Err(ReadError::Damaged { revision, .. })) if revision.get() == 2),

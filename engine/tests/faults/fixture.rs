@@ -1,6 +1,6 @@
-//! A store on a simulated disk, its user, and everything that goes wrong meanwhile: all from one seed.
+//! A store on a simulated disk, its user, and the faults that occur meanwhile: all determined by one seed.
 //!
-//! `act ─► propose, take turns, read, follow ─► the power goes ─► what is left ─► open ─► compare ─► act …`
+//! `act ─► propose, take turns, read, follow ─► power loss ─► remaining files ─► open ─► compare ─► act …`
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -23,16 +23,16 @@ use crate::history::{
     check_entry, news,
 };
 
-/// What goes wrong beside power losses: each happens to one operation in so many; 0: never.
+/// Rates of faults other than power losses: each fault happens to one operation in this many; 0 means never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
     pub sync_fails: u64,
     pub write_fails: u64,
     /// A write meets a full disk in its middle, as on a file system that copies on write.
     pub write_full: u64,
-    /// The disk has no room for a while.
+    /// The disk has no room for some time.
     pub disk_full: u64,
-    /// A read fails, of those that the store does for itself; what was read can be read the next time.
+    /// A read that the store does for itself fails; the same bytes can be read the next time.
     pub read_fails: u64,
 }
 
@@ -43,35 +43,36 @@ impl Rates {
     }
 }
 
-/// A cut that never comes: for fixtures in which nothing goes wrong by itself.
+/// A cut that never comes: for fixtures without power losses of their own.
 pub const NEVER: Option<(u64, Verdict)> = Some((u64::MAX, Verdict::Proceed));
 
-/// Fewer than most records have.
+/// Size of pieces; smaller than most records.
 const PIECE_BYTES: usize = 100;
 
-/// What a fixture is like.
+/// Parameters of a fixture.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub seed: u64,
     pub durability: Durability,
     pub segment_bytes: u64,
-    /// How long history is kept; some writes have a time to live unless it is kept for ever.
+    /// Retention of history. Some writes have a time to live, unless history is kept forever.
     pub retention: Duration,
     pub rates: Rates,
-    /// Whether damage is done between two openings, now and then: to what there is twice or can be done without, and
-    /// to copies of the store.
+    /// Whether files are sometimes damaged between two openings: redundant or dispensable data of the store,
+    /// and copies of the store.
     pub damage: bool,
-    /// The operation at which the power goes, and whether it is done by then. Otherwise it goes at random.
+    /// The operation at which the power is lost, and whether that operation is still done. Without it the
+    /// power is lost at random operations.
     pub cut: Option<(u64, Verdict)>,
-    /// How many operations later the power goes once more, in the middle of opening; 0: it does not.
+    /// Number of operations after which the power is lost once more, during opening; 0 means that it is not.
     pub again: u64,
-    /// Whether states are signed, in one way or another or not at all from one opening to the next.
+    /// Whether states have Bloom filters, of a kind that may change from one opening to the next.
     pub signs: bool,
-    /// Whether background maintenance works as where many write at once.
+    /// Whether background maintenance works as under many concurrent writes.
     pub pressed: bool,
-    /// Whether batches are handed over in pieces while they grow, as large ones are.
+    /// Whether batches are written in pieces while they grow, as large batches are.
     pub in_pieces: bool,
-    /// Decides what is left of a fixture that went the same way up to the cut.
+    /// Seed for what remains after the cut, for fixtures that run identically up to it.
     pub fate: u64,
 }
 
@@ -102,25 +103,25 @@ pub struct Fixture {
     pub disk: Disk,
     running: Option<(Engine, Stepper)>,
     pub history: History,
-    /// Proposals that were not answered yet, in order.
+    /// Proposals without an answer so far, in order.
     waiting: Vec<(Proposal, Answer)>,
     followers: Vec<Follower>,
     held: Vec<Snapshot>,
-    /// The newest revision that was said to be on disk.
+    /// The newest revision that was reported as durable.
     synced: Revision,
     proposals: u64,
-    /// Revision of the checkpoint that opening has to begin with.
+    /// Revision of the checkpoint that opening must begin with.
     checkpoint: Revision,
-    /// Whether the store is at work; only then may reads fail.
+    /// Whether the store is working; only then may reads fail.
     at_work: Arc<AtomicBool>,
-    /// How the store that is open signs.
+    /// The Bloom filter scheme of the open store.
     bloom_scheme: BloomScheme,
-    /// How often the store was opened after it had stopped in any way.
+    /// Number of openings, each after the store had stopped in some way.
     pub cycles: u64,
 }
 
 impl Fixture {
-    /// An empty disk with a store on it.
+    /// Creates an empty disk with a store on it.
     pub fn new(setup: Setup) -> Checked<Fixture> {
         let mut fixture = Fixture {
             setup,
@@ -143,7 +144,7 @@ impl Fixture {
         Ok(fixture)
     }
 
-    /// Says what will go wrong from now on.
+    /// Sets the plan of the faults from now on.
     fn plan(&mut self) {
         let Setup { rates, cut, again, .. } = self.setup;
         let mut random = Random::new(self.random.next());
@@ -169,7 +170,7 @@ impl Fixture {
         &self.running.as_ref().expect("it is open").0
     }
 
-    /// The store takes a turn.
+    /// Lets the store take a turn.
     fn work<T>(&mut self, turn: impl FnOnce(&mut Stepper) -> T) -> T {
         self.at_work.store(true, Ordering::Relaxed);
         let done = turn(&mut self.running.as_mut().expect("it is open").1);
@@ -177,7 +178,7 @@ impl Fixture {
         done
     }
 
-    /// One action of the user.
+    /// Does one action of the user.
     pub fn act(&mut self) -> Checked {
         match self.random.below(100) {
             0..50 => {
@@ -218,14 +219,14 @@ impl Fixture {
         Ok(())
     }
 
-    /// Everything that was asked for is settled, the store is closed, opened and looked through.
+    /// Settles all requests, closes the store, opens it again and checks it.
     pub fn finish(&mut self) -> Checked {
         self.disk.limit_free_pages(None);
         self.disk.behave();
         self.commit()?;
         self.close()?;
         self.disk.behave();
-        // The last operation of an opening that succeeds may be the one at which it goes.
+        // The last operation of a successful opening may be the one at which the power is lost.
         while !self.disk.has_power() {
             self.crash()?;
             self.disk.behave();
@@ -246,7 +247,7 @@ impl Fixture {
             .try_for_each(|revision| self.check_at(Revision::new(revision)))
     }
 
-    /// Lets time pass until everything that has a time to live is gone.
+    /// Lets time pass until everything with a time to live has expired.
     fn outlive(&mut self) -> Checked {
         let lives = |happened: &Happened| happened.content.ttl.is_some();
         if !self.history.state(self.history.revision()).any(lives) {
@@ -261,7 +262,7 @@ impl Fixture {
         check(Guarantee::ExactVersion, left.is_none(), || format!("{left:?} is still there"))
     }
 
-    /// Background maintenance takes a turn; what is older than the retention may be gone after it.
+    /// Lets background maintenance take a turn, after which history older than the retention may be gone.
     fn maintain(&mut self) -> bool {
         let since = self.disk.time_ms().saturating_sub(self.setup.retention.as_millis() as u64);
         let old = match self.setup.retention {
@@ -273,7 +274,7 @@ impl Fixture {
         self.work(Stepper::maintain)
     }
 
-    /// What is there at a revision, or that it is forgotten.
+    /// Checks the states at a revision, or that the revision is compacted.
     fn check_at(&self, revision: Revision) -> Checked {
         match self.engine().snapshot_at(Revision::new(revision.get())) {
             Ok(snapshot) => self.history.check_snapshot(&snapshot),
@@ -285,14 +286,14 @@ impl Fixture {
         }
     }
 
-    /// Background maintenance works for a while; it may be asked to, or time may pass.
+    /// Lets background maintenance work for some time; it may get a request, or time may pass.
     fn maintain_for_a_while(&mut self) -> Checked {
         if self.setup.retention < Duration::MAX {
             let engine = self.engine().clone();
             match self.random.below(8) {
                 0 => {
                     let revision = self.random.below(engine.revision().next().get());
-                    // To be asked is enough; the caller does not wait for it.
+                    // The first poll makes the request; the caller does not wait for it.
                     if fault::now(engine.compact(Revision::new(revision))).is_none() {
                         self.history.forgettable = self.history.forgettable.max(Revision::new(revision));
                     }
@@ -317,7 +318,7 @@ impl Fixture {
         })
     }
 
-    /// Closes it for good; what happened, and the files.
+    /// Closes the store for good, and returns its history and files.
     pub fn end(mut self) -> Checked<(History, BTreeMap<String, Vec<u8>>)> {
         self.stop();
         if let Some((_, stepper)) = self.running.take() {
@@ -327,7 +328,7 @@ impl Fixture {
         Ok((self.history, self.disk.files()))
     }
 
-    /// The power goes for good; what is known to have happened, and what is left.
+    /// Cuts the power for good, and returns the known history and the remaining disk.
     pub fn cut_off(mut self, seed: u64) -> Checked<(History, Disk)> {
         self.hear()?;
         self.stop();
@@ -342,7 +343,8 @@ impl Fixture {
         format!("/{}/{}", self.random.below(2), self.random.below(7)).into()
     }
 
-    /// Contents of few different lengths, so that what is left of one write can pass for a part of another.
+    /// Returns contents of only a few different lengths, so that the remains of one write can pass for a part
+    /// of another.
     fn content(&mut self) -> Content {
         self.proposals += 1;
         let id = format!("{:06}", self.proposals);
@@ -371,13 +373,13 @@ impl Fixture {
         let engine = self.engine().clone();
         let write = proposal.write();
         let mut answer: Answer = Box::pin(async move { engine.commit(write).await });
-        // Being asked once puts it into the queue.
+        // The first poll puts the write into the queue.
         let early = answer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(early.is_pending(), "the sequencer has not worked: {early:?}");
         self.waiting.push((proposal, answer));
     }
 
-    /// The sequencer takes a turn, and each caller compares its answer with what was to be expected.
+    /// Lets the sequencer take a turn, and compares each answer with the expected one.
     fn commit(&mut self) -> Checked {
         self.work(Stepper::commit);
         self.hear()?;
@@ -387,7 +389,7 @@ impl Fixture {
 
     fn hear(&mut self) -> Checked {
         let now_ms = self.disk.time_ms();
-        // No caller is told of what the store does by itself; but it is in the log.
+        // No caller gets an answer for what the store does by itself, but it is in the log.
         let mut news = match &self.running {
             Some((engine, _)) => VecDeque::from(news(engine, self.history.revision())?),
             None => VecDeque::new(),
@@ -410,7 +412,7 @@ impl Fixture {
         check(Guarantee::NoGhost, news.is_empty(), || format!("{news:?} was not asked for"))
     }
 
-    /// Lets the next of the news happen if the store did it by itself.
+    /// Adds the next of the news to the history if the store did it by itself.
     fn expire(&mut self, news: &mut VecDeque<Arc<Event>>) -> Checked<bool> {
         let Some(event) = news.front() else { return Ok(false) };
         let now_ms = self.disk.time_ms();
@@ -458,7 +460,7 @@ impl Fixture {
                     format!("{proposal:?} met {told:?}, and the state is {newest:?}")
                 })
             }
-            // It never happened and never will.
+            // The write never happened and never will.
             Err(CommitError::Refused(Refusal::DiskFull | Refusal::LogFailed { .. })) => Ok(()),
             Err(CommitError::Damaged(_)) if self.setup.rates.read_fails > 0 => Ok(()),
             Err(CommitError::OutcomeUnknown(_)) => {
@@ -500,10 +502,11 @@ impl Fixture {
         self.followers[at].look(&self.history, max)
     }
 
-    /// Closes in good order, and opens again.
+    /// Closes the store properly, and opens it again.
     fn close(&mut self) -> Checked {
         if self.setup.retention < Duration::MAX {
-            // What expires among the writes could not be looked up once it is closed.
+            // The records of keys that expire between the writes could not be looked up once the store is
+            // closed.
             self.commit()?;
         }
         self.stop();
@@ -518,9 +521,9 @@ impl Fixture {
         self.open(self.history.revision())
     }
 
-    /// Opens after the power went, or after the process was killed in the middle of its work.
+    /// Opens the store after a power loss, or after the process was killed during its work.
     fn crash(&mut self) -> Checked {
-        // What was said before it died was said.
+        // Answers that were sent before the crash are valid.
         self.hear()?;
         self.stop();
         self.running = None;
@@ -539,13 +542,13 @@ impl Fixture {
         self.open(floor)
     }
 
-    /// What lived in the process is gone with it.
+    /// Drops everything that lived in the process.
     fn stop(&mut self) {
         self.held.clear();
         self.followers.iter_mut().for_each(|follower| follower.tail = None);
     }
 
-    /// Opens the store, which has to have everything up to `floor` at least, and compares it with what was.
+    /// Opens the store, which must have at least everything up to `floor`, and compares it with the history.
     fn open(&mut self, mut floor: Revision) -> Checked {
         self.cycles += 1;
         if self.setup.damage && self.random.one_in(2) {
@@ -603,7 +606,7 @@ impl Fixture {
         }
         let newest = self.engine().revision();
         if newest < self.history.revision() && newest >= floor {
-            // Acknowledged before it was on disk, as relaxed durability says.
+            // These revisions were acknowledged before they were durable, as relaxed durability allows.
             self.history.forget_after(Revision::new(newest.get()));
             self.history.unknown.clear();
             self.followers.retain(|follower| follower.seen <= Revision::new(newest.get()));
@@ -615,7 +618,8 @@ impl Fixture {
         self.history.check_snapshot(&engine.snapshot())?;
         self.check_filtered()?;
         let checkpoint = engine.stats().checkpoint;
-        // On a full disk room comes before speed; and one that cannot be read is of no use.
+        // On a full disk, room is more important than a fast opening, and a checkpoint that cannot be read is
+        // useless.
         let excused = self.is_short_of_space() || self.setup.rates.read_fails > 0;
         let kept = checkpoint >= Revision::new(self.checkpoint.get()) || excused;
         check(Guarantee::QuickOpen, kept, || {
@@ -631,7 +635,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// Damages what there is twice or can be done without: none of it may cost more than time.
+    /// Damages redundant or dispensable data, which must cost nothing but time.
     fn damage_spares(&mut self) {
         let files = self.disk.files();
         let random = &mut self.random;
@@ -650,7 +654,7 @@ impl Fixture {
             }
         }
         for name in files.keys().filter(|name| how == 3 && damage::is_segment(name)) {
-            // Always on the same side of the block: the other one has to do.
+            // The damage is always on the same side of the block, so that the other copy stays sound.
             let side = 2048 * usize::from(name.as_bytes()[9] % 2);
             let part = if random.one_in(2) { side..side + 128 } else { side + 1024..side + 1056 };
             self.disk.damage(name, |bytes| damage::flip_bit(&mut bytes[part], random));
@@ -662,7 +666,7 @@ impl Fixture {
     }
 }
 
-/// A fixture's life of so many acts; how often it was opened.
+/// Runs a fixture for `acts` actions and returns the number of openings.
 pub fn live(setup: Setup, acts: u64) -> Checked<u64> {
     let mut fixture = Fixture::new(setup)?;
     for _ in 0..acts {

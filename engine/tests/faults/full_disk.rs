@@ -1,5 +1,5 @@
-//! A full disk has a way back: deletes succeed, their space comes back, and writes resume, whatever the size of the
-//! states. A power loss at any operation in between loses nothing that was acknowledged.
+//! Recovery from a full disk: deletes succeed, their space is reclaimed, and writes resume, whatever the size
+//! of the states. A power loss at any operation in between loses no acknowledged write.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,13 +19,13 @@ fn options() -> Options {
     Options {
         segment_bytes: SEGMENT_BYTES,
         reserve_bytes: 256 * 1024,
-        // Far longer than the test: history goes early because the disk is full.
+        // Far longer than the test: history is compacted earlier because the disk is full.
         history_retention: Duration::from_secs(3_600),
         ..Options::new("/simulated")
     }
 }
 
-/// A value in two parts, with its stamp in between.
+/// Returns a value in two parts, with its stamp in between.
 fn parts(key: &str, len: usize) -> (String, String) {
     (format!("{{\"of\":\"{key}\",\"v\":\""), format!("\",\"fill\":\"{}\"}}", "x".repeat(len)))
 }
@@ -43,7 +43,7 @@ fn put(key: &str, len: usize, essential: bool) -> Write {
     Write { key, expected: Expected::Any, change: Change::Put(payload) }
 }
 
-/// A delete that keeps the stored state, or one with a final state of its own.
+/// Returns a delete that keeps the stored state, or one with a final state of its own.
 fn delete(key: &str, final_state: Option<usize>) -> Write {
     let payload = final_state.map(|len| match put(key, len, false).change {
         Change::Put(payload) => payload,
@@ -57,7 +57,7 @@ fn is_refused(outcome: &Result<Committed, CommitError>) -> bool {
     matches!(outcome, Err(CommitError::Refused(Refusal::DiskFull)))
 }
 
-/// Everything but callers has its turn, for `seconds` of simulated time.
+/// Lets everything except callers have its turn, for `seconds` of simulated time.
 fn pass(disk: &Disk, stepper: &mut Stepper, seconds: u64) {
     for _ in 0..seconds {
         disk.pass(Duration::from_secs(1));
@@ -72,7 +72,7 @@ fn pass(disk: &Disk, stepper: &mut Stepper, seconds: u64) {
     }
 }
 
-/// A store on a full disk, and what is known to be in it: the length of each key's fill.
+/// A store on a full disk, and its known contents: the length of each key's fill.
 struct Full {
     disk: Disk,
     engine: Engine,
@@ -81,7 +81,7 @@ struct Full {
 }
 
 impl Full {
-    /// Fills a disk with states of that length.
+    /// Fills a disk with states of `len` bytes.
     fn new(seed: u64, len: usize) -> Full {
         let disk = Disk::new(seed);
         disk.limit_free_pages(Some(PAGES));
@@ -112,7 +112,7 @@ impl Full {
         outcome.is_err()
     }
 
-    /// For messages of failed tests.
+    /// Describes the disk, for messages of failed tests.
     fn state(&self) -> String {
         let files = self.disk.files();
         let count = |text: &str| files.keys().filter(|name| name.contains(text)).count();
@@ -154,7 +154,7 @@ fn deletes_succeed_on_a_full_disk_until_writes_resume() {
             for _ in 0..(all / 50).max(1) {
                 let at = random.below(full.known.len() as u64) as usize;
                 let key = full.known.keys().nth(at).unwrap().clone();
-                // Also where the caller has a larger final state for it.
+                // The delete also succeeds if the caller gives a larger final state.
                 let final_state = (deleted % 3 == 0).then_some(len + 100);
                 let outcome = full.stepper.write(&full.engine, delete(&key, final_state));
                 let done = outcome.unwrap_or_else(|error| {
@@ -183,7 +183,7 @@ fn deletes_succeed_on_a_full_disk_until_writes_resume() {
         }
         eprintln!("{len} bytes: {deleted} of {all} deleted until writes resumed");
         full.check(None);
-        // And no reader is left without what it may still ask for.
+        // History was compacted to get there.
         assert!(full.engine.stats().oldest > Revision::ZERO);
         for n in 0..3 {
             let key = format!("/objects/again-{n}");
@@ -202,7 +202,8 @@ fn watches_that_replay_the_log_get_the_last_state_of_what_was_deleted_on_a_full_
     for key in &keys {
         full.stepper.write(&full.engine, delete(key, None)).unwrap();
     }
-    // More events than the memory of tails has room for, so some are read from the log; then all of them are.
+    // There are more events than the ring holds, so some are read from the log; after reopening, all of them
+    // are.
     for reopen in [false, true] {
         if reopen {
             full.disk.restart();
@@ -227,7 +228,8 @@ fn watches_that_replay_the_log_get_the_last_state_of_what_was_deleted_on_a_full_
 #[test]
 fn essential_writes_do_not_use_up_what_reclamation_needs() {
     let mut full = Full::new(6, 3_000);
-    // Each ends the state before it, whose space comes back. What is refused is taken once reclamation had its turn.
+    // Each write ends the previous state, whose space is reclaimed. A refused write succeeds once reclamation
+    // had its turn.
     let mut refused = 0;
     for round in 0..400 {
         let lease = || put("/lease", 20_000, true);

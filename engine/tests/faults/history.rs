@@ -1,4 +1,4 @@
-//! What was asked of a store and what it said, and the guarantees that follow, each checked by name.
+//! The requests to a store and its answers, and the guarantees that follow from them, each checked by name.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -12,28 +12,29 @@ use engine::{
     Payload, Revision, Snapshot, Tail, TailError,
 };
 
-/// What a store promises.
+/// A guarantee of a store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Guarantee {
-    /// What was acknowledged or shown is there, and can be read.
+    /// Every write that was acknowledged or shown is there, and can be read.
     Durable,
-    /// Revisions are given in the order of the proposals, without gaps, and events come in the order of revisions.
+    /// Revisions are assigned in the order of the proposals, without gaps, and events come in the order of
+    /// revisions.
     Ordered,
-    /// A write is there as a whole or not at all.
+    /// A write is there completely or not at all.
     Atomic,
-    /// A condition is judged on the newest state, and every revision shows exactly the states it had.
+    /// A condition is checked against the newest state, and every revision shows exactly the states it had.
     ExactVersion,
-    /// A reader that follows from a revision sees every event after it once, or is told that it cannot.
+    /// A reader that follows from a revision sees every event after it once, or gets an error.
     Resumable,
     /// Opening begins with the newest checkpoint.
     QuickOpen,
-    /// A query holds back nothing that is asked for, and most of what is not.
+    /// A query drops no matching state, and drops most others.
     Filtered,
-    /// Nothing is there that was not asked for, that was refused, or that was gone already.
+    /// Nothing is there that was not requested, that was refused, or that was already deleted.
     NoGhost,
 }
 
-/// A broken promise.
+/// A violated guarantee with a description.
 #[derive(Debug)]
 pub struct Violation {
     pub guarantee: Guarantee,
@@ -48,17 +49,17 @@ impl fmt::Display for Violation {
 
 pub type Checked<T = ()> = Result<T, Violation>;
 
-/// The violation of `guarantee` when `holds` does not.
+/// Returns the violation of `guarantee` unless `holds` is true.
 pub fn check(guarantee: Guarantee, holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(Violation { guarantee, what: what() }) }
 }
 
-/// What a writer gives: attributes, and a value around its stamp.
+/// The content of a write: attributes, and a value around its stamp.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Content {
     pub attributes: Bytes,
     pub value: Bytes,
-    /// The value's second part, when it is stamped.
+    /// The part of the value after the stamp, if the value is stamped.
     pub rest: Option<Bytes>,
     pub ttl: Option<Duration>,
 }
@@ -84,15 +85,15 @@ impl Content {
     }
 }
 
-/// A write that was asked for.
+/// A write that was requested.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     pub key: Bytes,
     pub expected: Expected,
-    /// `None` with `deleting`: the stored state is kept.
+    /// The content; `None` with `deleting` keeps the stored state.
     pub content: Option<Content>,
     pub deleting: bool,
-    /// When it may have been committed, in milliseconds since 1970.
+    /// Time at which it may have been committed, in milliseconds since 1970.
     pub time_ms: u64,
 }
 
@@ -107,45 +108,45 @@ impl Proposal {
     }
 }
 
-/// What happened at a revision.
+/// The write of a revision.
 #[derive(Clone, Debug)]
 pub struct Happened {
     pub revision: Revision,
     pub key: Bytes,
     pub deleted: bool,
     pub created: Revision,
-    /// Revision of the state before; `None` when the key did not exist.
+    /// Revision of the previous state; `None` if the key did not exist.
     pub previous: Option<Revision>,
     pub content: Content,
-    /// When it was committed, in milliseconds since 1970.
+    /// Commit time, in milliseconds since 1970.
     pub time_ms: u64,
 }
 
 impl Happened {
-    /// Whether the store may delete the key of this state by itself.
+    /// Returns whether the store may delete the key of this state by itself.
     pub fn is_over(&self, now_ms: u64) -> bool {
         let over = |ttl: Duration| (self.time_ms + ttl.as_millis() as u64).div_ceil(1000) <= now_ms / 1000;
         !self.deleted && self.content.ttl.is_some_and(over)
     }
 }
 
-/// Everything that is known to have happened, and what may have.
+/// Everything that is known to have happened, and everything that may have happened.
 #[derive(Default)]
 pub struct History {
-    /// By revision, from 1.
+    /// The writes by revision, from 1.
     happened: Vec<Happened>,
-    /// The revisions of each key, ascending.
+    /// The revisions of each key, in ascending order.
     keys: BTreeMap<Bytes, Vec<Revision>>,
-    /// Proposals whose outcome was not told, in the order in which they were made.
+    /// Proposals with an unknown outcome, in the order in which they were made.
     pub unknown: VecDeque<Proposal>,
-    /// History up to here may be forgotten.
+    /// History up to this revision may be compacted.
     pub forgettable: Revision,
-    /// Whether some of those may have been refused while others were not.
+    /// Whether some of the unknown proposals may have been refused while others were not.
     pub refusals: bool,
 }
 
 impl History {
-    /// The newest revision that is known.
+    /// Returns the newest revision that is known.
     pub fn revision(&self) -> Revision {
         Revision::new(self.happened.len() as u64)
     }
@@ -154,7 +155,7 @@ impl History {
         self.happened.get((revision.get() as usize).checked_sub(1)?)
     }
 
-    /// What made the state of `key` at `revision`, if it existed.
+    /// Returns the write that made the state of `key` at `revision`, if the key existed.
     pub fn at(&self, key: &[u8], revision: Revision) -> Option<&Happened> {
         let revisions = self.keys.get(key)?;
         let newest = revisions[..revisions.partition_point(|&r| r <= revision)].last()?;
@@ -165,12 +166,12 @@ impl History {
         self.at(key, self.revision())
     }
 
-    /// The whole store at `revision`, in the order of keys.
+    /// Returns the whole store at `revision`, in the order of keys.
     pub fn state(&self, revision: Revision) -> impl Iterator<Item = &Happened> {
         self.keys.keys().filter_map(move |key| self.at(key, revision))
     }
 
-    /// The newest thing that happened to each key up to `revision`, in the order of keys.
+    /// Returns the newest write of each key up to `revision`, in the order of keys.
     pub fn newest_states(&self, revision: Revision) -> impl Iterator<Item = &Happened> {
         let newest = move |revisions: &Vec<Revision>| {
             revisions[..revisions.partition_point(|&r| r <= revision)].last().copied()
@@ -178,7 +179,7 @@ impl History {
         self.keys.values().filter_map(newest).filter_map(|newest| self.get(newest))
     }
 
-    /// Whether a proposal has to succeed now.
+    /// Returns whether a proposal must succeed now.
     pub fn holds(&self, proposal: &Proposal) -> bool {
         let current = self.now(&proposal.key);
         let as_expected = match proposal.expected {
@@ -189,7 +190,7 @@ impl History {
         as_expected && (!proposal.deleting || current.is_some())
     }
 
-    /// What a proposal that succeeds now makes happen.
+    /// Returns the write that results from a proposal that succeeds now.
     fn outcome(&self, proposal: &Proposal) -> Happened {
         let revision = self.revision().next();
         let current = self.now(&proposal.key);
@@ -205,7 +206,7 @@ impl History {
         }
     }
 
-    /// Lets a proposal happen.
+    /// Adds the write of a proposal.
     pub fn apply(&mut self, proposal: &Proposal) -> &Happened {
         let happened = self.outcome(proposal);
         self.keys.entry(happened.key.clone()).or_default().push(happened.revision);
@@ -213,12 +214,12 @@ impl History {
         &self.happened[self.happened.len() - 1]
     }
 
-    /// The newest revision committed at `time_ms` or before.
+    /// Returns the newest revision committed at or before `time_ms`.
     pub fn newest_at(&self, time_ms: u64) -> Revision {
         Revision::new(self.happened.partition_point(|happened| happened.time_ms <= time_ms) as u64)
     }
 
-    /// What came after `revision` did not happen after all.
+    /// Removes all writes after `revision`, which did not happen after all.
     pub fn forget_after(&mut self, revision: Revision) {
         self.happened.truncate(revision.get() as usize);
         for revisions in self.keys.values_mut() {
@@ -227,7 +228,8 @@ impl History {
         self.keys.retain(|_, revisions| !revisions.is_empty());
     }
 
-    /// Learns from a store that was just opened which of the unknown proposals happened: all up to some place.
+    /// Learns from a store that was just opened which of the unknown proposals happened: all proposals up to
+    /// some point.
     pub fn learn(&mut self, engine: &Engine, now_ms: u64) -> Checked {
         let newest = engine.revision();
         let known = self.revision();
@@ -241,8 +243,8 @@ impl History {
         Ok(())
     }
 
-    /// Lets the store delete a key at `time_ms` or later because its time is over; false when the event is something
-    /// else.
+    /// Adds the delete of a key by the store, at `time_ms` or later, because of its expiry. Returns false if
+    /// the event is something else.
     pub fn expire(&mut self, event: &Event, now_ms: u64, time_ms: u64) -> Checked<bool> {
         let over = self.now(&event.key).is_some_and(|state| state.is_over(now_ms));
         if !over
@@ -266,7 +268,7 @@ impl History {
         check(Guarantee::Ordered, event.revision == Revision::new(revision.get()), || {
             format!("{event:?} instead of {revision}")
         })?;
-        // It may have been some time before the store was opened.
+        // The delete may have taken place some time before the store was opened.
         let since_ms = self.happened.last().map_or(0, |last| last.time_ms);
         if self.expire(event, now_ms, since_ms)? {
             return Ok(());
@@ -291,7 +293,7 @@ impl History {
         Err(Violation { guarantee: Guarantee::NoGhost, what: format!("{event:?} was not asked for") })
     }
 
-    /// A snapshot shows exactly what was at its revision.
+    /// Checks that a snapshot shows exactly the states of its revision.
     pub fn check_snapshot(&self, snapshot: &Snapshot) -> Checked {
         let at = snapshot.revision();
         let mut found = snapshot.range(KeyRange::all()).peekable();
@@ -313,7 +315,8 @@ impl History {
         check(Guarantee::ExactVersion, counted == count, || format!("{counted} keys at {at}, not {count}"))
     }
 
-    /// A query made for the newest state lets that through, and what is signed like it; where all is signed, nothing else.
+    /// Checks that a query made for the newest write returns its state and those with the same Bloom filter.
+    /// If all states have Bloom filters, the query must return nothing else.
     pub fn check_filtered(
         &self,
         snapshot: &Snapshot,
@@ -336,14 +339,14 @@ impl History {
         Ok(())
     }
 
-    /// The next revision after `seen` that a tail on `prefix` has to hand out.
+    /// Returns the next write after `seen` that a tail on `prefix` must return.
     fn next(&self, seen: Revision, prefix: &[u8]) -> Option<&Happened> {
         let after = self.happened.get(seen.get() as usize..).unwrap_or_default();
         after.iter().find(|happened| happened.key.starts_with(prefix))
     }
 }
 
-/// Signs by the last digit of what [`Content`] has as attributes.
+/// Returns a scheme whose filter depends on the last digit of the attributes in [`Content`].
 pub fn bloom_scheme(kind: u32) -> BloomScheme {
     let filter: fn(&[u8]) -> BloomFilter = match kind {
         0 => return BloomScheme::default(),
@@ -353,7 +356,7 @@ pub fn bloom_scheme(kind: u32) -> BloomScheme {
     BloomScheme { kind, filter }
 }
 
-/// The events of a store after `known`.
+/// Returns the events of a store after `known`.
 pub fn news(engine: &Engine, known: Revision) -> Checked<Vec<Arc<Event>>> {
     let newest = engine.revision();
     let mut tail = engine.tail(known, Bytes::new()).expect("the newest that is known can be followed");
@@ -370,7 +373,7 @@ pub fn news(engine: &Engine, known: Revision) -> Checked<Vec<Arc<Event>>> {
     Ok(news)
 }
 
-/// An entry is the state that `expected` made.
+/// Checks that an entry is the state that `expected` made.
 pub fn check_entry(entry: &Entry, expected: &Happened) -> Checked {
     let right = (entry.revision(), entry.created()) == (expected.revision, expected.created);
     check(Guarantee::ExactVersion, right, || format!("{entry:?} instead of {expected:?}"))?;
@@ -384,7 +387,7 @@ pub fn check_entry(entry: &Entry, expected: &Happened) -> Checked {
     check(Guarantee::Atomic, whole, || format!("{record:?} instead of {expected:?}"))
 }
 
-/// The state before an event is the one that was.
+/// Checks that the previous state of an event is the right one.
 fn check_previous(event: &Event, history: &History) -> Checked {
     let expected = history.get(event.revision).and_then(|happened| happened.previous);
     let found = event.previous.as_ref().map(Entry::revision);
@@ -397,12 +400,12 @@ fn check_previous(event: &Event, history: &History) -> Checked {
 pub struct Follower {
     pub tail: Option<Tail>,
     pub prefix: Bytes,
-    /// Everything up to here was handed out.
+    /// Revision up to which everything was returned.
     pub seen: Revision,
 }
 
 impl Follower {
-    /// Goes on after what was seen, on a store that was opened anew.
+    /// Continues after the last seen revision, on a store that was opened again.
     pub fn resume(&mut self, engine: &Engine, history: &History) -> Checked {
         match engine.tail(Revision::new(self.seen.get()), self.prefix.clone()) {
             Ok(tail) => self.tail = Some(tail),
@@ -411,7 +414,7 @@ impl Follower {
         Ok(())
     }
 
-    /// What comes next is said to be forgotten; then the reader begins with the present.
+    /// Checks that the next events are compacted; then the reader begins with the newest revision.
     fn start_over(&mut self, error: TailError, history: &History) -> Checked {
         let told = matches!(error, TailError::Compacted { oldest } if self.seen < oldest);
         let allowed = told && self.seen < history.forgettable;
@@ -421,7 +424,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Looks at what there is, at most `max` events. Expects all that is known to have happened.
+    /// Reads at most `max` events and compares them with the known history.
     pub fn look(&mut self, history: &History, max: usize) -> Checked {
         let Some(tail) = &mut self.tail else { return Ok(()) };
         let events = match now(tail.next(max)) {

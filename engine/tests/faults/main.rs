@@ -1,4 +1,5 @@
-//! The engine on a disk that fails in every way a disk can, compared with a history of what it was asked and said.
+//! The engine on a disk that fails in every way a disk can, compared with a history of its requests and
+//! answers.
 //!
 //! ```text
 //! seed ─► fixture (fixture.rs): acts, faults, crashes ─► engine, stepped, on a simulated disk

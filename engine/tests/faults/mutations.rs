@@ -1,4 +1,4 @@
-//! Each protection is taken away in turn, and a guarantee has to fail: a test of the tests.
+//! A test of the tests: each protection is disabled in turn, and a guarantee must fail.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::damage;
 use crate::fixture::{Rates, Setup, live};
 use crate::history::{Checked, Guarantee};
 
-/// Fixtures tried before a mutation counts as unnoticed.
+/// Number of fixtures that are tried before a mutation counts as unnoticed.
 const FIXTURES: u64 = 400;
 
 fn crashes(seed: u64) -> Checked {
@@ -95,7 +95,7 @@ fn no_protection_can_be_taken_away_unnoticed() {
         let Some((seed, violation)) = noticed else { panic!("{sabotage:?} was not noticed") };
         assert!(guarantees.contains(&violation.guarantee), "{sabotage:?}, seed {seed}: {violation}");
         eprintln!("{sabotage:?}, seed {seed}: {violation}");
-        // With the protection in its place, the same fixture is in order.
+        // With the protection enabled, the same fixture succeeds.
         assert!(fixture(seed).is_ok(), "seed {seed} does not need {sabotage:?} to fail");
     }
 }

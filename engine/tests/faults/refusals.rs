@@ -1,4 +1,4 @@
-//! A disk that is full, that fails, or that hangs: writers hear of it, readers do not.
+//! A disk that is full, that fails, or that hangs: writers get errors, and readers are not affected.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_writes_resume_by_themselves()
             assert!(newest < 50, "the disk is never full");
         };
         assert_eq!((refused, engine.health()), (Refusal::DiskFull, Err(Refusal::DiskFull)));
-        // Readers go on, and see nothing of what was refused.
+        // Readers continue, and see nothing of the refused writes.
         assert_eq!(engine.snapshot().count(&KeyRange::all()), if newest > 1 { 2 } else { 1 });
         assert_eq!(fault::now(tail.next(100)).unwrap().unwrap().len() as u64, newest);
         for _ in 0..3 {
@@ -55,14 +55,14 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_writes_resume_by_themselves()
             stepper.keep();
             assert_eq!(engine.health(), Err(Refusal::DiskFull));
         }
-        // A kill in this state loses nothing, and a full disk is no reason not to open.
+        // Killing the process in this state loses nothing, and a full disk does not prevent opening.
         drop((engine, stepper, tail));
         disk.restart();
         let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
         assert_eq!(engine.revision(), Revision::new(newest));
         assert_eq!(refusal(stepper.write(&engine, put("/b", 15_000))), Refusal::DiskFull);
         disk.limit_free_pages(None);
-        // There are no writes; the store looks for itself.
+        // Without any write, the store itself looks for room.
         stepper.commit();
         assert_eq!(engine.health(), Ok(()));
         assert_eq!(stepper.write(&engine, put("/c", 3_000)).unwrap().revision, Revision::new(newest + 1));
@@ -89,13 +89,14 @@ fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again
         assert_eq!(failed.to_string(), "sync failed (input/output error); the store must be reopened");
         assert_eq!(engine.health(), Err(failed.clone()));
         match durability {
-            // Not shown, as it is unknown whether it is on disk.
+            // The write is not shown, because it is unknown whether it is on disk.
             Durability::Sync => {
                 let told = met.unwrap_err();
                 assert!(matches!(&told, CommitError::OutcomeUnknown(reason) if *reason == failed), "{told}");
                 assert_eq!(engine.revision(), Revision::new(1));
             }
-            // Acknowledged before, which is what relaxed means; but not said to be on disk.
+            // Relaxed durability acknowledges the write before it is durable, but never reports it as
+            // durable.
             Durability::Relaxed | Durability::Replicated => {
                 assert_eq!(met.unwrap().revision, Revision::new(2))
             }
@@ -112,7 +113,7 @@ fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again
         let (engine, stepper) = fault::open(&disk, &options()).unwrap();
         let found = engine.revision();
         assert!(engine.health().is_ok() && engine.snapshot().get(b"/c").is_none());
-        // What is shown now is there to stay.
+        // Everything that is shown now must also survive a power loss.
         drop((engine, stepper));
         disk.lose_power();
         disk.restore_power(seed);
@@ -126,7 +127,7 @@ fn what_is_left_of_a_refused_write_never_comes_back() {
         let disk = Disk::new(seed);
         let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
         stepper.write(&engine, put("/a", 10)).unwrap();
-        // As on a file system that copies on write: there are blocks, and still there is no room.
+        // As on a file system that copies on write: the blocks are allocated, and still there is no room.
         let mut met = false;
         disk.follow(move |operation| match operation.kind {
             Kind::Write if !std::mem::replace(&mut met, true) => Verdict::Full,
@@ -134,7 +135,8 @@ fn what_is_left_of_a_refused_write_never_comes_back() {
         });
         assert_eq!(refusal(stepper.write(&engine, put("/b", 3_000))), Refusal::DiskFull);
         assert_eq!((engine.revision(), engine.snapshot().count(&KeyRange::all())), (Revision::new(1), 1));
-        // Shorter than what was refused, so that the rest of that would stand behind it.
+        // The new record is shorter than the refused one, so bytes of the refused record would remain behind
+        // it.
         if seed % 2 == 0 {
             assert_eq!(stepper.write(&engine, put("/c", 10)).unwrap().revision, Revision::new(2));
         }
@@ -158,7 +160,7 @@ fn a_large_batch_that_is_refused_leaves_nothing_of_the_pieces_that_were_in_the_f
         let (engine, mut stepper) = fault::open(&disk, &options).unwrap();
         stepper.hand_over_in_pieces(4096);
         stepper.write(&engine, put("/a", 10)).unwrap();
-        // Sixteen pieces have room, with what was allocated ahead, and no more.
+        // There is room for sixteen pieces in addition to what was allocated ahead.
         disk.limit_free_pages(Some(16));
         let keys: Vec<_> = (0..60).map(|n| format!("/b{n}")).collect();
         let mut answers: Vec<_> = keys.iter().map(|key| Box::pin(engine.commit(put(key, 3_000)))).collect();
@@ -185,7 +187,8 @@ async fn a_store_with_threads_finds_out_by_itself_that_there_is_room_again() {
     let engine = fault::open_with_threads(&disk, &options).unwrap();
     let mut newest = engine.commit(put("/a", 10)).await.unwrap().revision;
     disk.limit_free_pages(Some(3));
-    // What was allocated ahead may still be used up; then it is over, whether in a segment or between two.
+    // Space that was allocated ahead can still be used; then writes are refused, within a segment or between
+    // two.
     let refused = loop {
         match engine.commit(put("/a", 20_000)).await {
             Ok(done) => newest = done.revision,
@@ -195,7 +198,7 @@ async fn a_store_with_threads_finds_out_by_itself_that_there_is_room_again() {
     assert_eq!((refused, engine.health()), (Refusal::DiskFull, Err(Refusal::DiskFull)));
     assert_eq!(refusal(engine.commit(put("/b", 200_000)).await), Refusal::DiskFull);
     disk.limit_free_pages(None);
-    // Clients do not write while readiness says no.
+    // Clients do not write while the server is not ready.
     let recovered = async {
         while engine.health().is_err() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -216,7 +219,7 @@ async fn while_the_disk_hangs_reads_and_tails_go_on_and_writers_gather() {
     disk.stall();
     let writes = (0..50).map(|n| put(&format!("/k/{n:02}"), 100));
     let mut writers: Vec<_> = writes.map(|write| Box::pin(engine.commit(write))).collect();
-    // All are in the queue now.
+    // All writes are in the queue now.
     assert!(writers.iter_mut().all(|writer| fault::now(writer).is_none()));
     let snapshot = engine.snapshot();
     assert_eq!(
@@ -238,7 +241,7 @@ async fn while_the_disk_hangs_reads_and_tails_go_on_and_writers_gather() {
             seen += 1;
         }
     }
-    // One is written when the disk hangs, and all who come meanwhile share the next.
+    // The first batch is being written while the disk hangs; all later writes share the next batch.
     assert!(engine.stats().batches - before <= 2);
     engine.close().await;
     assert_eq!(fault::open(&disk, &options()).unwrap().0.revision(), Revision::new(51));

@@ -1,4 +1,5 @@
-//! The power goes at every operation of a follower's disk: acknowledged revisions stay, and revisions are whole.
+//! Power losses at every operation of a follower's disk: acknowledged revisions stay, and revisions are
+//! complete.
 
 use std::time::Duration;
 
@@ -17,13 +18,14 @@ fn options(durability: Durability) -> Options {
     }
 }
 
-/// The power is back, and nothing fails any more.
+/// Restores the power; from now on nothing fails.
 fn come_back(disk: &Disk, random: &mut Random) {
     disk.restore_power(random.next());
     disk.behave();
 }
 
-/// One run over the script with a power loss at operation `cut`; false when the run ended before.
+/// Applies the script with a power loss at operation `cut`. Returns false if the run ended before that
+/// operation.
 fn run(seed: u64, script: &Script, cut: u64, durability: Durability) -> bool {
     let mut random = Random::new(seed ^ cut);
     let disk = Disk::new(seed);

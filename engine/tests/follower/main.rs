@@ -1,8 +1,9 @@
-//! A follower: a store whose revisions come from elsewhere, with gaps and with several records of one revision.
+//! A follower: a store whose revisions another store assigned, with gaps and with several records of one
+//! revision.
 //!
 //! ```text
-//! seed ─► script (script.rs): batches, and what the store says at each revision ─► store, on a simulated disk
-//!                                                                                  or on a real one
+//! seed ─► script (script.rs): batches, and the states at each revision ─► store, on a simulated disk
+//!                                                                          or on a real one
 //! ```
 
 mod crash;

@@ -1,4 +1,4 @@
-//! Records for a follower from a seed, and what a store that has applied them says.
+//! Records for a follower, generated from a seed, and the states of a store that has applied them.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,14 @@ pub struct State {
     value: Vec<u8>,
 }
 
-/// All records of a run, in order, each with the state that it leaves; for a delete the final one.
+/// All records of a run, in order, each with the resulting state; for a delete, the final state.
 pub struct Script {
     records: Vec<(Applied, State)>,
 }
 
 impl Script {
-    /// About `count` records: gaps of up to a thousand revisions, transactions of up to twelve records.
+    /// Generates about `count` records, with gaps of up to a thousand revisions and transactions of up to
+    /// twelve records.
     pub fn new(seed: u64, count: usize) -> Script {
         let mut random = Random::new(seed);
         let mut live: BTreeMap<Bytes, State> = BTreeMap::new();
@@ -58,17 +59,17 @@ impl Script {
         Script { records }
     }
 
-    /// The newest revision.
+    /// Returns the newest revision of the script.
     pub fn newest(&self) -> Revision {
         self.records.last().map_or(Revision::ZERO, |(applied, _)| applied.revision)
     }
 
-    /// Whether a store can be at `revision`.
+    /// Returns whether a store can be at `revision`.
     pub fn has(&self, revision: Revision) -> bool {
         revision == Revision::ZERO || self.records.iter().any(|(applied, _)| applied.revision == revision)
     }
 
-    /// The next batch after `revision`: a few revisions, each as a whole.
+    /// Returns the next batch after `revision`: a few complete revisions.
     pub fn batch(&self, revision: Revision, random: &mut Random) -> Vec<Applied> {
         let after = self.records.partition_point(|(applied, _)| applied.revision <= revision);
         let mut batch: Vec<Applied> = Vec::new();
@@ -92,12 +93,12 @@ impl Script {
         live
     }
 
-    /// The store says at `revision`, which may lie in a gap, what it has to.
+    /// Checks the states of the store at `revision`, which may lie in a gap.
     pub fn check_at(&self, engine: &Engine, revision: Revision) {
         self.check_at_as(engine, revision, revision);
     }
 
-    /// The store says at `revision` what the one that follows the script has to say at `as_of`.
+    /// Checks that the store has at `revision` the states of the script at `as_of`.
     pub fn check_at_as(&self, engine: &Engine, revision: Revision, as_of: Revision) {
         let snapshot = engine.snapshot_at(revision).unwrap();
         let found = snapshot.range(KeyRange::all()).map(|entry| {
@@ -112,8 +113,8 @@ impl Script {
         assert_eq!(snapshot.count(&KeyRange::all()), found.len() as u64);
     }
 
-    /// A tail after `revision` hands out every later event once, in order and by whole revisions, with what was before
-    /// it.
+    /// Checks that a tail after `revision` returns every later event once, in order and by complete
+    /// revisions, with the previous states.
     pub fn check_tail(&self, engine: &Engine, revision: Revision, prefix: &str, max: usize) {
         let mut tail = engine.tail(revision, Bytes::copy_from_slice(prefix.as_bytes())).unwrap();
         let newest = engine.revision();
@@ -132,7 +133,7 @@ impl Script {
                 let record = event.entry.read().unwrap();
                 assert_eq!(unstamped(&record.value, event.revision), state.value);
                 let before = self.state(event.revision.before()).remove(&event.key);
-                // Reading back the log after a compaction, the state before may be forgotten.
+                // When the log is read after a compaction, the previous state may be gone.
                 let previous = event.previous.as_ref().map(|entry| entry.revision());
                 assert_eq!(previous, before.map(|state| state.revision), "before {event:?}");
                 at += 1;
@@ -144,7 +145,8 @@ impl Script {
         assert_eq!(tail.progress(), newest.max(revision));
     }
 
-    /// Everything that can be asked of the store from its oldest readable revision on, some of it chosen from `random`.
+    /// Checks all kinds of reads of the store from its oldest readable revision on, some of them chosen by
+    /// `random`.
     pub fn check(&self, engine: &Engine, random: &mut Random) {
         let (oldest, newest) = (engine.stats().oldest, engine.revision());
         self.check_at(engine, newest);
@@ -157,7 +159,7 @@ impl Script {
     }
 }
 
-/// Half of the values are stamped in their middle.
+/// Returns a payload; half of the values are stamped in their middle.
 fn payload(value: &[u8]) -> Payload {
     let stamp_at = value.len().is_multiple_of(2).then_some(value.len() as u32 / 2);
     Payload { value: Bytes::copy_from_slice(value), stamp_at, ..Payload::default() }

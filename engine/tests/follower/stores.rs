@@ -1,4 +1,4 @@
-//! What a follower's store is like on a real disk: what it refuses, its files, its backups, and a change of role.
+//! A follower's store on a real disk: refused batches, its files, its backups, and a change of role.
 
 use std::pin::pin;
 
@@ -25,7 +25,7 @@ async fn apply(engine: &Engine, script: &Script, until: Revision, random: &mut R
     }
 }
 
-/// A revision in the middle of what there is.
+/// Returns a revision in the middle of the existing ones.
 fn half(newest: Revision) -> Revision {
     Revision::new(newest.get() / 2)
 }
@@ -123,7 +123,7 @@ fn small_batches_are_applied_by_their_caller_beside_maintenance_and_the_thread()
                     "{applied} {stats:?}"
                 );
                 if random.one_in(200) {
-                    // It goes on while more is applied.
+                    // The compaction continues while more batches are applied.
                     let _ = now(engine.compact(half(engine.revision())));
                 }
             }
@@ -134,9 +134,10 @@ fn small_batches_are_applied_by_their_caller_beside_maintenance_and_the_thread()
             assert!(matches!(now(engine.apply(vec![late])), Some(Err(ApplyError::Closed))));
         }
         match durability {
-            // The segment's end is left to the thread.
+            // A batch that reaches the segment's end is left to the thread.
             Durability::Replicated => assert!(at_once > 0 && waited > 0, "{at_once} {waited}"),
-            // All is, but the thread may be done before its caller, who was interrupted, asks.
+            // All batches are left to the thread, but the thread may finish before an interrupted caller
+            // polls.
             _ => assert!(at_once < waited / 4, "{at_once} of {waited} beside: a sync is not for the caller"),
         }
         let engine = Engine::open(options(&dir, Role::Follower)).unwrap();
@@ -173,7 +174,7 @@ async fn a_backup_of_a_follower_and_what_is_restored_from_it_say_the_same() {
         script.check(&engine, &mut random);
         engine.close().await;
     }
-    // A revision inside of a gap or not, and the newest.
+    // A revision that may be inside a gap, and the newest revision.
     let restored = copies.path().join("restored");
     let middle = half(script.newest());
     for point in [Point::Revision(middle), Point::Newest] {
@@ -194,7 +195,7 @@ async fn a_damaged_record_of_a_follower_is_told_at_every_opening_and_ends_tails(
     engine.apply([vec![put("/x", 10)], transaction.to_vec(), vec![put("/y", 30)]].concat()).await.unwrap();
     engine.close().await;
     dir.remove_checkpoints();
-    // The head of the record of /b goes bad: nothing tells what it was.
+    // The head of the record of /b is damaged, so nothing shows its key.
     let path = &dir.segments()[0];
     let mut bytes = std::fs::read(path).unwrap();
     let at = bytes.windows(2).position(|two| two == b"/b").unwrap();

@@ -1,4 +1,5 @@
-//! What the engine's integration tests share: a directory that goes away, numbers from a seed, short writes.
+//! Helpers shared by the engine's integration tests: a temporary directory, pseudo-random numbers, short
+//! writes.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use engine::{Change, CommitError, Committed, Durability, Engine, Entry, Expected, Options, Payload, Write};
 
-/// A fresh directory, removed when dropped.
+/// A new directory that is removed when dropped.
 pub struct TempDir(PathBuf);
 
 impl TempDir {
@@ -24,7 +25,7 @@ impl TempDir {
         &self.0
     }
 
-    /// Segment files, oldest first.
+    /// Returns the segment files, oldest first.
     pub fn segments(&self) -> Vec<PathBuf> {
         let files = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
         let mut files: Vec<_> = files.filter(|p| p.extension().is_some_and(|e| e == "segment")).collect();
@@ -32,13 +33,13 @@ impl TempDir {
         files
     }
 
-    /// Checkpoint files.
+    /// Returns the checkpoint files.
     pub fn checkpoints(&self) -> Vec<PathBuf> {
         let files = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|extension| extension == "checkpoint")).collect()
     }
 
-    /// Takes the checkpoints away, so that the log must be read.
+    /// Removes the checkpoints, so that the log must be read.
     pub fn remove_checkpoints(&self) {
         self.checkpoints().iter().for_each(|path| std::fs::remove_file(path).unwrap());
     }
@@ -50,7 +51,7 @@ impl Drop for TempDir {
     }
 }
 
-/// SplitMix64.
+/// Pseudo-random numbers from a seed (SplitMix64).
 pub struct Random(pub u64);
 
 impl Random {
@@ -62,7 +63,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
@@ -72,7 +73,7 @@ pub fn options(temp: &TempDir, segment_bytes: u64, durability: Durability) -> Op
     Options { segment_bytes, durability, ..Options::new(temp.path()) }
 }
 
-/// Opens with small segments, so that tests meet several.
+/// Opens a store with small segments, so that tests use several of them.
 pub fn open(temp: &TempDir) -> Engine {
     Engine::open(options(temp, 256 * 1024, Durability::Sync)).unwrap()
 }

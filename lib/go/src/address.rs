@@ -1,27 +1,28 @@
-//! Reading IP addresses and network prefixes, with the error texts of Go's `net/netip`.
+//! Parsing of IP addresses and network prefixes, with the error texts of Go's `net/netip`.
 //!
-//! `std::net` reads the same forms but does not say what is wrong with a text, and messages quote the reason.
+//! `std::net` parses the same forms but does not report what is wrong with a text, and messages quote the
+//! reason.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::quote;
 
-/// An address, and the zone of an IPv6 address (`fe80::1%eth0`).
+/// An IP address, with the zone of an IPv6 address (`fe80::1%eth0`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ZonedAddress<'t> {
     /// The address; IPv4-mapped IPv6 addresses stay IPv6.
     pub address: IpAddr,
-    /// The zone, empty when there is none.
+    /// The zone; empty if the address has no zone.
     pub zone: &'t str,
 }
 
-/// What is wrong, and the part of the text where it is.
+/// A fault, and the part of the text from the fault on.
 type Fault<'t> = (&'static str, &'t str);
 
-/// Reads an address.
+/// Parses an address.
 ///
 /// # Errors
-/// The sentence of Go's `ParseAddr`.
+/// The message of Go's `ParseAddr`.
 pub fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
     let parsed = match text.bytes().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
         Some(b'.') => parse_ipv4(text).map(|octets| (Ipv4Addr::from(octets).into(), "")),
@@ -36,10 +37,10 @@ pub fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
     }
 }
 
-/// Reads `address/bits`.
+/// Parses `address/bits`.
 ///
 /// # Errors
-/// The sentence of Go's `ParsePrefix`.
+/// The message of Go's `ParsePrefix`.
 pub fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
     let fail = |fault: &str| Err(format!("netip.ParsePrefix({}): {fault}", quote(text)));
     let Some((address, bits)) = text.rsplit_once('/') else { return fail("no '/'") };
@@ -50,7 +51,7 @@ pub fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
     if !zone.is_empty() {
         return fail("IPv6 zones cannot be present in a prefix");
     }
-    // No sign and no leading zero; the range check below bounds the value.
+    // A sign or a leading zero is invalid; the range check below bounds the value.
     let plain = bits.len() == 1 || !bits.starts_with('0');
     if !plain || bits.is_empty() || !bits.bytes().all(|byte| byte.is_ascii_digit()) || bits.len() > 18 {
         return fail(&format!("bad bits after slash: {}", quote(bits)));
@@ -162,7 +163,8 @@ fn parse_ipv6(text: &str) -> Result<(Ipv6Addr, &str), Fault<'_>> {
     Ok((Ipv6Addr::from(bytes), zone))
 }
 
-/// The text from byte `at`, which may be inside a character only after ASCII, so never.
+/// Returns the text from byte `at` on. All bytes before `at` are ASCII, so `at` is always a character
+/// boundary.
 fn tail(text: &str, at: usize) -> &str {
     text.get(at..).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Base64 as Go's `encoding/base64` reads it (RFC 4648): line breaks in a text are dropped, and bits behind the last byte are
-//! not looked at.
+//! Base64 decoding as in Go's `encoding/base64` (RFC 4648): line breaks in a text are dropped, and bits
+//! behind the last byte are ignored.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,19 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine, alphabet};
 
-/// The usual alphabet, with padding. It reads no line breaks, which [`standard`] drops.
+/// The standard alphabet, with padding. Line breaks are not accepted; [`standard`] drops them.
 pub const STANDARD: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// The alphabet of URLs, with padding.
+/// The URL alphabet, with padding.
 const URL: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// The alphabet of URLs, without padding.
+/// The URL alphabet, without padding.
 const RAW_URL: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -27,26 +27,26 @@ const RAW_URL: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
 
-/// The bytes of a text in the usual alphabet, with padding.
+/// Decodes a text in the standard alphabet, with padding.
 ///
 /// # Errors
-/// The text of Go's error, with the position of the first byte that does not fit.
+/// The message of Go's error, with the position of the first byte that does not fit.
 pub fn standard(text: &str) -> Result<Vec<u8>, String> {
     STANDARD.decode(&*packed(text)).map_err(|_| illegal(text, [b'+', b'/'], true))
 }
 
-/// The bytes of a text in the alphabet of URLs, with padding.
+/// Decodes a text in the URL alphabet, with padding.
 ///
 /// # Errors
-/// As [`standard`].
+/// See [`standard`].
 pub fn url(text: &str) -> Result<Vec<u8>, String> {
     URL.decode(&*packed(text)).map_err(|_| illegal(text, [b'-', b'_'], true))
 }
 
-/// The bytes of a text in the alphabet of URLs, without padding.
+/// Decodes a text in the URL alphabet, without padding.
 ///
 /// # Errors
-/// As [`standard`].
+/// See [`standard`].
 pub fn raw_url(text: &str) -> Result<Vec<u8>, String> {
     RAW_URL.decode(&*packed(text)).map_err(|_| illegal(text, [b'-', b'_'], false))
 }
@@ -59,13 +59,14 @@ fn packed(text: &str) -> Cow<'_, str> {
     if text.contains(is_break) { Cow::Owned(text.replace(is_break, "")) } else { Cow::Borrowed(text) }
 }
 
-/// The error of a text that cannot be read. `symbols` are those of the alphabet beside letters and digits.
+/// Returns the error of a text that cannot be decoded. `symbols` are the characters of the alphabet other
+/// than letters and digits.
 fn illegal(text: &str, symbols: [u8; 2], is_padded: bool) -> String {
     format!("illegal base64 data at input byte {}", corrupt_at(text, symbols, is_padded))
 }
 
-/// Where Go stops in a text that cannot be read: at the byte that does not fit, or as many bytes before the end of the text as its
-/// last group of four has.
+/// Returns the position at which Go stops in a text that cannot be decoded: the byte that does not fit, or
+/// the beginning of an incomplete last group, counted back from the end of the text.
 fn corrupt_at(text: &str, symbols: [u8; 2], is_padded: bool) -> usize {
     let mut bytes = text.bytes().enumerate().filter(|(_, byte)| !is_break(char::from(*byte)));
     let mut in_group = 0;

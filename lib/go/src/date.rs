@@ -1,16 +1,16 @@
-//! Numeric dates (RFC 7519) as Go's `time` orders them.
+//! Numeric dates (RFC 7519), ordered as in Go's `time`.
 
-/// Seconds from the year 1, where Go counts from, to 1970.
+/// Seconds between the year 1, from which Go counts, and 1970.
 const TO_1970: i64 = 62_135_596_800;
 
-/// The whole seconds since 1970 of a number. One beyond what Go's clock holds is before all others, as it wraps there: a token that
-/// ends then has ended.
+/// Returns the whole seconds since 1970 of a number. A number outside of the range of Go's clock, which
+/// wraps, becomes the earliest time: a token that expires then has expired.
 pub fn seconds(number: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
     if (-END..END).contains(&number) { in_range(number as i64) } else { i64::MIN }
 }
 
-/// The same of whole seconds.
+/// Does the same as [`seconds`] for whole seconds.
 pub fn in_range(seconds: i64) -> i64 {
     if seconds > i64::MAX - TO_1970 { i64::MIN } else { seconds }
 }

@@ -1,38 +1,39 @@
-//! Durations as Go reads and writes them (`time.ParseDuration`): `1h30m`, `1.5s`, `-250ms`, `0`, as signed 64-bit nanoseconds.
+//! Durations as Go parses and formats them (`time.ParseDuration`): `1h30m`, `1.5s`, `-250ms`, `0`, as signed
+//! 64-bit nanoseconds.
 
 use thiserror::Error;
 
 use super::Quoted;
 
-/// Size of the smallest duration, one more than that of the greatest.
+/// Absolute value of the smallest duration, one more than the greatest duration.
 const SIZE_MAX: u64 = 1 << 63;
 
-/// Why a text is no duration. The messages are those of Go.
+/// Reason why a text is not a duration. The messages are those of Go.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum DurationError {
-    /// It is no sequence of numbers and units.
+    /// The text is not a sequence of numbers and units.
     #[error("time: invalid duration {}", Quoted(.0))]
     Invalid(String),
-    /// It does not fit 64 bits of nanoseconds.
+    /// The duration does not fit 64 bits of nanoseconds.
     #[error("time: invalid duration {}", Quoted(.0))]
     TooLong(String),
     /// A number has no unit.
     #[error("time: missing unit in duration {}", Quoted(.0))]
     MissingUnit(String),
-    /// A unit is none of `ns`, `us`, `µs`, `ms`, `s`, `m` and `h`.
+    /// A unit is not `ns`, `us`, `µs`, `ms`, `s`, `m` or `h`.
     #[error("time: unknown unit {} in duration {}", Quoted(.unit), Quoted(.text))]
     UnknownUnit {
-        /// The unit.
+        /// The unit that is unknown.
         unit: String,
-        /// The whole text.
+        /// The whole text of the duration.
         text: String,
     },
 }
 
-/// Nanoseconds that `text` stands for. What is below a nanosecond is cut off.
+/// Parses a duration into nanoseconds. Fractions of a nanosecond are cut off.
 ///
 /// # Errors
-/// The text is no duration, or does not fit 64 bits of nanoseconds.
+/// The text is not a duration, or does not fit 64 bits of nanoseconds.
 pub fn parse(text: &str) -> Result<i64, DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let too_long = || DurationError::TooLong(text.to_owned());
@@ -90,7 +91,8 @@ fn is_of_number(c: char) -> bool {
     c == '.' || c.is_ascii_digit()
 }
 
-/// The part of `scale` that the digits behind the point stand for; in floating point, as Go computes it.
+/// Returns the part of `scale` that the digits behind the decimal point stand for; in floating point, as Go
+/// computes it.
 fn share(fraction: &str, scale: u64) -> u64 {
     let (mut value, mut one) = (0_u64, 1.0);
     for digit in fraction.bytes() {
@@ -107,7 +109,7 @@ fn share(fraction: &str, scale: u64) -> u64 {
     (value as f64 * (scale as f64 / one)) as u64
 }
 
-/// The text of so many nanoseconds, in hours, minutes and seconds: `1h30m0s`, `1.5ms`, `0s`.
+/// Formats nanoseconds in hours, minutes and seconds: `1h30m0s`, `1.5ms`, `0s`.
 pub fn to_text(nanos: i64) -> String {
     let size = nanos.unsigned_abs();
     let sign = if nanos < 0 { "-" } else { "" };
@@ -131,7 +133,7 @@ pub fn to_text(nanos: i64) -> String {
     }
 }
 
-/// `value / scale` with at most `places` digits behind the point and no trailing zeros.
+/// Formats `value / scale` with at most `places` digits behind the decimal point and without trailing zeros.
 fn decimal(value: u64, scale: u64, places: usize) -> String {
     let (whole, rest) = (value / scale, value % scale);
     if rest == 0 {
@@ -186,7 +188,8 @@ mod tests {
             ("1h2m3s4ms5us6ns", HOUR + 2 * MINUTE + 3 * SECOND + 4_005_006),
             ("39h9m14.425s", 39 * HOUR + 9 * MINUTE + 14 * SECOND + 425_000_000),
             ("52763797000ns", 52_763_797_000),
-            // Below a nanosecond; more digits than 64 bits hold; a fraction that only floating point gets right.
+            // Fractions of a nanosecond; more digits than 64 bits hold; a fraction that only floating point
+            // gets right.
             ("1.0000000009s", SECOND),
             ("0.10000000000000000000000000001s", SECOND / 10),
             ("0.100000000000000000000h", 6 * MINUTE),

@@ -1,9 +1,10 @@
-//! Several errors as one text, as kube-apiserver shows them.
+//! Joining of several errors into one text, as in kube-apiserver.
 
 use std::collections::HashSet;
 use std::fmt::Display;
 
-/// Errors together, each text once, in their order: one as it is, several as `[a, b]`, none as `None`.
+/// Joins errors in their order, each text once: a single error as it is, several as `[a, b]`; `None` without
+/// errors.
 pub fn join_errors<E: Display>(errors: impl IntoIterator<Item = E>) -> Option<String> {
     let mut seen = HashSet::new();
     let texts = errors.into_iter().map(|error| error.to_string());

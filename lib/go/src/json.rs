@@ -1,21 +1,23 @@
-//! JSON as Go's `encoding/json` reads it: which field a member is; what is wrong with a text that is not JSON, or with a value of
-//! another type than is wanted, in its words, which clients know, and in those of the decoder of Kubernetes objects on top of it.
+//! JSON rules and messages of Go's `encoding/json`: which field a member sets, and the errors for invalid
+//! JSON and for values of a wrong type, including those of the Kubernetes object decoder on top of it.
+//! Clients know these messages.
 //!
-//! [`syntax_error`] runs only after a text was refused, over its bytes once; open containers are on a heap-allocated stack.
+//! [`syntax_error`] runs only after a text was refused, once over its bytes; open containers are on a
+//! heap-allocated stack.
 
 use std::fmt::Display;
 
-/// How deep containers may be nested before the reference server stops.
+/// Maximum nesting depth of containers in the reference server.
 const DEPTH_MAX: usize = 10_000;
 
-/// The type of the members that say of which type an object is, as Go shows it.
+/// The Go type of the members that identify an object's type, as Go prints it.
 const TYPE_META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
-/// The type of any object, as Go shows it.
+/// The Go type of an arbitrary object, as Go prints it.
 pub const MAP: &str = "map[string]interface {}";
 
-/// What the value of a JSON document is, in the words of Go's decoder; `None` for an empty text.
+/// Returns the kind of value in a JSON document, as Go's decoder names it; `None` for an empty text.
 pub fn kind(text: &[u8]) -> Option<&'static str> {
     Some(match text.trim_ascii_start().first()? {
         b'{' => "object",
@@ -27,32 +29,32 @@ pub fn kind(text: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// The error of a value that is not of the type `wanted`; `found` is what it is instead, as [`kind`] names it.
+/// Returns the error for a value that is not of the type `wanted`; `found` is its kind as [`kind`] names it.
 pub fn unfit(found: &str, wanted: &str) -> String {
     format!("json: cannot unmarshal {found} into Go value of type {wanted}")
 }
 
-/// The error of a value of the member `place`, which is not of the type `wanted`.
+/// Returns the error for a value of the member `place` that is not of the type `wanted`.
 pub fn unfit_member(found: &str, place: &str, wanted: &str) -> String {
     format!("json: cannot unmarshal {found} into Go struct field {place} of type {wanted}")
 }
 
-/// The error of an object that does not say of which type it is, because it cannot be read.
+/// Returns the error for an object whose type is unknown because it cannot be parsed.
 pub fn undecided(why: &dyn Display) -> String {
     format!("couldn't get version/kind; json parse error: {why}")
 }
 
-/// The same of a document that is `found` and not an object.
+/// Returns the same error for a document that is `found` instead of an object.
 pub fn no_version_kind(found: &str) -> String {
     undecided(&unfit(found, TYPE_META))
 }
 
-/// The same where the member `name`, `apiVersion` or `kind`, is `found` and not a text.
+/// Returns the same error for a member `name` (`apiVersion` or `kind`) that is `found` instead of a string.
 pub fn odd_version_kind(found: &str, name: &str) -> String {
     undecided(&unfit_member(found, &format!(".{name}"), "string"))
 }
 
-/// The first syntax error of `text`; `None` if it is one JSON document.
+/// Returns the first syntax error of `text`; `None` if it is a JSON document.
 pub fn syntax_error(text: &[u8]) -> Option<String> {
     let mut scanner = Scanner { text, at: 0 };
     match scanner.document() {
@@ -62,8 +64,8 @@ pub fn syntax_error(text: &[u8]) -> Option<String> {
     }
 }
 
-/// Whether a member called `name` sets the field `field`, whose name is ASCII: Go compares names without regard to case, and
-/// two characters outside ASCII fold to ASCII letters.
+/// Returns whether a member called `name` sets the field `field`, whose name is ASCII. Go compares names
+/// without regard to case, and two characters outside ASCII fold to ASCII letters.
 pub fn sets_field(name: &str, field: &str) -> bool {
     let folded = name.chars().map(|c| match c {
         '\u{17f}' => 's',
@@ -73,10 +75,10 @@ pub fn sets_field(name: &str, field: &str) -> bool {
     folded.eq(field.chars().map(|c| c.to_ascii_lowercase()))
 }
 
-/// Why the scan ended.
+/// Reason why the scan ended.
 enum Fault {
     End,
-    /// This byte cannot stand at this place.
+    /// A byte that is invalid at its place.
     Byte(u8, String),
 }
 
@@ -85,7 +87,7 @@ struct Scanner<'t> {
     at: usize,
 }
 
-/// An open container.
+/// Kind of an open container.
 #[derive(Clone, Copy, PartialEq)]
 enum Container {
     Array,
@@ -96,7 +98,7 @@ impl Scanner<'_> {
     fn document(&mut self) -> Result<(), Fault> {
         let mut open: Vec<Container> = Vec::new();
         loop {
-            // A value begins here.
+            // The next byte begins a value.
             let is_empty = match self.space()? {
                 b'{' => {
                     self.open(&mut open, Container::Object)?;
@@ -135,7 +137,7 @@ impl Scanner<'_> {
         if open.len() > DEPTH_MAX { Err(fault(bracket, "exceeded max depth")) } else { Ok(()) }
     }
 
-    /// What follows a value: a comma, after which the next value stands, or the ends of containers.
+    /// Consumes what follows a value: a comma before the next value, or the ends of containers.
     fn after_value(&mut self, open: &mut Vec<Container>) -> Result<(), Fault> {
         while let Some(container) = open.last() {
             match (self.space()?, container) {
@@ -161,7 +163,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// The name of a member and its colon, if an object is open.
+    /// Consumes the name of a member and its colon, if an object is open.
     fn key(&mut self, open: &[Container]) -> Result<(), Fault> {
         if open.last() != Some(&Container::Object) {
             return Ok(());
@@ -257,7 +259,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// One digit at least.
+    /// Consumes one or more digits.
     fn digit(&mut self, place: &str) -> Result<(), Fault> {
         match self.inside() {
             b'0'..=b'9' => self.digits(),
@@ -272,7 +274,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// The byte behind white space; it is not consumed.
+    /// Skips white space and returns the next byte without consuming it.
     fn space(&mut self) -> Result<u8, Fault> {
         while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;
@@ -280,7 +282,8 @@ impl Scanner<'_> {
         self.peek()
     }
 
-    /// The next byte inside a literal, a number or an escape. The end of the text is a blank there, as for Go's scanner.
+    /// Returns the next byte inside a literal, a number or an escape. As in Go's scanner, the end of the text
+    /// counts as a blank there.
     fn inside(&self) -> u8 {
         self.peek().unwrap_or(b' ')
     }
@@ -294,7 +297,7 @@ fn fault(byte: u8, place: &str) -> Fault {
     Fault::Byte(byte, place.to_owned())
 }
 
-/// A byte as Go quotes the character of that number.
+/// Quotes a byte as Go quotes the character with that number.
 fn quoted(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_owned(),

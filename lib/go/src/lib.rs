@@ -1,8 +1,8 @@
-//! Texts as the standard library of Go reads and writes them: quoted strings, durations, base64, IP addresses and URLs, with
-//! its error messages, those of JSON among them, and how several errors are one. Clients of the reference server know them, and
-//! configuration files are written for it.
+//! Text formats of the Go standard library: quoted strings, durations, base64, IP addresses and URLs, with
+//! Go's error messages, including those of JSON, and the text that joins several errors. Clients of the
+//! reference server rely on these texts, and configuration files are written in these formats.
 //!
-//! Nothing here knows objects, requests or expressions.
+//! This crate does not know objects, requests or expressions.
 
 pub mod address;
 pub mod base64;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-/// Shows a string in double quotes; quotes, backslashes and characters that do not print are escaped.
+/// Displays a string in double quotes; quotes, backslashes and characters that do not print are escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'s>(pub &'s str);
 
@@ -31,24 +31,25 @@ fn write_escaped(out: &mut impl Write, c: char) -> fmt::Result {
     }
 }
 
-/// Whether a character prints, as `strconv.IsPrint` decides: letters, marks, numbers, punctuation, symbols and the blank do;
-/// other separators, controls, private and unassigned characters do not.
+/// Returns whether a character prints, as `strconv.IsPrint` decides: letters, marks, numbers, punctuation,
+/// symbols and the blank print; other separators, controls, private and unassigned characters do not.
 pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
     }
-    // `str::escape_debug` escapes by the same Unicode categories, and marks that combine only at the start of a text.
+    // `str::escape_debug` escapes by the same Unicode categories, but escapes combining marks only at the
+    // start of a text.
     let mut bytes = [b'a', 0, 0, 0, 0];
     let end = 1 + c.encode_utf8(&mut bytes[1..]).len();
     std::str::from_utf8(&bytes[..end]).is_ok_and(|text| text.escape_debug().count() == 2)
 }
 
-/// `text` in double quotes, as [`Quoted`] shows it.
+/// Returns `text` in double quotes, as [`Quoted`] displays it.
 pub fn quote(text: &str) -> String {
     Quoted(text).to_string()
 }
 
-/// `bytes` as [`quote`] shows them; those that are not UTF-8 become `\x` escapes.
+/// Returns `bytes` in double quotes like [`quote`]; bytes that are not UTF-8 become `\x` escapes.
 pub fn quote_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');
@@ -61,7 +62,7 @@ pub fn quote_bytes(bytes: &[u8]) -> String {
     out
 }
 
-/// Shows a list of strings as `["a" "b"]`.
+/// Displays a list of strings as `["a" "b"]`.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotedList<'l>(pub &'l [String]);
 
@@ -88,7 +89,8 @@ mod tests {
             ("a\nb\u{1}", r#""a\nb\x01""#),
             ("\u{7}\u{8}\u{c}\r\t\u{b}\u{7f}", r#""\a\b\f\r\t\v\x7f""#),
             ("é\u{202e}", "\"é\\u202e\""),
-            // A mark that combines and a symbol print; separators, controls, private and unassigned characters do not.
+            // A combining mark and a symbol print; separators, controls, private and unassigned characters do
+            // not.
             ("\u{301}e\u{301}☺\u{1f600}\u{fffd}", "\"\u{301}e\u{301}☺\u{1f600}\u{fffd}\""),
             ("\u{85}\u{a0}\u{ad}\u{2003}\u{2028}\u{feff}", r#""\u0085\u00a0\u00ad\u2003\u2028\ufeff""#),
             ("\u{e000}\u{ffff}\u{e0001}\u{10ffff}", r#""\ue000\uffff\U000e0001\U0010ffff""#),

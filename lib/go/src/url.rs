@@ -1,12 +1,12 @@
-//! URLs as Go reads and writes them (`net/url`), with its error texts. A *request URI* is an absolute URI or an absolute
-//! path without a fragment; a *URL* may be relative and have a fragment.
+//! URLs as Go parses and formats them (`net/url`), with Go's error messages. A *request URI* is an absolute
+//! URI or an absolute path without a fragment; a *URL* may be relative and have a fragment.
 
 use std::collections::HashMap;
 
 use crate::address::parse_address;
 use crate::quote;
 
-/// Where text stands in a URI; the characters that must be escaped differ.
+/// A component of a URI; the characters that must be escaped differ.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Part {
     Host,
@@ -18,40 +18,40 @@ enum Part {
     Fragment,
 }
 
-/// The parts of a URI. Host, path and user are unescaped, so they are bytes and not always text.
+/// A parsed URI. Host, path and user are unescaped, so they are bytes and not always valid text.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Url {
     scheme: String,
-    /// What follows the scheme, when it does not begin with a slash.
+    /// The text after the scheme, if it does not begin with a slash.
     opaque: String,
     user: Option<(Vec<u8>, Option<Vec<u8>>)>,
     host: Vec<u8>,
-    /// There was a scheme and a path, but no `//host`.
+    /// Whether there was a scheme and a path, but no `//host`.
     omit_host: bool,
     path: Vec<u8>,
-    /// The path as written, when escaping `path` does not give it.
+    /// The path as written, if escaping `path` does not result in it.
     raw_path: String,
-    /// The URI ends with a lone `?`.
+    /// Whether the URI ends with a lone `?`.
     force_query: bool,
     query: String,
     fragment: Vec<u8>,
-    /// The fragment as written, when escaping `fragment` does not give it.
+    /// The fragment as written, if escaping `fragment` does not result in it.
     raw_fragment: String,
 }
 
 impl Url {
-    /// Reads a request URI, in which `#` has no meaning.
+    /// Parses a request URI, in which `#` has no meaning.
     ///
     /// # Errors
-    /// The sentence of Go's `ParseRequestURI`.
+    /// The message of Go's `ParseRequestURI`.
     pub fn parse_request(text: &str) -> Result<Self, String> {
         parse(text, true).map_err(|why| failed(text, &why))
     }
 
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// The sentence of Go's `Parse`.
+    /// The message of Go's `Parse`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (before, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = parse(before, false).map_err(|why| failed(before, &why))?;
@@ -62,12 +62,12 @@ impl Url {
         Ok(url)
     }
 
-    /// The scheme in lower case.
+    /// Returns the scheme in lower case.
     pub fn scheme(&self) -> &str {
         &self.scheme
     }
 
-    /// The name and perhaps a password before the host, escaped; `None` where there is neither.
+    /// Returns the escaped user name, with the password if there is one; `None` if the URL has neither.
     pub fn user(&self) -> Option<String> {
         let (name, password) = self.user.as_ref()?;
         let name = escape(name, Part::Userinfo);
@@ -77,34 +77,34 @@ impl Url {
         })
     }
 
-    /// What follows `?`, as written.
+    /// Returns the text after `?`, as written.
     pub fn raw_query(&self) -> &str {
         &self.query
     }
 
-    /// What follows `#`.
+    /// Returns the text after `#`, unescaped.
     pub fn fragment(&self) -> String {
         lossy(&self.fragment)
     }
 
-    /// Host and port, as written.
+    /// Returns host and port, unescaped.
     pub fn host(&self) -> String {
         lossy(&self.host)
     }
 
-    /// The host without port, and without the brackets of an IPv6 address.
+    /// Returns the host without the port, and without the brackets of an IPv6 address.
     pub fn hostname(&self) -> String {
         let host = self.split_port().0;
         let bare = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]"));
         lossy(bare.unwrap_or(host))
     }
 
-    /// The digits after the host's colon.
+    /// Returns the digits after the colon of the host; empty without a port.
     pub fn port(&self) -> String {
         lossy(self.split_port().1)
     }
 
-    /// The path as written if that is a valid way to escape it, else escaped anew.
+    /// Returns the path as written if that is a valid escaping of it, otherwise a new escaping.
     pub fn escaped_path(&self) -> String {
         if is_escaped(&self.raw_path, Part::Path) {
             return self.raw_path.clone();
@@ -112,8 +112,8 @@ impl Url {
         if self.path == b"*" { "*".to_owned() } else { escape(&self.path, Part::Path) }
     }
 
-    /// The parameters of the query: each key once, in order of first appearance, with its values in order. Malformed
-    /// parameters are left out.
+    /// Returns the parameters of the query: each key once, in order of first appearance, with its values in
+    /// order. Malformed parameters are left out.
     pub fn query(&self) -> Vec<(String, Vec<String>)> {
         let mut parameters: Vec<(String, Vec<String>)> = Vec::new();
         let mut places = HashMap::new();
@@ -248,7 +248,7 @@ fn parse(text: &str, is_request: bool) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Scheme and the rest behind its colon; no scheme when the text does not begin with one.
+/// Returns the scheme and the rest after its colon; the scheme is empty if the text does not begin with one.
 fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     for (at, byte) in text.bytes().enumerate() {
         match byte {
@@ -287,7 +287,8 @@ impl Url {
 fn read_host(scheme: &str, host: &str) -> Result<Vec<u8>, String> {
     match host.rfind('[') {
         None => {
-            // A name has no colon. Others than web addresses may list several hosts, of which the last one has the port.
+            // A host name has no colon. URLs with other schemes may list several hosts, of which the last one
+            // has the port.
             let is_web = matches!(scheme, "http" | "https");
             if let Some(colon) = if is_web { host.find(':') } else { host.rfind(':') } {
                 check_port(&host[colon..])?;
@@ -299,7 +300,7 @@ fn read_host(scheme: &str, host: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads an address in brackets, which may have a zone behind `%25` (RFC 6874), and its port.
+/// Parses an address in brackets, which may have a zone behind `%25` (RFC 6874), and its port.
 fn read_literal(host: &str) -> Result<Vec<u8>, String> {
     let Some(end) = host.rfind(']') else { return Err("missing ']' in host".to_owned()) };
     check_port(&host[end + 1..])?;
@@ -319,7 +320,7 @@ fn read_literal(host: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Checks what follows a name or an address: nothing, or a colon and digits.
+/// Checks the text after a name or an address: it must be empty, or a colon and digits.
 fn check_port(port: &str) -> Result<(), String> {
     let digits = if port.is_empty() { Some("") } else { port.strip_prefix(':') };
     match digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())) {
@@ -342,7 +343,7 @@ fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
                 let digit = |at: usize| bytes.get(at).and_then(|&digit| (digit as char).to_digit(16));
                 let (Some(high), Some(low)) = (digit(at + 1), digit(at + 2)) else { return invalid(at) };
                 let value = (high * 16 + low) as u8;
-                // Hosts are escaped only outside ASCII; %25 stands before the zone of an IPv6 address.
+                // Hosts are escaped only outside ASCII; %25 comes before the zone of an IPv6 address.
                 let allowed = match part {
                     Part::Host => value >= 0x80 || value == b'%',
                     Part::Zone => value == b'%' || value == b' ' || !must_escape(value, Part::Host),
@@ -385,7 +386,7 @@ fn escape(bytes: &[u8], part: Part) -> String {
     out
 }
 
-/// Whether a byte must be escaped (RFC 3986, and quotes and angle brackets allowed in hosts).
+/// Returns whether a byte must be escaped (RFC 3986, but quotes and angle brackets are allowed in hosts).
 fn must_escape(byte: u8, part: Part) -> bool {
     let plain = match part {
         Part::Host | Part::Zone => b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte),
@@ -397,7 +398,7 @@ fn must_escape(byte: u8, part: Part) -> bool {
     !plain && !byte.is_ascii_alphanumeric()
 }
 
-/// Whether a text as it was written is a valid way to escape its part. An empty one is not used.
+/// Returns whether a text as written is a valid escaping of its component; false for an empty text.
 fn is_escaped(text: &str, part: Part) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| b"!$&'()*+,;=:@[]%".contains(&byte) || !must_escape(byte, part))

@@ -1,28 +1,30 @@
-//! Forms of names: labels and subdomains of DNS (RFC 1123, RFC 1035), qualified names, values of labels
-//! (<https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>), with the reference server's messages.
+//! Checks of names: DNS labels and subdomains (RFC 1123, RFC 1035), qualified names and label values
+//! (<https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>), with the reference server's
+//! messages.
 //!
-//! A check returns the messages of what is wrong, and none for a valid name. The checks are written by hand instead of
-//! with regular expressions: names are short, and the checks run for every label of every write.
+//! A check returns one message for each fault, and an empty list for a valid name. The checks are written by
+//! hand instead of with regular expressions: names are short, and the checks run for every label of every
+//! write.
 
-/// Longest label of DNS, and longest name part of a key and value of a label.
+/// Maximum length of a DNS label, of the name part of a label key, and of a label value.
 const LABEL_MAX: usize = 63;
-/// Longest subdomain of DNS.
+/// Maximum length of a DNS subdomain.
 pub const SUBDOMAIN_MAX: usize = 253;
 
-/// The expression of a label of DNS.
+/// Regular expression of a DNS label.
 pub const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 
-/// Messages of what is wrong.
+/// Messages about the faults of a name.
 pub type Faults = Vec<String>;
 
-/// A message with the regular expression and examples. The space after each comma but the last is double, as the
-/// reference server has it.
+/// Returns a message with the regular expression and examples. As in the reference server, each comma except
+/// the last is followed by two spaces.
 pub fn sentence(text: &str, regex: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!("{text} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
 }
 
-/// A label as in RFC 1123.
+/// Checks a DNS label (RFC 1123).
 pub fn label(name: &str) -> Faults {
     let mut faults = longer_than(name, LABEL_MAX, "characters");
     if !has_label_form(name, is_lower_or_digit) {
@@ -37,7 +39,7 @@ pub fn label(name: &str) -> Faults {
     faults
 }
 
-/// A label as in RFC 1035.
+/// Checks a DNS label (RFC 1035).
 pub fn label_1035(name: &str) -> Faults {
     let mut faults = longer_than(name, LABEL_MAX, "characters");
     if !has_label_form(name, |byte| byte.is_ascii_lowercase()) {
@@ -48,12 +50,12 @@ pub fn label_1035(name: &str) -> Faults {
     faults
 }
 
-/// A subdomain as in RFC 1123.
+/// Checks a DNS subdomain (RFC 1123).
 pub fn subdomain(name: &str) -> Faults {
     subdomain_within(name, "characters")
 }
 
-/// A subdomain whose greatest length is told in `unit`.
+/// Checks a subdomain; `unit` is the unit of the maximum length in the message.
 fn subdomain_within(name: &str, unit: &str) -> Faults {
     let mut faults = longer_than(name, SUBDOMAIN_MAX, unit);
     if !has_subdomain_form(name) {
@@ -64,7 +66,7 @@ fn subdomain_within(name: &str, unit: &str) -> Faults {
     faults
 }
 
-/// `[prefix/]name`: keys of labels and annotations, finalizers, names of resources.
+/// Checks `[prefix/]name`: keys of labels and annotations, finalizers, names of resources.
 pub fn qualified(key: &str) -> Faults {
     const REGEX: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
     let text = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
@@ -100,7 +102,7 @@ pub fn qualified(key: &str) -> Faults {
     faults
 }
 
-/// The value of a label: empty, or of the form of the name part of a key.
+/// Checks a label value: empty, or in the form of the name part of a key.
 pub fn label_value(value: &str) -> Faults {
     let mut faults = longer_than(value, LABEL_MAX, "bytes");
     if !value.is_empty() && !is_word(value) {
@@ -112,8 +114,8 @@ pub fn label_value(value: &str) -> Faults {
     faults
 }
 
-/// The beginning of a generated name, as it is checked: the dash at its end is replaced, because a suffix follows it, and
-/// with it the character before, which may be a dash itself.
+/// Returns the prefix of a generated name in the form in which it is checked. A dash at its end is replaced,
+/// because a suffix follows it, together with the character before it, which may be a dash itself.
 pub fn generated(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {
@@ -125,7 +127,7 @@ pub fn generated(prefix: &str) -> String {
     }
 }
 
-/// The group and the version of an API version, `[group/]version` or nothing.
+/// Splits an API version, `[group/]version` or empty, into group and version.
 ///
 /// # Errors
 /// The message about a text with more than one slash.
@@ -137,12 +139,12 @@ pub fn group_version(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// Whether this is a subdomain but for its length.
+/// Returns whether `name` is a subdomain, apart from its length.
 pub fn has_subdomain_form(name: &str) -> bool {
     name.split('.').all(|part| has_label_form(part, is_lower_or_digit))
 }
 
-/// The fault of a name of more than `max` bytes.
+/// Returns the fault of a name longer than `max` bytes, or no fault.
 pub fn longer_than(name: &str, max: usize, unit: &str) -> Faults {
     if name.len() > max { vec![format!("must be no more than {max} {unit}")] } else { Faults::new() }
 }
@@ -158,7 +160,8 @@ fn is_lower_or_digit(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Letters, digits, dashes, underscores and dots, with a letter or a digit at both ends.
+/// Returns whether `text` consists of letters, digits, dashes, underscores and dots, with a letter or a digit
+/// at both ends.
 fn is_word(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(u8::is_ascii_alphanumeric)
