@@ -185,7 +185,7 @@ pub struct Behavior {
     pub flags: Vec<(&'static str, bool)>,
     pub undeletable: Vec<String>,
     pub undeletable_detail: String,
-    /// Paths of the refused fields, and the details of the errors.
+    /// Immutable paths with their own error details.
     pub refusals: Vec<(String, String)>,
     pub delete_warning: String,
     pub replacement: String,

@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     calls: Arc<AtomicUsize>,
 }
 
-/// A call in progress on a connection; dropping it ends the call.
+/// A guard that counts a call in progress on its connection.
 pub(crate) struct Call(Arc<AtomicUsize>);
 
 impl Drop for Call {

@@ -197,7 +197,7 @@ impl Policy {
         }
     }
 
-    /// Replaces the user or group `*` by the group of authenticated users.
+    /// Restricts a policy for the user or group `*` to authenticated users.
     fn for_authenticated(mut self) -> Policy {
         if self.user == "*" || self.group == "*" {
             self.group = AUTHENTICATED.to_owned();

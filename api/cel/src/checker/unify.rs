@@ -16,7 +16,7 @@ pub(super) struct Bindings {
     variables: usize,
 }
 
-/// A generator of the type variables for the parameters of a declaration.
+/// The type variables that replace the parameters of one declaration.
 #[derive(Default)]
 pub(super) struct Fresh {
     variables: Vec<(Name, Type)>,

@@ -428,7 +428,7 @@ impl CallSite for Site<'_> {
     }
 }
 
-/// The lower bound excludes the right operand, which may not be evaluated.
+/// Estimates a logical operator. The lower bound excludes the right operand, which may not be evaluated.
 fn short_circuit(costs: &[CostEstimate]) -> CostEstimate {
     let max = costs.iter().fold(0u64, |sum, cost| sum.saturating_add(cost.max));
     CostEstimate { min: costs.first().map_or(0, |left| left.min), max }

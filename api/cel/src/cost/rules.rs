@@ -10,7 +10,7 @@ use crate::value::Value;
 
 /// Cost per character of text that is read or written.
 pub const TEXT_FACTOR: f64 = 0.1;
-/// Cost per character of a regular expression; a unit of the pattern has about four characters.
+/// Cost per character of a regular expression; a subexpression has about four characters.
 pub const PATTERN_FACTOR: f64 = 0.25;
 /// Cost of creating a list.
 pub const LIST_COST: u64 = 10;

@@ -142,7 +142,7 @@ pub fn negate<'v>(operand: &Value<'v>) -> Outcome<'v> {
     }
 }
 
-/// Computes the negation `!operand`.
+/// Computes the logical negation `!operand`.
 pub fn not<'v>(operand: &Value<'v>) -> Outcome<'v> {
     match operand {
         Value::Bool(b) => Ok(Value::Bool(!b)),

@@ -137,8 +137,8 @@ fn replace_estimate(site: &dyn CallSite) -> Option<CallEstimate> {
     }
     let (text, old, new) = (site.size(0), site.size(1), site.size(2));
     let times = |text: u64, old: u64| (text as f64 / old as f64).ceil() as u64;
-    // An empty text is replaced around every character. If the result cannot be longer, the bound assumes
-    // that nothing is replaced.
+    // An empty text is replaced around every character. If a replacement cannot lengthen the result (for the
+    // lower bound: shorten it), the bound assumes that nothing is replaced.
     let (count_max, kept_max) = match old.min {
         0 => (text.max.saturating_add(1), text.max),
         min if new.max <= min => (0, text.max),

@@ -54,7 +54,7 @@ pub(super) fn date(value: Option<&Value>) -> Result<Option<f64>, TokenError> {
     }
 }
 
-/// Returns the members of an object claim. `name` is the type of the claim in kube-apiserver, for the error
+/// Returns the members of an object claim. `wanted` is the type of the claim in kube-apiserver, for the error
 /// text.
 pub(super) fn members<'v>(
     value: Option<&'v Value>,

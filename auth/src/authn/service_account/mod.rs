@@ -53,7 +53,7 @@ pub struct TokenSecret {
     pub uid: String,
     /// Token that the secret contains.
     pub token: Vec<u8>,
-    /// Value of the label that invalidates a token which was unused for a long time.
+    /// Name of the label that marks the token as invalid after a long time without use; `None` if it is not set.
     pub invalid_by: Option<String>,
     /// Whether a label records that the token was used today.
     pub is_use_noted: bool,
