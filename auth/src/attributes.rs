@@ -59,14 +59,14 @@ pub struct FieldRequirement {
     pub value: String,
 }
 
-/// A condition on a label.
+/// A requirement on a label.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LabelRequirement {
     /// Name of the label.
     pub key: String,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    /// Operator: `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: &'static str,
-    /// Values of `In` and `NotIn`.
+    /// Values of the operators `In` and `NotIn`; otherwise empty.
     pub values: Vec<String>,
 }
 

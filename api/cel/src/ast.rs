@@ -110,7 +110,7 @@ pub enum NodeKind {
 /// A constant of the language.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Constant {
-    /// The literal `null`.
+    /// The literal `null`, the only value of its type.
     Null,
     /// The literals `true` and `false`.
     Bool(bool),

@@ -30,7 +30,7 @@ pub mod object;
 /// A value of the language.
 #[derive(Clone, Debug)]
 pub enum Value<'v> {
-    /// The value `null`.
+    /// The value `null` of the type `null_type`.
     Null,
     /// A boolean, true or false.
     Bool(bool),

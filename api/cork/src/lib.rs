@@ -161,8 +161,7 @@ impl<C: Future + Unpin, S: AsyncWrite + Unpin> Corked<C, S> {
     pub fn poll_among(&mut self, cx: &mut Context<'_>, several: bool) -> Poll<C::Output> {
         self.is_put_off = several && !self.is_put_off;
         if self.is_put_off {
-            // One poll of this future is enough to wake the task after the thread has run all other ready
-            // tasks.
+            // A single poll of this future wakes the task after the thread has run all other ready tasks.
             let _ = pin!(yield_now()).poll(cx);
             return Poll::Pending;
         }

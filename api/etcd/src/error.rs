@@ -26,7 +26,7 @@ pub enum Error {
     OtherCluster {
         /// Cluster that the client belongs to.
         expected: u64,
-        /// Cluster that answered.
+        /// Cluster that answered this call.
         found: u64,
     },
 }

@@ -23,7 +23,7 @@ pub const RANGE: &str = "quantity out of range";
 
 /// Number of digits that always fit in 64 bits.
 const COMPACT_DIGITS: i64 = 18;
-/// Minimum scale.
+/// Minimum scale of a mantissa.
 const NANO: i64 = -9;
 const MILLI: i64 = -3;
 /// Maximum scale of a parsed number. It is low enough that its canonical text can be parsed again, even if

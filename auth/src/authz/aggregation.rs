@@ -21,7 +21,7 @@ pub struct LabelSelector {
 pub struct Requirement {
     /// Key of the label.
     pub key: String,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`; any other operator matches nothing.
+    /// Operator: `In`, `NotIn`, `Exists` or `DoesNotExist`. Any other operator matches nothing.
     pub operator: String,
     /// Values of the operators `In` and `NotIn`.
     pub values: Vec<String>,

@@ -59,7 +59,7 @@ fn held_rules_cover_wanted_rules_permission_by_permission() {
             r#"{APIGroups:[""], Resources:["pods"], ResourceNames:["b"], Verbs:["get"]}"#,
         ),
         (&["get - pods"], &["get - pods b"], ""),
-        // Subresources.
+        // Subresources in rules.
         (&["get - */scale"], &["get - pods/scale"], ""),
         (&["get - */scale"], &["get - pods"], r#"{APIGroups:[""], Resources:["pods"], Verbs:["get"]}"#),
         (&["get - pods"], &["get - pods/log"], r#"{APIGroups:[""], Resources:["pods/log"], Verbs:["get"]}"#),

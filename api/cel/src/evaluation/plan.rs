@@ -90,9 +90,9 @@ pub struct Attribute {
 pub enum Base {
     /// A variable of the host.
     Variable(u32),
-    /// A loop variable.
+    /// A variable that a loop sets.
     Slot(Slot),
-    /// Any other expression.
+    /// Any other kind of expression.
     Expression(ExpressionId),
     /// `condition ? then : otherwise`. A branch that is itself an attribute costs only its path.
     Conditional { condition: ExpressionId, then: Box<Attribute>, otherwise: Box<Attribute> },

@@ -303,8 +303,8 @@ fn min<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     extreme(call, "min", Ordering::Greater)
 }
 
-/// Returns the extreme element: the first one, replaced by each later element to which it has the order
-/// `replaced`.
+/// Returns the extreme element. A later element replaces the best one so far if the best one has the order
+/// `replaced` to it.
 fn extreme<'v>(call: &Call<'_, 'v>, name: &str, replaced: Ordering) -> Outcome<'v> {
     let mut best: Option<Value<'v>> = None;
     for element in receiver(call)?.iter() {
