@@ -1,13 +1,14 @@
-//! Turns `../schema/*.proto` into `tables.rs`, the static tables that `src/schema/builtin.rs` includes, and into lists of
-//! the code that the files name, each of which the module includes that the code belongs to.
+//! Generates `tables.rs` from `../schema/*.proto`: the static tables that `src/schema/builtin.rs`
+//! includes. Also generates lists of the code that the files name; each list is included by the module to
+//! which the code belongs.
 //!
 //! ```text
-//! schema/*.proto ──load──► model ──emit, once per vocabulary──► OUT_DIR/tables.rs
-//!                            └──── code ────────────────────────► OUT_DIR/rules.rs, strategies.rs …
-//! schema/*.proto, src/schema/defaults*.rs ──hash────────────────► OUT_DIR/defaults_mark.rs
+//! schema/*.proto ──load──► model ──emit, once per profile──► OUT_DIR/tables.rs
+//!                            └──── code ───────────────────► OUT_DIR/rules.rs, strategies.rs …
+//! schema/*.proto, src/schema/defaults*.rs ──hash─────► OUT_DIR/defaults_mark.rs
 //! ```
 //!
-//! A mistake in a schema file ends the build with the place and what is wrong; nothing is repaired silently.
+//! A mistake in a schema file ends the build with its position and the reason; nothing is repaired silently.
 
 #[path = "build/code.rs"]
 mod code;
@@ -27,7 +28,7 @@ use std::path::Path;
 
 use code::Use;
 
-/// Where defaults are that no line in a schema can say.
+/// Files with defaults that a line in a schema cannot express.
 const DEFAULTS_CODE: [&str; 3] =
     ["src/schema/defaults.rs", "src/schema/defaults_aliases.rs", "src/schema/defaults_rules.rs"];
 
@@ -55,8 +56,9 @@ fn main() {
     println!("cargo::metadata=tables={}", Path::new(&out).display());
 }
 
-/// A fingerprint of what decides the defaults of objects: the schemas without their comments, and the code of the rules.
-/// It may change when nothing about defaults did; that only costs a look at what is stored.
+/// Returns a fingerprint of everything that determines the defaults of objects: the schemas without their
+/// comments, and the code of the rules. The fingerprint may change although the defaults did not; that only
+/// costs a scan of the stored objects.
 fn defaults_mark() -> u64 {
     let mut files: Vec<_> = std::fs::read_dir("../schema")
         .expect("schema directory")
@@ -64,7 +66,7 @@ fn defaults_mark() -> u64 {
         .chain(DEFAULTS_CODE.map(Into::into))
         .collect();
     files.sort();
-    // FNV-1a, which is the same in every release of the compiler.
+    // FNV-1a, which gives the same value with every release of the compiler.
     let mut mark: u64 = 0xcbf2_9ce4_8422_2325;
     for file in files {
         let text = std::fs::read_to_string(&file).expect("sources are text");

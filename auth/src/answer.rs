@@ -1,5 +1,5 @@
-//! Answers of webhooks: reviews that come back, read in the words of kube-apiserver's decoder. Members that are not known
-//! are ignored, and null is as good as absent.
+//! Reads the reviews that webhooks send back. Error messages match kube-apiserver's decoder. Unknown members
+//! are ignored, and a null member counts as absent.
 
 use go::quote;
 use serde_json::Value;
@@ -8,21 +8,22 @@ use crate::document::{self, Tree, Typed};
 use crate::json_error;
 use crate::strict::Object;
 
-/// The review that a webhook was asked with.
+/// The kind of review that the server sent to a webhook and expects back.
 pub(crate) struct Review<'r> {
-    /// Group of its version.
+    /// API group of the review.
     pub(crate) group: &'r str,
-    /// `v1` or `v1beta1`.
+    /// Version of the review: `v1` or `v1beta1`.
     pub(crate) version: &'r str,
-    /// Its kind and the members that are read.
+    /// Kind of the review, and the members that are read.
     pub(crate) form: &'static Object,
 }
 
 impl Review<'_> {
-    /// The review that `answer` is, a text in JSON. One that does not say what it is, is taken for the review.
+    /// Parses the JSON text `answer` as this review. An answer that names no version or kind is taken to be
+    /// the expected review.
     ///
     /// # Errors
-    /// It is of another kind or version, or a member that is read has another type.
+    /// The answer has another kind or version, or a member that is read has another type.
     pub(crate) fn read(&self, answer: &[u8]) -> Result<Value, String> {
         let tree: Tree =
             serde_json::from_slice(answer).map_err(|error| json_error::undecided(&error.to_string()))?;
@@ -47,7 +48,8 @@ impl Review<'_> {
         Ok(document::object(members).into())
     }
 
-    /// Group and version of an answer, which may leave out both or the version.
+    /// Returns the group and version of an answer, with absent values filled in. An answer may leave out
+    /// both, or only the version.
     fn completed<'g>(&'g self, given: (&'g str, &'g str)) -> (&'g str, &'g str) {
         match given {
             ("", "") => (self.group, self.version),
@@ -56,8 +58,8 @@ impl Review<'_> {
         }
     }
 
-    /// Whether clients of kube-apiserver know a kind, as far as groups and versions tell: there are no lists of reviews, and
-    /// groups of other domains are not of Kubernetes.
+    /// Returns whether clients of kube-apiserver know a kind, judged by its group and version: reviews have
+    /// no list kinds, and groups of other domains do not belong to Kubernetes.
     fn is_known(&self, group: &str, version: &str, kind: &str) -> bool {
         if group == self.group {
             return matches!(version, "v1" | "v1beta1") && !kind.ends_with("List");

@@ -1,4 +1,4 @@
-//! Request attributes: everything an authorizer may look at, borrowed from the request
+//! Request attributes: everything that an authorizer may read, borrowed from the request
 //! (docs/api/authorization.md#request-attributes).
 
 use std::fmt;
@@ -7,22 +7,23 @@ use go::Quoted;
 
 use crate::identity::User;
 
-/// The attributes of one request. Absent parts are empty strings.
+/// The attributes of one request. Absent values are empty strings.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'r> {
-    /// The authenticated user.
+    /// The authenticated user who sends the request.
     pub user: &'r User,
-    /// `get`, `list`, `create`, …; for other paths the lower-case HTTP method.
+    /// Verb of the request: `get`, `list`, `create`, …; for a path outside the resource API, the HTTP method
+    /// in lower case.
     pub verb: &'r str,
-    /// Whether `group` to `name` have a meaning; otherwise `path` has.
+    /// Whether this is a request for a resource. If so, `group` to `name` are set; otherwise only `path` is.
     pub resource_request: bool,
     /// Full API group; empty for the core group.
     pub group: &'r str,
-    /// API version.
+    /// API version in the path.
     pub version: &'r str,
-    /// Plural resource name.
+    /// Plural name of the resource.
     pub resource: &'r str,
-    /// Subresource.
+    /// Subresource, for example `status`; empty for the object itself.
     pub subresource: &'r str,
     /// Namespace; empty for cluster-wide requests. A request for a namespace object is in that namespace
     /// (docs/api/authorization.md#rbac).
@@ -30,46 +31,47 @@ pub struct Attributes<'r> {
     /// Name of the object; also set when a field selector requires one name
     /// (docs/api/paths-and-verbs.md#request-info).
     pub name: &'r str,
-    /// Path of the URL.
+    /// Path of the request URL.
     pub path: &'r str,
-    /// What restricts a list, a watch or a deletion of a collection.
+    /// Selectors that restrict a list, a watch or the deletion of a collection.
     pub selectors: Selectors<'r>,
 }
 
-/// The requirements of a request's selectors, all of which hold of what it reads. One that cannot be read is left out:
-/// then more is asked for than is needed, never less.
+/// The requirements of a request's selectors. An object is read only if it meets all of them. A requirement
+/// that cannot be parsed is left out: authorization is then requested for more objects than needed, never for
+/// fewer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selectors<'r> {
-    /// On fields.
+    /// Requirements of the field selector.
     pub fields: &'r [FieldRequirement],
-    /// On labels.
+    /// Requirements of the label selector.
     pub labels: &'r [LabelRequirement],
 }
 
-/// A field that must have a value, or must not.
+/// A requirement that a field has a value, or does not have it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FieldRequirement {
     /// Path of the field.
     pub field: String,
-    /// Whether it must have the value.
+    /// Whether the field must have `value`; otherwise the field must not have it.
     pub is_equal: bool,
-    /// The value.
+    /// Value that the field is compared with.
     pub value: String,
 }
 
-/// A condition on a label.
+/// A requirement on a label.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LabelRequirement {
     /// Name of the label.
     pub key: String,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    /// Operator: `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: &'static str,
-    /// Values of `In` and `NotIn`.
+    /// Values of the operators `In` and `NotIn`; otherwise empty.
     pub values: Vec<String>,
 }
 
 impl Attributes<'_> {
-    /// Attributes of a request for a path outside the resource API.
+    /// Returns the attributes of a request for a path outside the resource API.
     pub fn path<'r>(user: &'r User, verb: &'r str, path: &'r str) -> Attributes<'r> {
         Attributes {
             user,

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use crate::attributes::Attributes;
 use crate::authz::policy::Grant;
 
-/// The decision of one authorizer or of the chain.
+/// The decision of one authorizer, or of the whole chain.
 #[derive(Clone, Debug)]
 pub enum Decision {
-    /// The request may proceed; no other authorizer is asked.
+    /// The request may proceed. Later authorizers are not consulted.
     Allow {
         /// The reason, for the audit record.
         reason: Reason,
     },
-    /// The request is denied; no other authorizer is asked.
+    /// The request is denied. Later authorizers are not consulted.
     Deny {
-        /// The reason, also shown to the client.
+        /// The reason, for the audit record and the client.
         reason: Reason,
     },
-    /// The next authorizer decides; after the last one the request is denied.
+    /// The next authorizer decides. If no authorizer is left, the request is denied.
     NoOpinion {
         /// The reason for having no opinion; often empty.
         reason: Reason,
@@ -33,17 +33,17 @@ impl Default for Decision {
 }
 
 impl Decision {
-    /// Whether this is an allow.
+    /// Returns whether this is an allow.
     pub fn is_allowed(&self) -> bool {
         matches!(self, Decision::Allow { .. })
     }
 
-    /// Whether this is an explicit deny (`status.denied` of an access review).
+    /// Returns whether this is an explicit deny (`status.denied` of an access review).
     pub fn is_denied(&self) -> bool {
         matches!(self, Decision::Deny { .. })
     }
 
-    /// The reason.
+    /// Returns the reason for the decision.
     pub fn reason(&self) -> &Reason {
         match self {
             Decision::Allow { reason } | Decision::Deny { reason } | Decision::NoOpinion { reason } => reason,
@@ -51,10 +51,11 @@ impl Decision {
     }
 }
 
-/// The reason for a decision. The text is composed only when it is read: an allow on the hot path costs none.
+/// The reason for a decision. The text is composed only when it is read, so an allow on the hot path does not
+/// pay for it.
 #[derive(Clone, Debug, Default)]
 pub enum Reason {
-    /// No reason.
+    /// No reason is given.
     #[default]
     None,
     /// Fixed or composed text.
@@ -64,7 +65,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether there is no reason.
+    /// Returns whether there is no reason.
     pub fn is_empty(&self) -> bool {
         match self {
             Reason::None => true,
@@ -92,8 +93,9 @@ impl fmt::Display for Reason {
 
 /// Proof that the authorizers allowed exactly these attributes.
 ///
-/// Only [`Authorizer::authorize`](crate::Authorizer::authorize) makes one. A request's way to the store in api asks for
-/// one and compares it with what is asked for: a handler that skips the check does not compile.
+/// Only [`Authorizer::authorize`](crate::Authorizer::authorize) creates one. In the `api` crate, every
+/// request path to the store requires this proof and compares it with the access that the request needs, so a
+/// handler that skips the check does not compile.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Authorized<'r> {
@@ -106,42 +108,42 @@ impl<'r> Authorized<'r> {
         Authorized { attributes, reason }
     }
 
-    /// The attributes that were allowed.
+    /// Returns the attributes that were allowed.
     pub fn attributes(&self) -> &'r Attributes<'r> {
         self.attributes
     }
 
-    /// The user that was allowed.
+    /// Returns the user that was allowed.
     pub fn user(&self) -> &'r crate::User {
         self.attributes.user
     }
 
-    /// The reason, for the audit record.
+    /// Returns the reason, for the audit record.
     pub fn reason(&self) -> &Reason {
         &self.reason
     }
 }
 
-/// The authorizers did not allow the request.
+/// The refusal of a request that the authorizers did not allow.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Denied {
-    /// Inner text of the 403 answer, for example `User "u" cannot get resource "pods" in API group "" in the
-    /// namespace "ns"`, HTML-escaped, followed by `: <reason>` where there is one
+    /// Inner text of the 403 response, for example `User "u" cannot get resource "pods" in API group "" in
+    /// the namespace "ns"`, HTML-escaped, followed by `: <reason>` if there is a reason
     /// (docs/api/authorization.md#authorizers).
     pub message: String,
     /// The reason alone, for the audit record.
     pub reason: Reason,
-    /// What an authorizer failed of, if one did: it is not known whether the request would be allowed.
+    /// Error of an authorizer that failed. If set, it is unknown whether the request would have been allowed.
     pub error: Option<String>,
-    /// Whether an authorizer denied it, instead of none allowing it.
+    /// Whether an authorizer denied the request explicitly. If false, no authorizer allowed it.
     pub is_final: bool,
 }
 
 impl Denied {
     pub(crate) fn new(attributes: &Attributes<'_>, reason: Reason) -> Denied {
         let mut message = escape_html(&attributes.to_string());
-        // The reason is composed by the server and not escaped; an empty reason leaves no trailing colon.
+        // The server composes the reason, so it needs no escaping. An empty reason leaves no trailing colon.
         if !reason.is_empty() {
             message.push_str(": ");
             message.push_str(&reason.to_string());
@@ -170,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_refusal_reads_as_the_reference_server_writes_it() {
-        // docs/api/authorization.md#authorizers.
+        // Expected texts: docs/api/authorization.md#authorizers.
         let user = User::new("jane", ["dev"]);
         let odd = User::new("<j&\"d>", ["dev"]);
         let pods = Attributes {

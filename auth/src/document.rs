@@ -1,5 +1,6 @@
-//! A configuration file as a tree that keeps the order of members and those that occur twice, so that strict decoding can
-//! report them in the order of the file. The text is JSON; a file in YAML is converted before.
+//! A configuration file as a tree. The tree keeps the order of members and members that occur twice, so that
+//! strict decoding can report them in the order of the file. The input is JSON; the caller converts YAML
+//! files first.
 
 use std::fmt;
 
@@ -10,75 +11,79 @@ use serde_json::{Map, Value};
 use crate::json_error;
 use crate::strict::Object;
 
-/// A configuration file that was parsed, but not yet checked.
+/// A configuration file that is parsed but not yet checked.
 #[derive(Debug)]
 pub struct Document {
-    /// The file as it is, for messages.
+    /// Original text of the file, for messages.
     pub(crate) text: String,
     pub(crate) tree: Tree,
-    /// What strict parsing found before: keys that are set twice in YAML.
+    /// Error about keys that occur twice in YAML, found before the conversion to JSON.
     pub(crate) duplicates: Option<String>,
 }
 
 impl Document {
-    /// A file whose contents are `text`, which says what `json` says. `duplicates` is the text of an error about keys that
-    /// occur twice in YAML; in JSON they are found here.
+    /// Creates a document from the original `text` and the same content as `json`. `duplicates` is the error
+    /// text about keys that occur twice in YAML; duplicate keys in JSON are found here.
     ///
     /// # Errors
-    /// `json` is not JSON.
+    /// `json` is not valid JSON.
     pub fn new(text: &[u8], json: &[u8], duplicates: Option<String>) -> Result<Document, serde_json::Error> {
         let text = String::from_utf8_lossy(text).into_owned();
         Ok(Document { text, tree: serde_json::from_slice(json)?, duplicates })
     }
 
-    /// Checks the types of members. Those that `form` does not have are ignored; `version` is that of the types.
+    /// Checks the types of members. Members that `form` does not have are ignored. `version` is the version
+    /// of the Go types in error messages.
     ///
     /// # Errors
-    /// The text of Go's error about a document that is no object, or about a member of another type.
+    /// The text of Go's error about a document that is not an object, or about a member of the wrong type.
     pub fn check(&self, form: &Object, version: &str) -> Result<(), String> {
         form.check(self.tree.typed()?.members, version, &mut Vec::new())
     }
 
-    /// Checks the types of members, of which `form` has all.
+    /// Checks the types of members and that `form` has all of them.
     ///
     /// # Errors
-    /// The text of Go's error, also about members that are not known.
+    /// The text of Go's error, including errors about unknown members.
     pub fn check_strictly(&self, form: &Object, version: &str) -> Result<(), String> {
         form.check_strictly(self.tree.typed()?.members, version, self.duplicates.as_ref())
     }
 
-    /// A file with these contents, which is shown as `text`.
+    /// Creates a document from `value`; messages quote `text` as its content.
     #[cfg(test)]
     pub(crate) fn of(text: &str, value: &Value) -> Document {
         Document::new(text.as_bytes(), value.to_string().as_bytes(), None).unwrap()
     }
 }
 
-/// A JSON value whose objects have their members in order, each as often as it occurs.
+/// A JSON value. Objects keep all their members in order, including members with the same name.
 #[derive(Clone, Debug)]
 pub(crate) enum Tree {
-    /// Neither a list nor an object.
+    /// A value that is neither a list nor an object.
     Scalar(Value),
     List(Vec<Tree>),
     Members(Vec<(String, Tree)>),
 }
 
-/// The members of a document, and the type that it says it is of.
+/// The members of a document, with the version and kind that the document declares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Typed<'t> {
     pub(crate) members: &'t [(String, Tree)],
-    /// Group and version as they stand there; empty if there is none.
+    /// Declared `apiVersion` as written; empty if it is absent.
     pub(crate) api_version: &'t str,
-    /// Empty if there is none.
+    /// Declared kind; empty if it is absent.
     pub(crate) kind: &'t str,
 }
 
 impl Tree {
-    /// What a document is; null has no members. Unlike other members, those of its type have names of any case, and the last
-    /// text counts: a line of policies must not be read by the rules of another version because of a letter.
+    /// Returns the members of a document with its version and kind; null counts as an object without members.
+    /// Unlike other members, `apiVersion` and `kind` are matched without regard to case, and the last string
+    /// counts. Otherwise a letter in the wrong case could cause a policy line to be read by the rules of
+    /// another version.
     ///
     /// # Errors
-    /// The text of kube-apiserver's error: it is no object, or its version or kind is no text.
+    /// The text of kube-apiserver's error: the document is not an object, or its version or kind is not a
+    /// string.
     pub(crate) fn typed(&self) -> Result<Typed<'_>, String> {
         let members = match self {
             Tree::Members(members) => members.as_slice(),
@@ -101,7 +106,7 @@ impl Tree {
         Ok(typed)
     }
 
-    /// The value; of members with one name the last.
+    /// Converts the tree to a JSON value. If several members have the same name, the last one counts.
     pub(crate) fn value(&self) -> Value {
         match self {
             Tree::Scalar(value) => value.clone(),
@@ -111,7 +116,7 @@ impl Tree {
     }
 }
 
-/// Members as an object; of those with one name the last.
+/// Converts members to an object. If several members have the same name, the last one counts.
 pub(crate) fn object(members: &[(String, Tree)]) -> Map<String, Value> {
     members.iter().map(|(name, tree)| (name.clone(), tree.value())).collect()
 }

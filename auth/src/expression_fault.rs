@@ -1,20 +1,20 @@
-//! Why a text of a configuration file is no expression, as a field error of kube-apiserver.
+//! Errors about invalid expressions in configuration files, as field errors of kube-apiserver.
 
 use go::quote;
 
-/// What is wrong with an expression.
+/// The reason why an expression is invalid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ExpressionFault {
-    /// It does not compile, or not to the wanted type.
+    /// The expression does not compile, or its result has the wrong type.
     #[error("{0}")]
     Text(String),
-    /// It compiles, but a constant part of it fails.
+    /// The expression compiles, but evaluating a constant subexpression fails.
     #[error("program instantiation failed: {0}")]
     Program(String),
 }
 
 impl ExpressionFault {
-    /// The field error about the expression `text` at `path`.
+    /// Formats the field error about the expression `text` at `path`.
     pub fn at(&self, path: &str, text: &str) -> String {
         match self {
             ExpressionFault::Text(why) => format!("{path}: Invalid value: {}: {why}", quote(text)),

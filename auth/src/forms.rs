@@ -1,14 +1,14 @@
-//! Keys that are a domain and a path, with the texts of kube-apiserver's errors.
+//! Checks keys of the form `<domain>/<path>`, with kube-apiserver's error texts.
 
-/// What is wrong with a part of a name.
+/// An error about the domain, the path or the whole of a key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Fault<'n> {
-    /// The part.
     pub(crate) value: &'n str,
     pub(crate) why: String,
 }
 
-/// What is wrong with a key that must be a domain, a slash and a path. About the whole key there is one fault only.
+/// Returns the errors of a key that must be a domain, a slash and a path. An error about the whole key is the
+/// only one.
 pub(crate) fn domain_prefixed_path(key: &str) -> Vec<Fault<'_>> {
     let Some((domain, path)) =
         key.split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty())

@@ -1,62 +1,65 @@
-//! The user of a request: name, uid, groups and extra values, all opaque to authentication
+//! The user of a request: name, uid, groups and extra values. Authentication does not interpret them
 //! (docs/api/authentication.md).
 
 use std::collections::BTreeMap;
 
-/// Group whose members may do everything; checked before any authorizer (docs/api/authorization.md#authorizers).
+/// Group whose members may do everything. Membership is checked before any authorizer
+/// (docs/api/authorization.md#authorizers).
 pub const MASTERS: &str = "system:masters";
 /// Group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// Group of all unauthenticated users.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// Name of the user without credentials.
+/// Name of the user of a request without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
-/// Group of all service accounts; with `:<namespace>` appended, of those in one namespace.
+/// Group of all service accounts. With `:<namespace>` appended, the group of the service accounts in that
+/// namespace.
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
-/// First part of a service account's user name, before `<namespace>:<name>`.
+/// Prefix of a service account's user name, before `<namespace>:<name>`.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
-/// Group of the agents of nodes.
+/// Group of the node agents.
 pub const NODES: &str = "system:nodes";
-/// First part of the user name of a node's agent, before the name of the node.
+/// Prefix of a node agent's user name, before the name of the node.
 pub const NODE_PREFIX: &str = "system:node:";
 
 /// A user. Any value is legal; the authorizers give the names their meaning.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct User {
-    /// Name that bindings refer to.
+    /// User name, which bindings refer to.
     pub name: String,
-    /// Distinguishes users that had the same name at different times; often empty.
+    /// Identifier that distinguishes users who had the same name at different times; often empty.
     pub uid: String,
-    /// Groups, in the order in which the authenticator named them.
+    /// Groups, in the order in which the authenticator listed them.
     pub groups: Vec<String>,
-    /// Extra values, by lower-case key.
+    /// Extra values; the keys are in lower case.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// A user with this name and these groups, without uid and extra values.
+    /// Creates a user with this name and these groups, without uid and extra values.
     pub fn new<G: Into<String>>(name: impl Into<String>, groups: impl IntoIterator<Item = G>) -> User {
         let groups = groups.into_iter().map(Into::into).collect();
         User { name: name.into(), groups, ..User::default() }
     }
 
-    /// The user without credentials (docs/api/authentication.md#anonymous-requests).
+    /// Returns the user of requests without credentials (docs/api/authentication.md#anonymous-requests).
     pub fn anonymous() -> User {
         User::new(ANONYMOUS, [UNAUTHENTICATED])
     }
 
-    /// Whether the user belongs to `group`.
+    /// Returns whether the user belongs to `group`.
     pub fn in_group(&self, group: &str) -> bool {
         self.groups.iter().any(|member_of| member_of == group)
     }
 
-    /// The node whose agent the user is: empty for an agent that does not say which, `None` for other users.
+    /// Returns the name of the node if the user is a node agent. The name is empty if the agent does not
+    /// state it; other users give `None`.
     pub fn node(&self) -> Option<&str> {
         self.name.strip_prefix(NODE_PREFIX).filter(|_| self.in_group(NODES))
     }
 
-    /// Adds `system:authenticated`, unless the user is anonymous or already has one of the two groups
-    /// (docs/api/authentication.md#authenticators).
+    /// Adds the group `system:authenticated`, unless the user is anonymous or already has
+    /// `system:authenticated` or `system:unauthenticated` (docs/api/authentication.md#authenticators).
     pub fn mark_authenticated(&mut self) {
         if self.name != ANONYMOUS && !self.in_group(AUTHENTICATED) && !self.in_group(UNAUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());
@@ -64,12 +67,12 @@ impl User {
     }
 }
 
-/// User name of the service account `name` in `namespace`.
+/// Returns the user name of the service account `name` in `namespace`.
 pub fn service_account_user(namespace: &str, name: &str) -> String {
     format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}")
 }
 
-/// Groups of every service account in `namespace`, before `system:authenticated`.
+/// Returns the groups of every service account in `namespace`, without `system:authenticated`.
 pub fn service_account_groups(namespace: &str) -> [String; 2] {
     [SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNTS}:{namespace}")]
 }
@@ -92,7 +95,7 @@ mod tests {
 
     #[test]
     fn only_authenticated_users_join_system_authenticated() {
-        // docs/api/authentication.md#authenticators: name, groups before, groups after.
+        // Rows of docs/api/authentication.md#authenticators: name, groups before, groups after.
         for (name, before, after) in [
             ("jane", vec!["dev"], vec!["dev", "system:authenticated"]),
             ("jane", vec!["system:authenticated"], vec!["system:authenticated"]),

@@ -1,11 +1,11 @@
-//! Errors of JSON documents in the words of Go's decoder (`go::json`), for values of `serde_json`.
+//! Errors of JSON documents with the texts of Go's decoder (`go::json`), for values of `serde_json`.
 
 use go::json;
 use serde_json::{Number, Value};
 
 pub(crate) use go::json::undecided;
 
-/// What a value is, in the words of Go's decoder.
+/// Returns the name that Go's decoder uses for the type of a value.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -17,27 +17,27 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The error of a value that is not of the type `wanted`.
+/// Formats the error about a value that does not have the type `wanted`.
 pub(crate) fn unfit(value: &Value, wanted: &str) -> String {
     json::unfit(kind(value), wanted)
 }
 
-/// The error of a value of the member `place`, which is not of the type `wanted`.
+/// Formats the error about a value of the member `place` that does not have the type `wanted`.
 pub(crate) fn unfit_member(value: &Value, place: &str, wanted: &str) -> String {
     json::unfit_member(kind(value), place, wanted)
 }
 
-/// The same of a number that a whole number of the type `wanted` cannot be.
+/// Formats the error about a number of the member `place` that does not fit the integer type `wanted`.
 pub(crate) fn unfit_number(number: &Number, place: &str, wanted: &str) -> String {
     json::unfit_member(&format!("number {number}"), place, wanted)
 }
 
-/// The error of looking for version and kind in a document that is no object.
+/// Formats the error about reading version and kind from a document that is not an object.
 pub(crate) fn no_version_kind(value: &Value) -> String {
     json::no_version_kind(kind(value))
 }
 
-/// The error where one of the two, `name`, is no text.
+/// Formats the error about `name` (`apiVersion` or `kind`) whose value is not a string.
 pub(crate) fn odd_version_kind(name: &str, value: &Value) -> String {
     json::odd_version_kind(kind(value), name)
 }

@@ -1,4 +1,5 @@
-//! Authentication and authorization: establishes the user of a request and decides whether it may proceed.
+//! Authentication and authorization: establishes the user of a request and decides whether the request may
+//! proceed.
 //!
 //! ```text
 //! Credentials ──authn::Authenticator──► User ─┐
@@ -7,8 +8,9 @@
 //!                                                                   └─ PolicySource (implemented over the store)
 //! ```
 //!
-//! Roles, bindings and service accounts reach this crate through narrow traits. Nothing here blocks or does I/O: the
-//! caller reads key and token files and passes their text. This crate knows no HTTP and no store.
+//! This crate reads roles, bindings and service accounts through narrow traits. Nothing here blocks or does
+//! I/O: the caller reads key and token files and passes their text. This crate does not depend on HTTP or on
+//! the store.
 
 mod answer;
 pub mod attributes;

@@ -1,5 +1,6 @@
-//! Configuration files of the server, decoded strictly: a member that is not known is an error, so that a typing mistake
-//! does not open or close a door. The forms of members also check answers of webhooks, where unknown ones are ignored.
+//! Strict decoding of the server's configuration files: an unknown member is an error, so that a typing
+//! mistake cannot silently grant or refuse access. The member tables also serve to check responses of
+//! webhooks, where unknown members are ignored.
 
 use go::{base64, duration, quote};
 use serde_json::{Map, Number, Value};
@@ -9,23 +10,22 @@ use crate::json_error;
 
 /// A kind of configuration file.
 pub(crate) struct File<'f> {
-    /// Its kind.
     pub(crate) kind: &'static str,
-    /// The versions that are read.
+    /// Versions that can be read.
     pub(crate) versions: &'f [&'static str],
-    /// The group of its versions.
+    /// API group of the versions.
     pub(crate) group: &'f str,
-    /// Its members in a version.
+    /// Returns the known members in a given version.
     pub(crate) form: fn(&str) -> &'static Object,
 }
 
-/// The version in which kube-apiserver keeps what it has read; it can be read as well.
+/// Version of kube-apiserver's in-memory types. A file of this version can be read as well.
 pub(crate) const INTERNAL: &str = "__internal";
 
-/// The name of its types in Go.
+/// Name of the Go package of the types of version [`INTERNAL`].
 const INTERNAL_PACKAGE: &str = "apiserver";
 
-/// The kinds of configuration files in the same group.
+/// Kinds of configuration files in the same group.
 const KINDS: [&str; 5] = [
     "AdmissionConfiguration",
     "AuthenticationConfiguration",
@@ -34,45 +34,45 @@ const KINDS: [&str; 5] = [
     "TracingConfiguration",
 ];
 
-/// A kind in the same group that has version v1 only.
+/// Kind in the same group that has only version v1.
 const KIND_OF_V1: &str = "EncryptionConfiguration";
 
-/// The form of a value. Null has every form.
+/// The expected type of a value. Null is valid for every type.
 #[derive(Debug)]
 pub enum Form {
-    /// A text.
+    /// A string of any content.
     Text,
-    /// `true` or `false`.
+    /// A boolean, `true` or `false`.
     Flag,
-    /// A whole number of 32 bits.
+    /// A 32-bit signed integer.
     Int32,
-    /// A whole number of 64 bits.
+    /// A 64-bit signed integer.
     Int64,
-    /// Bytes as a text in base64.
+    /// Bytes as a base64 string.
     Bytes,
-    /// A text such as `1h30m`.
+    /// A Go duration as a string, such as `1h30m`.
     Duration,
-    /// A list of values of one form.
+    /// A list whose values all have one type.
     List(&'static Form),
-    /// Lists of texts by name: the extra values of a user.
+    /// An object whose values are lists of strings: the extra values of a user.
     Extra,
-    /// An object.
+    /// An object with known members.
     Object(&'static Object),
-    /// Any value, which is not looked into.
+    /// Any value; its content is not checked.
     Any,
 }
 
-/// An object: its name in Go, and its members.
+/// An object type: its name in Go, and its members.
 #[derive(Debug)]
 pub struct Object {
-    /// Its name in Go, without the version.
+    /// Name in Go, without the version.
     pub name: &'static str,
-    /// The members that are known.
+    /// Known members with their types.
     pub members: &'static [(&'static str, Form)],
 }
 
 impl File<'_> {
-    /// The members of the file.
+    /// Checks a document and returns its members.
     ///
     /// # Errors
     /// The text of kube-apiserver's error.
@@ -105,10 +105,10 @@ impl File<'_> {
 }
 
 impl Object {
-    /// Checks members. What only strict decoding refuses is added to `flaws`.
+    /// Checks the types of members. Errors that only strict decoding reports are added to `flaws`.
     ///
     /// # Errors
-    /// The text of Go's error about a member of another form.
+    /// The text of Go's error about a member of the wrong type.
     pub(crate) fn check(
         &self,
         members: &[(String, Tree)],
@@ -118,7 +118,8 @@ impl Object {
         check_members(members, self, &Place { path: "", fields: "", version }, flaws)
     }
 
-    /// The same, with all that strict decoding refuses; `before` is what it has found already.
+    /// Checks the types of members and refuses everything that strict decoding refuses. `before` is an error
+    /// that was found earlier.
     ///
     /// # Errors
     /// The text of Go's error.
@@ -134,17 +135,17 @@ impl Object {
     }
 }
 
-/// Where a value stands.
+/// The location of a value.
 struct Place<'p> {
-    /// With indices: `jwt[0].issuer`.
+    /// Path with indices: `jwt[0].issuer`.
     path: &'p str,
-    /// Without: `jwt.issuer`.
+    /// Path without indices: `jwt.issuer`.
     fields: &'p str,
     version: &'p str,
 }
 
-/// Checks the members of an object. What only strict decoding refuses is added to `flaws`, once each. The depth is that
-/// of the forms.
+/// Checks the members of an object. Errors that only strict decoding reports are added to `flaws`, each once.
+/// The recursion is as deep as the nesting of the [`Form`]s.
 fn check_members(
     members: &[(String, Tree)],
     object: &Object,
@@ -210,7 +211,7 @@ fn check(
     }
 }
 
-/// Checks that a number is whole, and in the range of its form.
+/// Checks that a number is an integer in the range of its type.
 fn check_number(number: &Number, form: &Form, within: &Object, place: &Place<'_>) -> Result<(), String> {
     let whole = number.as_i64();
     let fits = match form {
@@ -224,7 +225,7 @@ fn check_number(number: &Number, form: &Form, within: &Object, place: &Place<'_>
     Err(json_error::unfit_number(number, &go_field(within, place), &wanted))
 }
 
-/// Checks the values of one name.
+/// Checks the list of values under one key of an [`Form::Extra`].
 fn check_extra(values: &Tree, within: &Object, place: &Place<'_>) -> Result<(), String> {
     match values {
         Tree::List(items) => {
@@ -257,12 +258,12 @@ fn go_type(form: &Form, version: &str) -> String {
     }
 }
 
-/// The elements of a list.
+/// Iterates over the elements of a list.
 pub(crate) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
     list.and_then(Value::as_array).into_iter().flatten()
 }
 
-/// A member that is a text; empty without it.
+/// Returns a string member; an absent member gives an empty string.
 pub(crate) fn text_of(value: &Value, name: &str) -> String {
     value[name].as_str().unwrap_or_default().to_owned()
 }

@@ -1,36 +1,37 @@
-//! The code that schema files name: functions and constants of the server, numbered so that a table can hold a `u16`
-//! for each.
+//! The code that schema files name: functions and constants of the server, numbered so that a table can store
+//! a `u16` for each.
 //!
-//! A list has every name of one [`Use`] once, in the order of the names; the numbers count from 1, and 0 stands for
-//! none. Each list is included by the one module that knows what is behind its names.
+//! A list contains every name of one [`Use`] once, sorted by name. The numbers start at 1, and 0 means that
+//! there is no code. Each list is included by the single module that knows the named code.
 
 use std::fmt::Write;
 
 use crate::model::Schema;
 
-/// What a piece of code is for.
+/// The purpose of a piece of code.
 #[derive(Clone, Copy)]
 pub enum Use {
     /// Checks of structs, below `../objects/src/validation/rules`.
     Rule,
     /// Checks of updates, below `../objects/src/validation/rules`.
     UpdateRule,
-    /// What is brought into another form before validation, below `../objects/src/validation/rules`.
+    /// Normalizations of objects before validation, below `../objects/src/validation/rules`.
     Normalization,
-    /// What creations and updates of a kind do, below `../objects/src/strategy`.
+    /// Strategies for creations and updates of a kind, below `../objects/src/strategy`.
     Strategy,
-    /// What is between a served version and the stored one, below `src/convert`.
+    /// Conversions between a served version and the stored version, below `src/convert`.
     Conversion,
-    /// Defaults that depend on several fields, in `src/schema/defaults_rules.rs` and `defaults_aliases.rs`.
+    /// Defaults that depend on several fields, in `src/schema/defaults_rules.rs` and
+    /// `defaults_aliases.rs`.
     DefaultRule,
 }
 
-/// The number of a name; 0 for the empty one.
+/// Returns the number of a name; 0 for the empty name.
 pub fn number(schema: &Schema, used: Use, name: &str) -> usize {
     names(schema, used).iter().position(|other| *other == name).map_or(0, |at| at + 1)
 }
 
-/// Rust source: a static with everything that is named for one use.
+/// Returns Rust source of a static with all names of one use.
 pub fn list(schema: &Schema, used: Use) -> String {
     let (list, element) = match used {
         Use::Rule => ("RULES", "Rule"),

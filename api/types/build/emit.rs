@@ -1,8 +1,9 @@
-//! [`Schema`] → Rust source: one `static` per message, one list of groups per vocabulary.
+//! [`Schema`] → Rust source: one `static` per message, one list of groups per naming profile.
 //!
-//! Messages refer to each other by `&'static`, so cycles are no matter. Those that hold no vendor word, not even through
-//! another message, exist once; the others exist once per vocabulary, so that no name has to be completed at run time.
-//! Only what differs from the all-empty `FIELD` is written out: the compiler reads the result on every build.
+//! Messages refer to each other by `&'static`, so cycles are allowed. A message without a vendor name, in
+//! itself and in all messages it refers to, exists once. The others exist once per naming profile, so that no
+//! name has to be composed at run time. Only differences from the all-empty `FIELD` are written, because the
+//! compiler reads the result on every build.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -16,7 +17,7 @@ use crate::naming::Naming;
 
 const PLACEHOLDERS: [&str; 4] = ["{word}", "{domain}", "{suffix}", "{system}"];
 
-/// The text of `tables.rs`.
+/// Returns the text of `tables.rs`.
 pub fn tables(schema: &Schema, vocabularies: &[&Naming]) -> String {
     let dependent = dependent(schema);
     let mut out = String::new();
@@ -45,7 +46,8 @@ pub fn tables(schema: &Schema, vocabularies: &[&Naming]) -> String {
 
 const STRING: &str = "strings can be written to";
 
-/// The messages whose tables differ among vocabularies: they have a placeholder, or refer to one that does.
+/// Returns the messages whose tables differ among naming profiles: they have a placeholder, or refer to a
+/// message that has one.
 fn dependent(schema: &Schema) -> HashSet<MessageId> {
     let mut users: BTreeMap<MessageId, Vec<MessageId>> = BTreeMap::new();
     let mut pending = Vec::new();
@@ -86,13 +88,14 @@ fn has_placeholder(text: &str) -> bool {
 struct Emitter<'a> {
     schema: &'a Schema,
     naming: &'a Naming,
-    /// Number of the vocabulary.
+    /// Number of the naming profile.
     at: usize,
     dependent: &'a HashSet<MessageId>,
 }
 
 impl Emitter<'_> {
-    /// Name of the static of a message: `API_CORE_V1_POD`, with the number of a vocabulary other than the first.
+    /// Returns the name of the static of a message: `API_CORE_V1_POD`, with the number of the naming profile
+    /// unless it is the first.
     fn symbol(&self, id: MessageId) -> String {
         let Message { package, name, .. } = &self.schema.messages[id];
         let mut last: Vec<_> = package.rsplit(['.', '-', '}']).take(2).collect();
@@ -228,7 +231,7 @@ impl Emitter<'_> {
         out.push_str("..FIELD},\n");
     }
 
-    /// The kind of a field's whole value.
+    /// Returns the kind of a field's whole value.
     fn kind(&self, field: &Field) -> String {
         let one = match field.kind {
             Kind::Plain(kind) => format!("Kind::{kind}"),
@@ -291,7 +294,7 @@ impl Emitter<'_> {
         out.push_str("..CHECK}),");
     }
 
-    /// All messages by package and name.
+    /// Writes the index of all messages by package and name.
     fn index(&self, out: &mut String) {
         let mut ids: Vec<_> = (0..self.schema.messages.len()).collect();
         ids.sort_by_key(|&id| {
@@ -305,7 +308,7 @@ impl Emitter<'_> {
         out.push_str("];\n");
     }
 
-    /// Columns of messages that are no resources.
+    /// Writes the columns of messages that are not resources.
     fn other_columns(&self, out: &mut String) {
         out.push_str("static COLUMNS:&[(&Message,Slice<Column>)]=&[");
         for (id, message) in self.schema.messages.iter().enumerate() {

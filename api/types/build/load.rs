@@ -1,7 +1,8 @@
-//! `schema/*.proto` → [`Schema`]: compiles the files and resolves what they leave to convention.
+//! `schema/*.proto` → [`Schema`]: compiles the files and resolves everything that they leave to convention.
 //!
-//! Two passes: the first gives every ordinary message its index, the second translates fields, since types refer to
-//! each other in any order. Special types (`option (schema.special)`) become kinds and get no message.
+//! There are two passes: the first gives every ordinary message its index, the second translates fields,
+//! because types may refer to each other in any order. Special types (`option (schema.special)`) become kinds
+//! and get no message.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -39,7 +40,7 @@ pub fn schema(directory: &Path) -> Schema {
 
 struct Loader<'p> {
     options: Options<'p>,
-    /// The ordinary messages.
+    /// Ordinary messages, in the order of their indices.
     order: Vec<MessageDescriptor>,
     ids: HashMap<String, MessageId>,
     comments: HashMap<String, String>,
@@ -62,7 +63,7 @@ impl<'p> Loader<'p> {
         loader
     }
 
-    /// Keeps the comment before each message and field by full name.
+    /// Records the comment before each message and field by its full name.
     fn read_comments(&mut self, file: &FileDescriptor) {
         let Some(info) = &file.file_descriptor_proto().source_code_info else { return };
         for location in &info.location {
@@ -141,7 +142,7 @@ impl<'p> Loader<'p> {
         Some(Union { members, none: text("none"), several: text("several"), shown })
     }
 
-    /// The fields as JSON shows them, and the structs that were flattened for it.
+    /// Returns the fields as in JSON, and the structs whose fields were flattened.
     fn fields(&self, message: &MessageDescriptor) -> (Vec<Field>, Vec<(u32, MessageId)>) {
         let options = message.options();
         let mut fields = Vec::new();
@@ -241,7 +242,7 @@ impl<'p> Loader<'p> {
         }
     }
 
-    /// The kind of a value, and whether it is a wrapped list of strings.
+    /// Returns the kind of a value, and whether it is a wrapped list of strings.
     fn kind(&self, wire: &Wire) -> (Kind, bool) {
         let plain = match wire {
             Wire::Bool => "Bool",
@@ -314,7 +315,7 @@ impl<'p> Loader<'p> {
         groups
     }
 
-    /// The group version of the file that `message` stands in.
+    /// Returns the group version of the file that contains `message`.
     fn home(&self, message: &MessageDescriptor) -> GroupVersion {
         let group = self.options.message(&message.parent_file().options(), "group");
         options::group_version(&group.unwrap_or_else(|| panic!("{} is in no group", message.full_name())))
@@ -400,7 +401,7 @@ fn verbs(option: &DynamicMessage, usual: &[&str]) -> Vec<String> {
     verbs
 }
 
-/// The zero value of a scalar kind as JSON text, for those whose zero a schema publishes.
+/// Returns the zero value of a scalar kind as JSON text, for kinds whose zero value a schema publishes.
 fn zero(kind: &str) -> Option<&'static str> {
     match kind {
         "Bool" => Some("false"),
@@ -410,7 +411,7 @@ fn zero(kind: &str) -> Option<&'static str> {
     }
 }
 
-/// `kind` and `apiVersion`, which every object has in JSON and none in protobuf.
+/// Returns the fields `kind` and `apiVersion`, which every object has in JSON but not in protobuf.
 fn type_fields() -> [Field; 2] {
     let field = |name: &str, description: &str| Field {
         name: name.to_owned(),

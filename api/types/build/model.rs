@@ -1,52 +1,52 @@
-//! What the schema files say, with their shorthand resolved: every usual value is filled in, inlined structs are
-//! flattened, special types have become kinds. Mirrors `src/types/schema/table.rs`, with indices instead of references
-//! and with the vendor placeholders still in the strings.
+//! The content of the schema files with their shorthand resolved: every default is filled in, inlined structs
+//! are flattened, special types have become kinds. Mirrors `src/types/schema/table.rs`, with indices instead
+//! of references, and with the placeholders for vendor names still in the strings.
 
-/// Index into [`Schema::messages`].
+/// An index into [`Schema::messages`].
 pub type MessageId = usize;
 
 pub struct Schema {
     pub messages: Vec<Message>,
-    /// Highest priority first.
+    /// API groups, highest priority first.
     pub groups: Vec<Group>,
 }
 
 pub struct Message {
     pub name: String,
-    /// OpenAPI package stem.
+    /// Stem of the package name in OpenAPI.
     pub package: String,
     pub description: String,
     pub fields: Vec<Field>,
     /// Number and type of the structs that JSON flattens.
     pub inlined: Vec<(u32, MessageId)>,
     pub atomic: bool,
-    /// Only where the message is no resource, which has its own.
+    /// Columns of a message that is not a resource; a resource has its own columns.
     pub columns: Vec<Column>,
     pub union: Option<Union>,
     pub published_union: Option<PublishedUnion>,
-    /// The check that it names; empty without one.
+    /// Name of its check in code; empty without one.
     pub rule: String,
     pub checked_apart: bool,
-    /// The defaults in code that it names; empty without.
+    /// Name of its default rule in code; empty without one.
     pub default_rule: String,
 }
 
 pub struct Union {
-    /// Positions in `fields`.
+    /// Indices into `fields` of the members.
     pub members: Vec<usize>,
     pub none: String,
     pub several: String,
-    /// Positions in `fields`, and names in the message of `several`.
+    /// Indices into `fields`, and the names in the message `several`.
     pub shown: Vec<(usize, String)>,
 }
 
 pub struct PublishedUnion {
-    /// Empty without one.
+    /// Name of the discriminator field; empty without one.
     pub discriminator: String,
     pub members: Vec<String>,
 }
 
-/// Names are those of the tables' enums; empty without one.
+/// The checks of a field. Names are those of the tables' enums; empty without one.
 #[derive(Clone, Default)]
 pub struct Check {
     pub presence: &'static str,
@@ -85,7 +85,7 @@ pub struct Field {
     pub patch: Patch,
     pub inlined: Option<usize>,
     pub check: Option<Check>,
-    /// Name and value of an extension.
+    /// Name and value of an OpenAPI extension.
     pub published: Option<(String, String)>,
 }
 
@@ -134,14 +134,14 @@ pub struct Group {
     pub stem: String,
     pub suffixed: bool,
     pub priority: u32,
-    /// Highest priority first.
+    /// Versions of the group, highest priority first.
     pub versions: Vec<Version>,
 }
 
 pub struct Version {
     pub version: String,
     pub priority: u32,
-    /// By plural.
+    /// Resources of the version, sorted by plural.
     pub resources: Vec<Resource>,
 }
 
@@ -157,11 +157,11 @@ pub struct Resource {
     pub subresources: Vec<Subresource>,
     pub storage: Option<(GroupVersion, String)>,
     pub columns: Vec<Column>,
-    /// `None` where the kind has no own list.
+    /// Selectable fields; `None` if the kind has no list of its own.
     pub selectable: Option<Vec<Selectable>>,
-    /// Message for labels outside that list.
+    /// Error message for labels outside that list.
     pub selectable_refusal: String,
-    /// As the table's enum calls it.
+    /// Name in the table's enum.
     pub name: &'static str,
     pub put_creates: bool,
     pub conditional_update: bool,
@@ -175,17 +175,17 @@ pub struct Resource {
     pub behavior: Behavior,
 }
 
-/// Code is given by its name; empty without one.
+/// The code of a resource, and what generic code does for it. Code is given by its name; empty without one.
 pub struct Behavior {
     pub strategy: String,
     pub normalization: String,
     pub update_rule: String,
     pub conversion: String,
-    /// By the names of the table's members.
+    /// Flags, by the names of the table's members.
     pub flags: Vec<(&'static str, bool)>,
     pub undeletable: Vec<String>,
     pub undeletable_detail: String,
-    /// Paths and details.
+    /// Immutable paths with their own error details.
     pub refusals: Vec<(String, String)>,
     pub delete_warning: String,
     pub replacement: String,

@@ -1,36 +1,36 @@
-//! Reading the custom options of `schema/options.proto` from descriptors.
+//! Reads the custom options of `schema/options.proto` from descriptors.
 
 use prost_reflect::{DescriptorPool, DynamicMessage, Value};
 
 use crate::model::{Behavior, Check, Column, GroupVersion, Patch, PublishedUnion, Selectable, Status};
 
-/// The options by name.
+/// Access to the options by name.
 pub struct Options<'p>(pub &'p DescriptorPool);
 
 impl Options<'_> {
-    /// The value of option `name`, if it is set.
+    /// Returns the value of option `name`, if it is set.
     pub fn get(&self, options: &DynamicMessage, name: &str) -> Option<Value> {
         let extension = self.0.get_extension_by_name(&format!("schema.{name}"));
         let extension = extension.unwrap_or_else(|| panic!("options.proto has no option {name}"));
         options.has_extension(&extension).then(|| options.get_extension(&extension).into_owned())
     }
 
-    /// Whether the boolean option `name` is set and true.
+    /// Returns whether the boolean option `name` is set and true.
     pub fn flag(&self, options: &DynamicMessage, name: &str) -> bool {
         self.get(options, name).and_then(|value| value.as_bool()).unwrap_or(false)
     }
 
-    /// The string option `name`, if it is set.
+    /// Returns the string option `name`, if it is set.
     pub fn text(&self, options: &DynamicMessage, name: &str) -> Option<String> {
         self.get(options, name).and_then(|value| value.as_str().map(str::to_owned))
     }
 
-    /// The message option `name`, if it is set.
+    /// Returns the message option `name`, if it is set.
     pub fn message(&self, options: &DynamicMessage, name: &str) -> Option<DynamicMessage> {
         self.get(options, name).and_then(|value| value.as_message().cloned())
     }
 
-    /// The messages of the list option `name`.
+    /// Returns the messages of the list option `name`.
     pub fn messages(&self, options: &DynamicMessage, name: &str) -> Vec<DynamicMessage> {
         let list = self.get(options, name);
         let list = list.as_ref().and_then(Value::as_list).unwrap_or_default();
@@ -48,39 +48,39 @@ fn message_name(message: &DynamicMessage) -> String {
     message.descriptor().full_name().to_owned()
 }
 
-/// The boolean member `name`.
+/// Returns the boolean member `name`.
 pub fn flag(message: &DynamicMessage, name: &str) -> bool {
     value(message, name).as_bool().unwrap_or(false)
 }
 
-/// The string member `name`; empty when not set.
+/// Returns the string member `name`; empty if it is not set.
 pub fn text(message: &DynamicMessage, name: &str) -> String {
     value(message, name).as_str().unwrap_or_default().to_owned()
 }
 
-/// The number member `name`.
+/// Returns the number member `name`.
 pub fn number(message: &DynamicMessage, name: &str) -> u32 {
     value(message, name).as_u32().unwrap_or(0)
 }
 
-/// The enum member `name`, as its number.
+/// Returns the enum member `name`, as its number.
 pub fn choice(message: &DynamicMessage, name: &str) -> i32 {
     value(message, name).as_enum_number().unwrap_or(0)
 }
 
-/// The message member `name`, if it is set.
+/// Returns the message member `name`, if it is set.
 pub fn member(message: &DynamicMessage, name: &str) -> Option<DynamicMessage> {
     message.has_field_by_name(name).then(|| value(message, name).as_message().cloned()).flatten()
 }
 
-/// The string list member `name`.
+/// Returns the string list member `name`.
 pub fn texts(message: &DynamicMessage, name: &str) -> Vec<String> {
     let list = value(message, name);
     let list = list.as_list().unwrap_or_default();
     list.iter().map(|text| text.as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// The message list member `name`.
+/// Returns the message list member `name`.
 pub fn members(message: &DynamicMessage, name: &str) -> Vec<DynamicMessage> {
     let list = value(message, name);
     list.as_list().unwrap_or_default().iter().filter_map(|member| member.as_message().cloned()).collect()
@@ -126,7 +126,7 @@ pub fn status(option: &DynamicMessage) -> Status {
     }
 }
 
-/// What a resource option says about code and about what generic code does for the kind.
+/// Reads the behavior of a resource from its option: its code, and what generic code does for the kind.
 pub fn behavior(option: &DynamicMessage) -> Behavior {
     let flags = [
         "spec_finalizers",
@@ -159,12 +159,12 @@ pub fn behavior(option: &DynamicMessage) -> Behavior {
     }
 }
 
-/// The number member `name`, if it is set.
+/// Returns the number member `name`, if it is set.
 fn optional_number(message: &DynamicMessage, name: &str) -> Option<i64> {
     message.has_field_by_name(name).then(|| value(message, name).as_i64()).flatten()
 }
 
-/// The enum member `name` as Rust would call it: `PORT_OR_NAME` → `PortOrName`.
+/// Returns the enum member `name` as a Rust variant: `PORT_OR_NAME` → `PortOrName`.
 fn variant(message: &DynamicMessage, name: &str) -> String {
     use prost_reflect::{Kind, ReflectMessage};
     let field = message.descriptor().get_field_by_name(name).expect("the member was named here");

@@ -1,27 +1,27 @@
-//! Parses the `Authorization` header into a bearer token, if it holds one (docs/api/authentication.md#bearer-tokens),
-//! and the WebSocket protocols, among which browsers send a token because they cannot set headers.
+//! Parses the bearer token in the `Authorization` header (docs/api/authentication.md#bearer-tokens), and in
+//! the WebSocket protocols, where browsers send a token because they cannot set headers.
 //!
-//! A header of another form counts as absent; whether a token is valid is decided later.
+//! A header of another form counts as absent. Whether a token is valid is decided later.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Warning to a client whose header is ignored because of a second space after the scheme.
+/// Warning to a client whose header is ignored because a second space follows the scheme.
 pub const EXTRA_SPACE_WARNING: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// Contents of an `Authorization` header.
+/// Content of an `Authorization` header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Bearer<'r> {
-    /// No bearer token: empty header, another scheme, or an empty token.
+    /// No bearer token: the header is empty, has another scheme, or has an empty token.
     Absent,
-    /// Two spaces before the token: ignored, with [`EXTRA_SPACE_WARNING`].
+    /// Two spaces before the token. The header is ignored, and the response carries [`EXTRA_SPACE_WARNING`].
     ExtraSpace,
-    /// The token, never empty.
+    /// A bearer token, never empty.
     Token(&'r str),
 }
 
-/// Reads the value of the first `Authorization` header.
+/// Parses the value of the first `Authorization` header.
 pub fn parse(header: &str) -> Bearer<'_> {
     let mut parts = header.trim().splitn(3, ' ');
     match (parts.next(), parts.next(), parts.next()) {
@@ -34,32 +34,33 @@ pub fn parse(header: &str) -> Bearer<'_> {
     }
 }
 
-/// First part of the WebSocket protocol that carries a token; the token follows in unpadded base64url.
+/// Prefix of the WebSocket protocol that carries a token. The token follows in unpadded base64url.
 pub const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// Why the WebSocket protocols of a request carry no usable token.
+/// Reasons why the WebSocket protocols of a request carry no usable token.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ProtocolError {
-    /// More than one.
+    /// More than one protocol carries a token.
     #[error("multiple base64.bearer.authorization tokens specified")]
     Several,
-    /// Not base64url of text.
+    /// The token is not the base64url encoding of UTF-8 text.
     #[error("invalid base64.bearer.authorization token encoding")]
     Encoding,
-    /// No other protocol to agree on: a client would refuse an answer without one.
+    /// The request offers no other protocol. The server could not select one, and a client would refuse a
+    /// response without a selected protocol.
     #[error("missing additional subprotocol")]
     Alone,
 }
 
-/// The protocols of a `Sec-WebSocket-Protocol` header, apart from the one that carries the token.
+/// Iterates over the protocols of a `Sec-WebSocket-Protocol` header, without the one that carries the token.
 pub fn other_protocols(header: &str) -> impl Iterator<Item = &str> {
     header.split(',').map(str::trim).filter(|protocol| !protocol.starts_with(PROTOCOL_PREFIX))
 }
 
-/// The token among the WebSocket protocols of a request, if there is one.
+/// Returns the token among the WebSocket protocols of a request, if there is one.
 ///
 /// # Errors
-/// There is one that cannot be used.
+/// A protocol carries a token that cannot be used.
 pub fn protocol_token(header: &str) -> Result<Option<String>, ProtocolError> {
     let mut tokens = header.split(',').filter_map(|protocol| protocol.trim().strip_prefix(PROTOCOL_PREFIX));
     let Some(encoded) = tokens.next() else { return Ok(None) };
@@ -89,7 +90,7 @@ mod tests {
             (format!("{token},"), Err(ProtocolError::Alone)),
             (format!("{token},{token},x"), Err(ProtocolError::Several)),
             (format!("{PROTOCOL_PREFIX},x"), Err(ProtocolError::Encoding)),
-            (format!("{PROTOCOL_PREFIX}_w,x"), Err(ProtocolError::Encoding)), // a byte that is no UTF-8
+            (format!("{PROTOCOL_PREFIX}_w,x"), Err(ProtocolError::Encoding)), // a byte that is not UTF-8
         ] {
             assert_eq!(protocol_token(&header), want, "{header}");
         }
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn only_well_formed_bearer_headers_carry_a_token() {
-        // docs/api/authentication.md#bearer-tokens: header value, result.
+        // Rows of docs/api/authentication.md#bearer-tokens: header value, result.
         for (header, want) in [
             ("Bearer abc", Bearer::Token("abc")),
             ("bEARER abc", Bearer::Token("abc")),

@@ -1,7 +1,8 @@
-//! Bootstrap tokens: `<id>.<secret>`, kept in a secret named after the id (docs/api/authentication.md#bootstrap-tokens).
+//! Bootstrap tokens: `<id>.<secret>`. A secret object named after the id holds the token
+//! (docs/api/authentication.md#bootstrap-tokens).
 //!
-//! The id is public and finds the secret; only the second half is a secret, and is compared in constant time. Every
-//! doubt about the secret means that the token is not one of these.
+//! The id is public and locates the secret object; only the second half is confidential, and it is compared
+//! in constant time. If anything about the secret object is invalid, the token counts as no bootstrap token.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,31 +14,31 @@ use super::chain::Accepted;
 use super::{Cause, TokenAuthenticator};
 use crate::identity::User;
 
-/// First part of the names of the secrets.
+/// Prefix of the names of secrets that hold bootstrap tokens.
 pub const SECRET_PREFIX: &str = "bootstrap-token-";
 
-/// Group of all bootstrap tokens; further ones begin with it and a colon.
+/// Group of all bootstrap tokens. The names of additional groups begin with it and a colon.
 const GROUP: &str = "system:bootstrappers";
 
-/// First part of the user names.
+/// Prefix of the user names.
 const USER_PREFIX: &str = "system:bootstrap:";
 
-/// The secret of a bootstrap token.
+/// The secret object that holds a bootstrap token.
 #[derive(Clone, Debug, Default)]
 pub struct BootstrapSecret {
-    /// Its type.
+    /// Type of the secret, as in its `type` field.
     pub kind: String,
-    /// Whether it is being deleted.
+    /// Whether the secret is being deleted.
     pub is_deleted: bool,
-    /// Its data, decoded.
+    /// Data of the secret, decoded from base64.
     pub data: BTreeMap<String, Vec<u8>>,
 }
 
-/// Looks up the secrets of bootstrap tokens. Must not wait for I/O.
+/// A lookup of the secrets that hold bootstrap tokens. Implementations must not wait for I/O.
 pub trait BootstrapSecrets: Send + Sync {
-    /// The secret `name` in the system namespace.
+    /// Returns the secret `name` in the system namespace.
     fn bootstrap_secret(&self, name: &str) -> Option<BootstrapSecret>;
-    /// The time that RFC 3339 text names; `None` if it is no such text.
+    /// Parses RFC 3339 text; `None` if the text is malformed.
     fn time(&self, text: &str) -> Option<SystemTime>;
 }
 
@@ -48,7 +49,7 @@ pub struct BootstrapTokens {
 }
 
 impl BootstrapTokens {
-    /// Accepts tokens whose secret has the type `kind`.
+    /// Creates an authenticator that accepts tokens whose secret has the type `kind`.
     pub fn new(secrets: Arc<dyn BootstrapSecrets>, kind: String) -> BootstrapTokens {
         BootstrapTokens { secrets, kind }
     }
@@ -81,7 +82,7 @@ impl TokenAuthenticator for BootstrapTokens {
     }
 }
 
-/// Id and secret of a token: 6 and 16 characters of `a-z0-9`.
+/// Splits a token into id and secret: 6 and 16 characters of `a-z0-9`.
 pub fn parts(token: &str) -> Option<(&str, &str)> {
     let (id, secret) = token.split_once('.')?;
     let fits = |text: &str, len| {
@@ -90,8 +91,8 @@ pub fn parts(token: &str) -> Option<(&str, &str)> {
     (fits(id, 6) && fits(secret, 16)).then_some((id, secret))
 }
 
-/// The group of all tokens and those of a list separated by commas, sorted; `None` if one of the list is not below
-/// the common group.
+/// Returns the group of all tokens and the groups of a comma-separated list, sorted; `None` if a group of the
+/// list is not below the common group.
 fn groups(list: &str) -> Option<BTreeSet<String>> {
     let mut groups = BTreeSet::from([GROUP.to_owned()]);
     if !list.is_empty() {
@@ -102,8 +103,8 @@ fn groups(list: &str) -> Option<BTreeSet<String>> {
     Some(groups)
 }
 
-/// Whether a token may name the group: `system:bootstrappers:` and up to 256 characters of `a-z0-9:-`, the last one a
-/// letter or a digit.
+/// Returns whether a token may name the group: `system:bootstrappers:` followed by 1 to 256 characters of
+/// `a-z0-9:-`, of which the last is a letter or a digit.
 fn is_extra_group(group: &str) -> bool {
     let Some(rest) = group.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix(':')) else { return false };
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

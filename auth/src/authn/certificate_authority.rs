@@ -1,11 +1,12 @@
-//! A certificate authority: issues certificates for requests (RFC 5280).
+//! A certificate authority, which issues certificates for requests (RFC 5280).
 //!
 //! ```text
 //! Request (subject, names, key) + usages + time ─► to be signed ─ key of the authority ─► certificate, PEM
 //! ```
 //!
-//! A certificate has the subject, the names and the key of its request, and nothing else of it: what the key may be used
-//! for, and for how long, is the caller's. No certificate outlives its authority, and none is an authority itself.
+//! From its request a certificate takes only the subject, the names and the key. The caller decides what the
+//! key may be used for, and for how long. No certificate outlives its authority, and the authority issues no
+//! CA certificates.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,52 +21,52 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::certificate_request::{Names, Request};
 use super::der::{self, element, sequence};
 
-/// Certificates begin this long ago, for clients whose clocks are late.
+/// How far the start of a certificate's validity lies in the past, for clients whose clocks are behind.
 pub const BACKDATE: Duration = Duration::from_secs(5 * 60);
 
-/// A life shorter than this ends when it was asked to; of a longer one the backdating is part.
+/// A lifetime shorter than this counts from the time of issue. A longer lifetime includes the backdating.
 const SHORT: Duration = Duration::from_secs(8 * 60 * 60);
 
-/// Why there is no authority.
+/// Reasons why a certificate and a key do not form an authority.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AuthorityError {
-    /// No PEM certificate.
+    /// The certificate is not readable PEM.
     #[error("no readable PEM certificate")]
     Certificate,
-    /// The certificate is not that of an authority.
+    /// The certificate is not a CA certificate.
     #[error("the certificate is not that of an authority")]
     NoAuthority,
-    /// No PEM key of a known kind.
+    /// The key is not PEM of a supported kind.
     #[error("no readable RSA, P-256, P-384 or P-521 private key")]
     Key,
-    /// The key is another certificate's.
+    /// The key belongs to another certificate.
     #[error("certificate and key do not fit")]
     Mismatch,
 }
 
-/// Why no certificate is issued.
+/// Reasons why no certificate is issued.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum IssueError {
-    /// The authority is over.
+    /// The certificate of the authority has expired.
     #[error(
         "refusing to sign a certificate that expired in the past: the certificate of the authority has expired"
     )]
     Expired,
-    /// A usage that no certificate is issued for.
+    /// A usage for which no certificate is issued.
     #[error("unrecognized usage {0:?}")]
     Usage(String),
-    /// The cryptography library, or the clock, failed.
+    /// The cryptography library failed, or the clock has an impossible time.
     #[error("the certificate cannot be signed")]
     Unsigned,
 }
 
-/// An authority.
+/// A certificate authority with its signing key.
 pub struct Authority {
-    /// Its subject, in DER.
+    /// Subject of the authority, in DER.
     subject: Vec<u8>,
-    /// The identifier of its key.
+    /// Key identifier of the authority.
     key_id: Vec<u8>,
-    /// The last second in which it is valid, since the epoch.
+    /// Last second in which the authority is valid, since the Unix epoch.
     ends: u64,
     signer: Signer,
 }
@@ -81,7 +82,7 @@ pub(super) enum Signer {
     Ecdsa(EcdsaKeyPair, Curve),
 }
 
-/// An elliptic curve with the hash of its size, and the algorithm of their signatures as an object identifier.
+/// An elliptic curve with the hash of its size, and the object identifier of that signature algorithm.
 type Curve = (&'static EcdsaSigningAlgorithm, &'static [u8]);
 
 const CURVES: [Curve; 3] = [
@@ -90,24 +91,24 @@ const CURVES: [Curve; 3] = [
     (&signature::ECDSA_P521_SHA512_ASN1_SIGNING, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04]),
 ];
 
-/// sha256WithRSAEncryption.
+/// Object identifier of sha256WithRSAEncryption.
 const RSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];
 
-/// Extensions, below id-ce.
+/// Object identifiers of extensions, below id-ce.
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
 const AUTHORITY_KEY_ID: &[u8] = &[0x55, 0x1d, 0x23];
 const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
 const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 
-/// What the key of a certificate may be used for: a bit of KeyUsage, or a purpose of ExtendedKeyUsage.
+/// A permitted use of a certificate's key: a bit of KeyUsage, or a purpose of ExtendedKeyUsage.
 enum Usage {
     Bit(u8),
     Purpose(&'static [u8]),
 }
 
 impl Usage {
-    /// The usages that the signers of this server issue certificates for.
+    /// Parses a usage name. Only the usages that the signers of this server issue are known.
     fn read(text: &str) -> Option<Usage> {
         Some(match text {
             "digital signature" => Usage::Bit(0x80),
@@ -120,10 +121,11 @@ impl Usage {
 }
 
 impl Authority {
-    /// The authority of a certificate and its key, as PEM; of several certificates the first.
+    /// Creates an authority from a certificate and its key, as PEM. If the text has several certificates, the
+    /// first is used.
     ///
     /// # Errors
-    /// They cannot be used, or do not belong together.
+    /// The certificate or the key cannot be used, or they do not belong together.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Authority, AuthorityError> {
         let der = CertificateDer::from_pem_slice(certificate).map_err(|_| AuthorityError::Certificate)?;
         let (_, parsed) = X509Certificate::from_der(&der).map_err(|_| AuthorityError::Certificate)?;
@@ -140,17 +142,17 @@ impl Authority {
             ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
             _ => None,
         });
-        // RFC 5280, section 4.2.1.2, method 1, with a hash of today.
+        // RFC 5280, section 4.2.1.2, method 1, with SHA-256 instead of SHA-1.
         let key_id = said.unwrap_or_else(|| digest::digest(&digest::SHA256, public).as_ref()[..20].to_vec());
         let ends = parsed.validity().not_after.timestamp().try_into().unwrap_or(0);
         Ok(Authority { subject: parsed.subject().as_raw().to_vec(), key_id, ends, signer })
     }
 
-    /// Issues a certificate for `lifetime`, as PEM. `usages` are names of the API: `digital signature`,
-    /// `key encipherment`, `client auth`, `server auth`.
+    /// Issues a certificate for `lifetime`, as PEM. `usages` are names of the API: `digital signature`, `key
+    /// encipherment`, `client auth`, `server auth`.
     ///
     /// # Errors
-    /// The authority is over, or a usage is not one of these.
+    /// The authority has expired, or a usage is not one of these.
     pub fn issue(
         &self,
         request: &Request,
@@ -205,7 +207,8 @@ impl Authority {
         extensions.push(extension(BASIC_CONSTRAINTS, true, &sequence(&[])));
         extensions.push(extension(AUTHORITY_KEY_ID, false, &sequence(&[&element(0x80, &self.key_id)])));
         if !request.names.is_empty() {
-            // A certificate without a subject has its names only (RFC 5280, section 4.1.2.6).
+            // The names are critical if the subject is empty, because they alone identify the holder (RFC
+            // 5280, section 4.1.2.6).
             let is_critical = request.subject_der.len() <= 2;
             extensions.push(extension(SUBJECT_ALT_NAME, is_critical, &names(&request.names)));
         }
@@ -213,12 +216,13 @@ impl Authority {
     }
 }
 
-/// A certificate as a PEM block (RFC 7468).
+/// Encodes a certificate as a PEM block (RFC 7468).
 pub fn certificate_pem(der: &[u8]) -> String {
     der::pem("CERTIFICATE", der)
 }
 
-/// The last second in which a certificate is valid, since the epoch; `None` if the DER is none.
+/// Returns the last second in which a certificate is valid, since the Unix epoch; `None` if the DER is
+/// malformed.
 pub fn end_of(der: &[u8]) -> Option<i64> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     Some(certificate.validity().not_after.timestamp())
@@ -237,7 +241,7 @@ fn names(names: &Names) -> Vec<u8> {
     sequence(&[&texts(0x82, &names.dns), &texts(0x81, &names.emails), &addresses, &texts(0x86, &names.uris)])
 }
 
-/// A positive number of 127 random bits, the first of them set.
+/// Returns a random serial number of 127 bits. It is positive, and its highest bit is set.
 fn serial() -> Result<[u8; 16], IssueError> {
     let mut serial = [0; 16];
     SystemRandom::new().fill(&mut serial).map_err(|_| IssueError::Unsigned)?;
@@ -245,7 +249,7 @@ fn serial() -> Result<[u8; 16], IssueError> {
     Ok(serial)
 }
 
-/// A time: with two digits of the year until 2049 (RFC 5280, section 4.1.2.5).
+/// Encodes a time, with a two-digit year until 2049 (RFC 5280, section 4.1.2.5).
 fn time(seconds: u64) -> Option<Vec<u8>> {
     let time = jiff::Timestamp::from_second(seconds.try_into().ok()?).ok()?.to_zoned(jiff::tz::TimeZone::UTC);
     let text = time.strftime("%Y%m%d%H%M%SZ").to_string();

@@ -1,4 +1,5 @@
-//! Certificates of an authority: believed by the authenticator of client certificates, and no longer than they may.
+//! Tests that the authenticator of client certificates accepts certificates of an authority, and only while
+//! they are valid.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,9 @@
-//! Certificate requests (PKCS #10 in PEM, RFC 2986): whom the certificate would be for, and what it would be good for.
+//! Certificate requests (PKCS #10 in PEM, RFC 2986): the subject, the names and the key that the certificate
+//! is requested for.
 //!
-//! The signature of a request proves that its sender has the key. [`Request::from_pem`] checks it; [`subject`] only reads.
-//! Names are those of RFC 5280, section 4.2.1.6; other kinds of names in a request are neither kept nor reported.
+//! The signature of a request proves that its sender has the key. [`Request::from_pem`] verifies it;
+//! [`subject`] does not. The names are those of RFC 5280, section 4.2.1.6; other kinds of names in a request
+//! are neither kept nor reported.
 
 use x509_parser::der_parser::oid::Oid;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
@@ -14,58 +16,58 @@ use x509_parser::prelude::{FromDer, X509CertificationRequest};
 use super::der::{self, Element, Signed};
 use super::trust_anchors::Blocks;
 
-/// Most bytes of a request that is read: one has a few thousand, with many names.
+/// Size limit of a request in bytes. A request with many names has a few thousand bytes.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
 
-/// The subject of a request: who the holder of the certificate would be.
+/// The subject of a request, who would hold the certificate.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Subject {
-    /// The last common name; empty without one.
+    /// The last common name; empty if it is absent.
     pub common_name: String,
-    /// All organizations, in their order.
+    /// All organizations, in the order of the request.
     pub organizations: Vec<String>,
 }
 
 /// The alternative names of a request.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Names {
-    /// DNS names.
+    /// DNS names, as in the request.
     pub dns: Vec<String>,
-    /// Mail addresses.
+    /// Email addresses, as in the request.
     pub emails: Vec<String>,
-    /// Addresses of four or sixteen bytes.
+    /// IP addresses of 4 or 16 bytes.
     pub addresses: Vec<Vec<u8>>,
-    /// URIs.
+    /// URIs, as in the request.
     pub uris: Vec<String>,
 }
 
 impl Names {
-    /// Whether there are none.
+    /// Returns whether the request has no alternative names.
     pub fn is_empty(&self) -> bool {
         *self == Names::default()
     }
 }
 
-/// A request whose signature is right.
+/// A request whose signature is verified.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Request {
-    /// Whom it is for.
+    /// Subject that would hold the certificate.
     pub subject: Subject,
-    /// What else the subject is called.
+    /// Alternative names of the subject.
     pub names: Names,
-    /// The subject as the request has it, in DER.
+    /// The subject in DER, as in the request.
     pub(super) subject_der: Vec<u8>,
     /// The public key with its algorithm, in DER.
     pub(super) key_der: Vec<u8>,
 }
 
-/// Why a request cannot be read.
+/// Reasons why a request cannot be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RequestError {
-    /// Not PEM, or PEM of something else.
+    /// The text is not PEM, or a PEM block of another type.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     NoRequest,
-    /// The block has no PKCS #10 request.
+    /// The block does not hold a PKCS #10 request.
     #[error("malformed certificate request")]
     Malformed,
     /// The block is empty.
@@ -80,7 +82,7 @@ pub enum RequestError {
     /// Bytes follow the request.
     #[error("asn1: syntax error: trailing data")]
     TrailingData,
-    /// The block does not begin with a sequence.
+    /// The block does not begin with an ASN.1 sequence.
     #[error(
         "asn1: structure error: tags don't match (16 vs {{class:{class} tag:{tag} length:{length} \
          isCompound:{is_compound}}}) {{optional:false explicit:false application:false private:false \
@@ -88,18 +90,18 @@ pub enum RequestError {
          certificateRequest @{offset}"
     )]
     NoSequence {
-        /// The class of the tag.
+        /// Class of the tag.
         class: u8,
-        /// The number of the tag.
+        /// Number of the tag.
         tag: u8,
-        /// The length of the content.
+        /// Length of the content in bytes.
         length: usize,
-        /// Whether the content is made of elements.
+        /// Whether the content consists of elements.
         is_compound: bool,
-        /// Where the content begins.
+        /// Offset of the content in the block.
         offset: usize,
     },
-    /// A part of the subject is no text.
+    /// A value of the subject is not text.
     #[error("malformed subject")]
     MalformedSubject,
     /// The key of the request did not sign it, or is of a kind that is not supported.
@@ -117,7 +119,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// The error of a signature that a key of this algorithm did not make.
+    /// Returns the error for a signature that does not match a key of this algorithm.
     fn signature(algorithm: &Oid<'_>) -> RequestError {
         let known = [
             (OID_KEY_TYPE_EC_PUBLIC_KEY, RequestError::EcdsaSignature),
@@ -129,16 +131,16 @@ impl RequestError {
     }
 }
 
-/// Reads the subject of the first request in `pem`. The signature is not checked.
+/// Reads the subject of the first request in `pem`. The signature is not verified.
 ///
 /// # Errors
-/// There is none, or it is malformed.
+/// `pem` contains no request, or the request is malformed.
 pub fn subject(pem: &[u8]) -> Result<Subject, RequestError> {
     let block = block(pem)?;
     subject_of(&request_of(&block)?)
 }
 
-/// The first block of `pem`, which must be a request.
+/// Returns the first block of `pem`, which must be a request.
 fn block(pem: &[u8]) -> Result<Vec<u8>, RequestError> {
     if pem.len() > REQUEST_BYTES_MAX {
         return Err(RequestError::Malformed);
@@ -148,7 +150,7 @@ fn block(pem: &[u8]) -> Result<Vec<u8>, RequestError> {
     Ok(block.ok_or(RequestError::NoRequest)?.content)
 }
 
-/// The request that the content of a block is.
+/// Parses the content of a block as a request.
 fn request_of(der: &[u8]) -> Result<X509CertificationRequest<'_>, RequestError> {
     check_sequence(der)?;
     match X509CertificationRequest::from_der(der) {
@@ -158,7 +160,7 @@ fn request_of(der: &[u8]) -> Result<X509CertificationRequest<'_>, RequestError> 
     }
 }
 
-/// Checks that `der` begins with a whole sequence. What the sequence holds is not looked at.
+/// Checks that `der` begins with a complete sequence. The content of the sequence is not checked.
 fn check_sequence(der: &[u8]) -> Result<(), RequestError> {
     let (tag, first) = match *der {
         [] => return Err(RequestError::Empty),
@@ -202,7 +204,7 @@ impl Request {
     /// Reads the first request in `pem` and verifies that its own key signed it.
     ///
     /// # Errors
-    /// There is none, it is malformed, or its signature is wrong.
+    /// `pem` contains no request, the request is malformed, or its signature is wrong.
     pub fn from_pem(pem: &[u8]) -> Result<Request, RequestError> {
         let block = block(pem)?;
         let malformed = |_| RequestError::Malformed;
@@ -309,7 +311,7 @@ mod tests {
              {optional:false explicit:false application:false private:false defaultValue:<nil> tag:<nil> \
              stringType:0 timeType:0 set:false omitEmpty:false} certificateRequest @2"
         );
-        // Headers and what surrounds the block do not matter.
+        // Headers of the block and text around it are ignored.
         let text = request.pem().unwrap().replacen("REQUEST-----\n", "REQUEST-----\nname: value\n\n", 1);
         assert!(Request::from_pem(format!("before\n{text}after\n").as_bytes()).is_ok());
     }

@@ -1,8 +1,9 @@
-//! The chain of authenticators: the order in which they are asked, and how their answers combine.
+//! The chain of authenticators: their order, and how their results combine.
 //!
-//! The first success decides. Without a success, any error means 401: an invalid token or certificate never falls
-//! back to anonymous. Only a request without any credential is anonymous (docs/api/authentication.md#authenticators).
-//! Authenticators that know their answer are asked before those that may have to ask another server.
+//! The first success decides. Without a success, any error means 401: an invalid token or certificate never
+//! falls back to anonymous. Only a request without any credential is anonymous
+//! (docs/api/authentication.md#authenticators). Authenticators that decide locally run before those that may
+//! have to call another server.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,28 +19,29 @@ use crate::identity::User;
 
 /// The header fields of a request, for authenticators that read more than `Authorization`.
 pub trait HeaderFields: Sync {
-    /// Calls `visit` with name and value of each field, in the order in which they were sent.
+    /// Calls `visit` with the name and value of each field, in the order in which the client sent them.
     fn each(&self, visit: &mut dyn FnMut(&str, &str));
 }
 
 /// The credentials of a request.
 #[derive(Clone, Copy, Default)]
 pub struct Credentials<'r> {
-    /// The path asked for, which may be open to anonymous requests.
+    /// Path of the request, which may be open to anonymous requests.
     pub path: &'r str,
-    /// The header fields.
+    /// All header fields of the request, if there are any.
     pub headers: Option<&'r dyn HeaderFields>,
     /// The first `Authorization` header, as sent.
     pub authorization: Option<&'r str>,
-    /// The WebSocket protocols of a request that asks for that, among which a browser sends its token.
+    /// WebSocket protocols that the request offers, if it is a WebSocket request. Browsers send a token among
+    /// them.
     pub protocols: Option<&'r str>,
-    /// The peer's certificate chain. The handshake proved only that the peer holds the leaf's key; the
-    /// authenticator verifies the chain.
+    /// Certificate chain of the peer. The handshake proved only that the peer has the private key of the
+    /// leaf; the authenticator verifies the chain.
     pub certificates: Option<&'r PeerCertificates>,
 }
 
 impl Credentials<'_> {
-    /// A warning about these credentials that the response carries.
+    /// Returns a warning about these credentials for the response.
     pub fn warning(&self) -> Option<&'static str> {
         let header = self.authorization?;
         (bearer::parse(header) == Bearer::ExtraSpace).then_some(bearer::EXTRA_SPACE_WARNING)
@@ -49,14 +51,14 @@ impl Credentials<'_> {
 /// The identity of a request.
 #[derive(Clone, Debug)]
 pub enum Authenticated {
-    /// A user proved by a credential.
+    /// A user that a credential proves.
     User(Arc<User>),
     /// No credential was presented.
     Anonymous(Arc<User>),
 }
 
 impl Authenticated {
-    /// The user, proved or anonymous.
+    /// Returns the user, authenticated or anonymous.
     pub fn user(&self) -> &Arc<User> {
         match self {
             Authenticated::User(user) | Authenticated::Anonymous(user) => user,
@@ -64,54 +66,54 @@ impl Authenticated {
     }
 }
 
-/// Why a request is answered with 401. Clients see only `Unauthorized`; the text is for logs and reviews.
+/// Reasons for a 401 response. Clients see only `Unauthorized`; the text is for logs and reviews.
 #[derive(Debug)]
 pub enum AuthnError {
     /// A credential was presented and refused.
     InvalidCredential {
-        /// The errors of the authenticators that examined it, in order.
+        /// Errors of the authenticators that examined the credential, in order.
         causes: Vec<Cause>,
     },
     /// No credential was presented, and anonymous requests are not allowed.
     NoCredential,
 }
 
-/// What a token authenticator found out.
+/// The result of a token authenticator that accepts a token.
 #[derive(Clone, Debug)]
 pub struct Accepted {
-    /// The user of the token.
+    /// User that the token identifies.
     pub user: Arc<User>,
-    /// Which of the audiences asked for the token has, in the order of the question; empty if this kind of token names
-    /// none.
+    /// The requested audiences that the token has, in the order of the request; empty if this kind of token
+    /// has no audiences.
     pub audiences: Vec<String>,
 }
 
 impl Accepted {
-    /// A token that names no audiences, and is therefore for this server.
+    /// Creates the result for a token that has no audiences and is therefore valid for this server.
     pub fn for_this_server(user: Arc<User>) -> Accepted {
         Accepted { user, audiences: Vec::new() }
     }
 }
 
-/// An authenticator's error.
+/// The error of one authenticator.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
     /// No authenticator knows the token.
     #[error("invalid bearer token")]
     UnknownToken,
-    /// The client certificate does not verify.
+    /// The client certificate cannot be verified.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// The WebSocket protocols carry an unusable token.
     #[error(transparent)]
     Protocol(ProtocolError),
-    /// The name of a proxy's certificate is not one of those allowed.
+    /// The common name of the proxy's certificate is not allowed.
     #[error("x509: subject with cn={0} is not in the allowed list")]
     ProxyName(String),
     /// The token is a service account token and was refused.
     #[error(transparent)]
     ServiceAccount(#[from] TokenError),
-    /// The token is one of an issuer and was refused.
+    /// The token names a configured issuer and was refused.
     #[error(transparent)]
     Issuer(#[from] super::jwt::TokenRefused),
     /// The webhook refused the token or gave no answer.
@@ -122,7 +124,7 @@ pub enum Cause {
 impl std::error::Error for AuthnError {}
 
 impl fmt::Display for AuthnError {
-    /// Formats one cause as is, several as `[a, b]`; a text that occurs twice is shown once.
+    /// Formats one cause as is, several as `[a, b]`. A text that occurs twice is written once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AuthnError::InvalidCredential { causes } = self else {
             return f.write_str("no credentials provided");
@@ -131,10 +133,10 @@ impl fmt::Display for AuthnError {
     }
 }
 
-/// A kind of bearer token that is judged without waiting.
+/// An authenticator of bearer tokens that decides without waiting.
 pub trait TokenAuthenticator: Send + Sync {
-    /// The token's user; `None` if the token is not of this kind. A token that names audiences must name one of
-    /// `target`; a token without audiences is valid for the server's own.
+    /// Returns the user of the token; `None` if the token is not of this kind. A token that has audiences
+    /// must have one of `target`. A token without audiences is valid for the server's own audiences.
     ///
     /// # Errors
     /// The token is of this kind and is refused.
@@ -145,45 +147,47 @@ pub trait TokenAuthenticator: Send + Sync {
         now: SystemTime,
     ) -> Result<Option<Accepted>, Cause>;
 
-    /// Whether tokens of this kind name audiences.
+    /// Returns whether tokens of this kind have audiences.
     fn knows_audiences(&self) -> bool {
         false
     }
 }
 
-/// What a [`RemoteTokenAuthenticator`] answers later.
+/// The future that a [`RemoteTokenAuthenticator`] returns.
 pub type Answer<'t> = Pin<Box<dyn Future<Output = Result<Option<Accepted>, Cause>> + Send + 't>>;
 
-/// A kind of bearer token for which another server may have to be asked.
+/// An authenticator of bearer tokens that may have to call another server.
 pub trait RemoteTokenAuthenticator: Send + Sync {
-    /// As [`TokenAuthenticator::authenticate`]. Must end within a bounded time.
+    /// Authenticates a token like [`TokenAuthenticator::authenticate`]. The future must complete within a
+    /// bounded time.
     fn authenticate<'t>(&'t self, token: &'t str, target: &'t [String], now: SystemTime) -> Answer<'t>;
 
-    /// Whether tokens of this kind name audiences.
+    /// Returns whether tokens of this kind have audiences.
     fn knows_audiences(&self) -> bool {
         false
     }
 
-    /// Whether an answer counts for some seconds. One that also depends on objects of this server does not.
+    /// Returns whether an acceptance may be cached for some seconds. An acceptance that also depends on
+    /// objects of this server may not.
     fn is_remembered(&self) -> bool {
         true
     }
 
-    /// Changes when earlier answers count no more.
+    /// Returns a counter that changes when cached results become invalid.
     fn generation(&self) -> u64 {
         0
     }
 }
 
-/// Which requests without credentials are served.
+/// The requests without credentials that are served.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Anonymous {
-    /// None.
+    /// No anonymous requests are served.
     #[default]
     Refused,
-    /// All.
+    /// All anonymous requests are served.
     Accepted,
-    /// Those for exactly these paths.
+    /// Anonymous requests are served for exactly these paths.
     OnPaths(Vec<String>),
 }
 
@@ -197,8 +201,8 @@ impl Anonymous {
     }
 }
 
-/// The chain of authenticators, asked in a fixed order, independent of the order of the `with_` calls. Built once at
-/// start; cheap to share.
+/// The chain of authenticators. They run in a fixed order that does not depend on the order of the `with_`
+/// calls. The chain is built once at start and is cheap to share.
 #[derive(Default)]
 pub struct Authenticator {
     request_headers: Option<RequestHeaders>,
@@ -212,7 +216,7 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// A chain without authenticators.
+    /// Creates a chain without authenticators.
     pub fn new() -> Authenticator {
         Authenticator::default()
     }
@@ -231,7 +235,7 @@ impl Authenticator {
         self
     }
 
-    /// Takes a request with a certificate that does not verify for one without: clients were not asked for theirs
+    /// Treats a certificate that does not verify as absent, because the server did not ask clients for theirs
     /// (docs/api/authentication.md#client-certificates).
     #[must_use]
     pub fn ignoring_other_certificates(mut self) -> Authenticator {
@@ -246,36 +250,37 @@ impl Authenticator {
         self
     }
 
-    /// Adds a kind of bearer token, asked after those added before.
+    /// Adds an authenticator of bearer tokens. It runs after those added before.
     #[must_use]
     pub fn with_tokens(mut self, tokens: impl TokenAuthenticator + 'static) -> Authenticator {
         self.tokens.push(Arc::new(tokens));
         self
     }
 
-    /// The same, for one that is changed while it is asked.
+    /// Adds an authenticator of bearer tokens that is changed while it is in use.
     #[must_use]
     pub fn with_shared_tokens(mut self, tokens: Arc<dyn TokenAuthenticator>) -> Authenticator {
         self.tokens.push(tokens);
         self
     }
 
-    /// Adds a kind of bearer token that other servers know, asked after all that this one knows.
+    /// Adds an authenticator that calls other servers. It runs after all local ones.
     #[must_use]
     pub fn with_remote_tokens(mut self, tokens: Arc<dyn RemoteTokenAuthenticator>) -> Authenticator {
         self.remote.push(tokens);
         self
     }
 
-    /// Accepts requests without credentials as `system:anonymous` (docs/api/authentication.md#anonymous-requests).
+    /// Accepts requests without credentials as `system:anonymous`
+    /// (docs/api/authentication.md#anonymous-requests).
     #[must_use]
     pub fn with_anonymous(mut self, anonymous: Anonymous) -> Authenticator {
         self.anonymous = anonymous;
         self
     }
 
-    /// Authenticates a request. Takes microseconds, or one signature verification for a credential that is not
-    /// cached; a token that only another server knows takes as long as that server.
+    /// Authenticates a request. This takes microseconds, or one signature verification for a credential that
+    /// is not cached. A token that only another server knows takes as long as that server's response.
     ///
     /// # Errors
     /// The request must be answered with 401.
@@ -294,7 +299,8 @@ impl Authenticator {
         self.without_user(shown, causes)
     }
 
-    /// [`Self::authenticate`] at a given time, without asking other servers.
+    /// Authenticates a request at a given time, like [`Self::authenticate`], but without calls to other
+    /// servers.
     ///
     /// # Errors
     /// The request must be answered with 401.
@@ -309,13 +315,14 @@ impl Authenticator {
         }
     }
 
-    /// The user of a token with one of the audiences `target`, as for a token review. The token is read as it would be
-    /// behind `Bearer` in a header: space around it is dropped, and what follows it too. Without a token there, the user
-    /// is that of a request without credentials (docs/api/authentication.md#identity-reviews).
+    /// Returns the user of a token with one of the audiences `target`, for a token review. The token is
+    /// parsed like the text after `Bearer` in a header: surrounding spaces, and everything after the token,
+    /// are dropped. If no token remains, the user is that of a request without credentials
+    /// (docs/api/authentication.md#identity-reviews).
     ///
     /// # Errors
-    /// No authenticator accepts the token; the first cause is [`Cause::UnknownToken`]. Or there is none, and anonymous
-    /// requests are not allowed.
+    /// No authenticator accepts the token; the first cause is [`Cause::UnknownToken`]. Or there is no token,
+    /// and anonymous requests are not allowed.
     pub async fn review_token(
         &self,
         token: &str,
@@ -339,7 +346,8 @@ impl Authenticator {
         Err(AuthnError::InvalidCredential { causes })
     }
 
-    /// The user that this server knows by one of the credentials, or why not.
+    /// Returns the user that this server finds by one of the credentials, without calls to other servers, or
+    /// the errors.
     fn known_user(&self, shown: &Credentials<'_>, now: SystemTime) -> Result<Arc<User>, Vec<Cause>> {
         let mut causes = Vec::new();
         if let Some(headers) = &self.request_headers {
@@ -368,7 +376,7 @@ impl Authenticator {
         Err(causes)
     }
 
-    /// The answer to a request that no authenticator accepted.
+    /// Returns the result for a request that no authenticator accepted.
     fn without_user(&self, shown: &Credentials<'_>, causes: Vec<Cause>) -> Result<Authenticated, AuthnError> {
         if !causes.is_empty() {
             Err(AuthnError::InvalidCredential { causes })
@@ -379,8 +387,8 @@ impl Authenticator {
         }
     }
 
-    /// Which of the audiences asked for are this server's own, as they are asked for; `None` if none is, so that tokens
-    /// without audiences do not count.
+    /// Returns the requested audiences that are this server's own, in the order of the request. If no
+    /// requested audience is its own, the result is `None`, and tokens without audiences are not accepted.
     fn own_audiences(&self, target: &[String]) -> Option<Vec<String>> {
         let own: Vec<String> =
             target.iter().filter(|asked| self.audiences.contains(asked)).cloned().collect();
@@ -458,13 +466,13 @@ impl<'r> Tokens<'r> {
         }
     }
 
-    /// In the order in which they are tried.
+    /// Iterates over the tokens in the order in which they are tried.
     fn iter(&self) -> impl Iterator<Item = &str> {
         self.header.into_iter().chain(self.protocol.as_deref())
     }
 }
 
-/// A token without audiences has those of this server.
+/// Gives a token without audiences those of this server.
 fn with_audiences(accepted: Accepted, own: Option<Vec<String>>) -> Accepted {
     match accepted.audiences.is_empty() {
         true => Accepted { audiences: own.unwrap_or_default(), ..accepted },

@@ -1,13 +1,13 @@
-//! As much of DER (ITU-T X.690) as requests and certificates need: elements one after the other, written and read, and
-//! signatures over them.
+//! A minimal DER encoder and decoder (ITU-T X.690) for certificates and certificate requests, and the
+//! verification of signatures over them.
 //!
-//! Lengths are definite and of at most four bytes. Nothing here knows what an element means.
+//! Lengths are definite and have at most four bytes. This module does not interpret the elements.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::SignatureVerificationAlgorithm;
 
-/// Tags of the universal class that are written here.
+/// Tags of the universal class that this module writes.
 pub(super) const BOOLEAN: u8 = 0x01;
 pub(super) const INTEGER: u8 = 0x02;
 pub(super) const BIT_STRING: u8 = 0x03;
@@ -17,23 +17,21 @@ pub(super) const UTC_TIME: u8 = 0x17;
 pub(super) const GENERALIZED_TIME: u8 = 0x18;
 pub(super) const SEQUENCE: u8 = 0x30;
 
-/// The text is no element, or not as many as were asked for.
+/// The text is not a DER element, or has another number of elements than requested.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Malformed;
 
-/// An element as it stands in its text.
+/// An element, borrowed from its text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element<'d> {
-    /// Its tag.
     pub(super) tag: u8,
-    /// Tag, length and content.
+    /// The whole element: tag, length and content.
     pub(super) whole: &'d [u8],
-    /// The content.
     pub(super) content: &'d [u8],
 }
 
 impl<'d> Element<'d> {
-    /// The element that `der` begins with, and what follows it.
+    /// Returns the element at the beginning of `der`, and the bytes after it.
     pub(super) fn first(der: &'d [u8]) -> Result<(Element<'d>, &'d [u8]), Malformed> {
         let [tag, length, rest @ ..] = der else { return Err(Malformed) };
         let (length, rest) = match *length {
@@ -49,7 +47,7 @@ impl<'d> Element<'d> {
         Ok((Element { tag: *tag, whole, content }, after))
     }
 
-    /// The elements inside the one that `der` is.
+    /// Returns the elements inside the single element `der`.
     pub(super) fn children<const N: usize>(der: &'d [u8]) -> Result<[Element<'d>; N], Malformed> {
         let (outer, after) = Element::first(der)?;
         let mut rest = outer.content;
@@ -64,7 +62,7 @@ impl<'d> Element<'d> {
         found.try_into().map_err(|_| Malformed)
     }
 
-    /// The bits of a string of whole bytes.
+    /// Returns the bits of a bit string that consists of whole bytes.
     pub(super) fn bits(&self) -> Option<&'d [u8]> {
         match self.content {
             [0, bits @ ..] if self.tag == BIT_STRING => Some(bits),
@@ -73,7 +71,7 @@ impl<'d> Element<'d> {
     }
 }
 
-/// An element.
+/// Encodes an element with `content`.
 pub(super) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut der = vec![tag];
     let length = (content.len() as u32).to_be_bytes();
@@ -89,17 +87,17 @@ pub(super) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     der
 }
 
-/// An element made of others.
+/// Encodes a sequence of elements.
 pub(super) fn sequence(parts: &[&[u8]]) -> Vec<u8> {
     element(SEQUENCE, &parts.concat())
 }
 
-/// A string of whole bytes of bits.
+/// Encodes a bit string that consists of whole bytes.
 pub(super) fn bit_string(bits: &[u8]) -> Vec<u8> {
     element(BIT_STRING, &[&[0], bits].concat())
 }
 
-/// A PEM block (RFC 7468).
+/// Encodes a PEM block (RFC 7468).
 pub(super) fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let mut pem = format!("-----BEGIN {label}-----\n");
@@ -111,7 +109,8 @@ pub(super) fn pem(label: &str, der: &[u8]) -> String {
     pem
 }
 
-/// A certificate (RFC 5280, section 4.1) or a request for one (RFC 2986, section 4.2) as its signature sees it.
+/// A certificate (RFC 5280, section 4.1) or certificate request (RFC 2986, section 4.2), split for the
+/// verification of its signature.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signed<'d> {
     message: &'d [u8],
@@ -121,14 +120,14 @@ pub(super) struct Signed<'d> {
 }
 
 impl<'d> Signed<'d> {
-    /// The parts of a document.
+    /// Splits a document into the signed bytes, the algorithm and the signature.
     pub(super) fn read(der: &'d [u8]) -> Result<Signed<'d>, Malformed> {
         let [message, algorithm, signature] = Element::children(der)?;
         let signature = signature.bits().ok_or(Malformed)?;
         Ok(Signed { message: message.whole, algorithm: algorithm.content, signature })
     }
 
-    /// Whether a key made the signature; `key` is the content of a SubjectPublicKeyInfo.
+    /// Returns whether the signature was made with a key; `key` is the content of a SubjectPublicKeyInfo.
     pub(super) fn is_by(&self, key: &[u8]) -> bool {
         let Ok((algorithm, rest)) = Element::first(key) else { return false };
         let Some(key) = Element::first(rest).ok().and_then(|(key, _)| key.bits()) else { return false };

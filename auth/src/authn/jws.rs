@@ -1,8 +1,8 @@
-//! JSON web signatures in compact form (RFC 7515): `base64url(header).base64url(payload).base64url(signature)`, and the
-//! public keys that verify them.
+//! JSON web signatures in compact form (RFC 7515):
+//! `base64url(header).base64url(payload).base64url(signature)`, and the public keys that verify them.
 //!
-//! A key fixes the family of its algorithms: the header of a token only selects among the algorithms of the key's own
-//! family, so neither `none` nor a shared secret can take the place of a signature. Keys and addresses of keys inside
+//! A key determines the family of its algorithms: the header of a token only selects among the algorithms of
+//! that family, so neither `none` nor a shared secret can replace a signature. Keys and key addresses inside
 //! a header (`jwk`, `jku`, `x5c`, `x5u`) are never used.
 
 use std::borrow::Cow;
@@ -21,8 +21,9 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 pub use super::token_header::Header;
 use crate::json_error::{unfit, unfit_member};
 
-/// Longest token accepted. Usual ones have 1 to 2 KiB; with the groups of a large directory they have tens. The payload is
-/// decoded before the signature is verified, so the limit bounds the work that a stranger can ask for.
+/// Size limit of a token in bytes. Usual tokens have 1 to 2 KiB; tokens with the groups of a large directory
+/// have tens of KiB. The payload is decoded before the signature is verified, so the limit bounds the work
+/// that an unauthenticated client can cause.
 pub(super) const TOKEN_BYTES_MAX: usize = 256 << 10;
 
 /// A signature algorithm of RFC 7518 with a public key.
@@ -49,7 +50,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All algorithms; those of one kind of key stand together.
+    /// All algorithms; the algorithms of one kind of key are adjacent.
     pub const ALL: [Algorithm; 9] = [
         Algorithm::Rs256,
         Algorithm::Rs384,
@@ -62,12 +63,12 @@ impl Algorithm {
         Algorithm::Es512,
     ];
 
-    /// The algorithm that a header calls `name`.
+    /// Returns the algorithm with this name in a header.
     pub fn by_name(name: &str) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
-    /// Name in a header.
+    /// Returns the name of the algorithm in a header.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Rs256 => "RS256",
@@ -97,22 +98,22 @@ impl Algorithm {
     }
 }
 
-/// A token taken apart. Nothing of it is verified yet.
+/// A token split into its parts. Nothing is verified yet.
 pub struct Compact<'t> {
-    /// Its header.
+    /// Header of the token, parsed.
     pub header: Header,
-    /// The payload, decoded.
+    /// Payload, decoded from base64url.
     pub payload: Vec<u8>,
-    /// The bytes that the signature is about.
+    /// The bytes that the signature covers.
     signed: Cow<'t, [u8]>,
     signature: Vec<u8>,
 }
 
 impl<'t> Compact<'t> {
-    /// Takes a token apart.
+    /// Splits a token into its parts.
     ///
     /// # Errors
-    /// It does not have the form of a signed token; the text of kube-apiserver's error.
+    /// The text is not a signed token; the text is kube-apiserver's error.
     pub fn parse(token: &'t str) -> Result<Compact<'t>, String> {
         const PARTS: &str = "go-jose/go-jose: compact JWS format must have three parts";
         if token.len() > TOKEN_BYTES_MAX {
@@ -131,30 +132,30 @@ impl<'t> Compact<'t> {
         Ok(Compact { header, payload, signed, signature })
     }
 
-    /// Whether `key` signed the token with the algorithm that the header names.
+    /// Returns whether `key` signed the token with the algorithm that the header names.
     pub fn is_signed_by(&self, key: &PublicKey) -> bool {
         let Some(algorithm) = Algorithm::by_name(&self.header.alg) else { return false };
         !self.header.needs_unknown && key.verifies(algorithm, &self.signed, &self.signature)
     }
 }
 
-/// Header, payload and signature as they are written.
+/// Splits a token into encoded header, payload and signature.
 fn three_parts(token: &str) -> Option<[&str; 3]> {
     let mut parts = token.split('.');
     let three = [parts.next()?, parts.next()?, parts.next()?];
     parts.next().is_none().then_some(three)
 }
 
-/// The issuer that a token names, not verified, to find who can verify it. `None` if the text does not have the form of
-/// a token, or names none.
+/// Returns the issuer that a token names. It is not verified; it only serves to find the verifier. `None` if
+/// the text is not a token, or names no issuer.
 pub fn unverified_issuer(token: &str) -> Option<String> {
     issuer_named_by(token).ok().filter(|issuer| !issuer.is_empty())
 }
 
-/// The issuer that a token names, not verified; empty where it names none.
+/// Returns the issuer that a token names, unverified; empty if the token names none.
 ///
 /// # Errors
-/// The text does not have the form of a token; the text of kube-apiserver's error.
+/// The text is not a token; the text is kube-apiserver's error.
 pub(super) fn issuer_named_by(token: &str) -> Result<String, String> {
     #[derive(Deserialize)]
     struct Named {
@@ -167,7 +168,7 @@ pub(super) fn issuer_named_by(token: &str) -> Result<String, String> {
         return Err("malformed token".to_owned());
     };
     let payload = raw_url(payload).map_err(|why| format!("error decoding token: {why}"))?;
-    // Nearly all tokens are read so, without a tree of their other claims.
+    // Fast path: nearly all tokens are parsed here, without building a tree of their other claims.
     if payload.starts_with(b"{")
         && let Ok(Named { iss }) = serde_json::from_slice(&payload)
     {
@@ -188,27 +189,29 @@ pub(super) fn issuer_named_by(token: &str) -> Result<String, String> {
     }
 }
 
-/// A public key, with the algorithms of its kind.
+/// A public key with the algorithms that suit it.
 #[derive(Clone, Debug)]
 pub struct PublicKey {
-    /// The key, parsed for each of its algorithms. Not empty; the first is the one this server signs with.
+    /// The key, parsed for each of its algorithms. The list is not empty; its first entry is the algorithm
+    /// that this server signs with.
     verifiers: Vec<(Algorithm, ParsedPublicKey)>,
     numbers: Numbers,
 }
 
-/// What makes up a public key, big-endian.
+/// The numbers of a public key, big-endian.
 #[derive(Clone, Debug)]
 enum Numbers {
     Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
     Point { x: Vec<u8>, y: Vec<u8> },
 }
 
-/// A key of a JSON web key set (RFC 7517). Other members, such as `use` and `alg`, do not limit a key.
+/// A key of a JSON web key set (RFC 7517). Other members, such as `use` and `alg`, do not restrict the use of
+/// the key.
 #[derive(Debug, Deserialize)]
 pub struct Jwk {
     #[serde(default)]
     kty: String,
-    /// Id of the key, empty where it is absent.
+    /// Id of the key; empty if it is absent.
     #[serde(default)]
     pub kid: String,
     #[serde(default)]
@@ -223,14 +226,14 @@ pub struct Jwk {
     y: String,
 }
 
-/// Smallest RSA key, in bytes of its modulus.
+/// Minimum size of an RSA key, in bytes of its modulus.
 const RSA_MODULUS_BYTES_MIN: usize = 256;
 
 impl PublicKey {
-    /// Reads a DER subject public key info.
+    /// Reads a subject public key info in DER.
     ///
     /// # Errors
-    /// The problem with it.
+    /// The reason why the key is unusable.
     pub fn from_spki(der: &[u8]) -> Result<PublicKey, &'static str> {
         const UNUSABLE: &str = "no RSA, P-256, P-384 or P-521 public key";
         let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| UNUSABLE)?;
@@ -244,7 +247,7 @@ impl PublicKey {
         PublicKey::parsed(der, numbers).ok_or(UNUSABLE)?.of_sufficient_size()
     }
 
-    /// Reads a key of a key set; `None` if it is of another kind or malformed.
+    /// Reads a key of a key set; `None` if the key is malformed or of another kind.
     pub fn from_jwk(jwk: &Jwk) -> Option<PublicKey> {
         let number = |text: &str| URL_SAFE_NO_PAD.decode(text).ok().filter(|bytes| !bytes.is_empty());
         let (numbers, raw) = match jwk.kty.as_str() {
@@ -272,8 +275,8 @@ impl PublicKey {
         PublicKey::parsed(&raw, numbers)?.of_sufficient_size().ok()
     }
 
-    /// Parses the bytes for every algorithm that takes such a key. Each parser refuses the keys of the others,
-    /// including other curves.
+    /// Parses the bytes for every algorithm. A parser accepts only keys of its own kind and curve, so those
+    /// that succeed are the algorithms of this key.
     fn parsed(bytes: &[u8], numbers: Numbers) -> Option<PublicKey> {
         let verifiers: Vec<_> = Algorithm::ALL
             .into_iter()
@@ -293,7 +296,7 @@ impl PublicKey {
         }
     }
 
-    /// The algorithm that this server signs with for such a key.
+    /// Returns the algorithm that this server uses to sign with such a key.
     pub fn algorithm(&self) -> Algorithm {
         self.verifiers.first().map_or(Algorithm::Rs256, |(algorithm, _)| *algorithm)
     }
@@ -303,7 +306,7 @@ impl PublicKey {
         verifier.is_some_and(|(_, key)| key.verify_sig(signed, signature).is_ok())
     }
 
-    /// The key as a member of a key set, with the id `kid`.
+    /// Returns the key as a member of a key set, with the id `kid`.
     pub fn to_jwk(&self, kid: &str) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let algorithm = self.algorithm();
@@ -338,13 +341,13 @@ impl Numbers {
     }
 }
 
-/// A big-endian number without leading zeros.
+/// Removes the leading zeros of a big-endian number.
 fn trimmed(bytes: &[u8]) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     bytes[zeros..].to_vec()
 }
 
-/// A non-negative DER integer.
+/// Encodes a non-negative DER integer.
 fn der_integer(number: &[u8]) -> Vec<u8> {
     let sign = number.first().is_none_or(|first| first & 0x80 != 0);
     let mut content = if sign { vec![0] } else { Vec::new() };
@@ -356,7 +359,7 @@ fn der_sequence(members: &[Vec<u8>]) -> Vec<u8> {
     der(0x30, &members.concat())
 }
 
-/// A DER value: tag, length, content (X.690, section 8.1).
+/// Encodes a DER element: tag, length, content (X.690, section 8.1).
 fn der(tag: u8, content: &[u8]) -> Vec<u8> {
     let len = content.len();
     let mut out = vec![tag];

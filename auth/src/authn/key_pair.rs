@@ -1,12 +1,12 @@
-//! A serving certificate and its key, as PEM (RFC 7468): whether a server could serve with them.
+//! Checks whether a serving certificate and its key, as PEM (RFC 7468), can be used by a server.
 //!
 //! ```text
 //! certificate blocks ─► the first one's public key ─┐
 //! first key block ────► its public key ─────────────┴─► equal?
 //! ```
 //!
-//! What is wrong is told in the words of the usual clients of such pairs. Nothing of the key is shown. A key of a kind that
-//! this crate does not read is taken to be right.
+//! Error texts match those of Go's TLS package and never contain key material. A key of a kind that this
+//! crate cannot read is assumed to be valid.
 
 use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -18,7 +18,7 @@ use super::trust_anchors::{Block, Blocks};
 const CERTIFICATE: &str = "CERTIFICATE";
 const KEY: &str = "PRIVATE KEY";
 
-/// Why a server cannot serve with a certificate and a key; `None` if it can.
+/// Returns the reason why a server cannot use a certificate and a key; `None` if it can.
 pub fn problem(certificate: &[u8], key: &[u8]) -> Option<String> {
     let (certificate, key) = (String::from_utf8_lossy(certificate), String::from_utf8_lossy(key));
     let (certificates, others): (Vec<Block>, Vec<Block>) =
@@ -72,7 +72,7 @@ pub fn problem(certificate: &[u8], key: &[u8]) -> Option<String> {
     (!is_own).then(|| "tls: private key does not match public key".to_owned())
 }
 
-/// The labels of blocks as a list.
+/// Formats the labels of blocks as a list.
 fn labels(blocks: &[Block]) -> String {
     let labels: Vec<&str> = blocks.iter().map(|block| block.label).collect();
     format!("[{}]", labels.join(" "))

@@ -33,40 +33,40 @@ pub use chain::{
 };
 pub use signing::{KeyError, SigningKey, VerificationKey};
 
-/// The domain of keys about users and tokens: `example.org` gives `authentication.example.org/credential-id`. This
-/// crate contains no vendor names; the caller passes the domain.
+/// The domain of keys about users and tokens: `example.org` gives `authentication.example.org/credential-id`.
+/// This crate contains no vendor names; the caller passes the domain.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NameDomains {
     domain: String,
 }
 
 impl NameDomains {
-    /// Names under `domain`.
+    /// Creates the names that are derived from `domain`.
     pub fn new(domain: impl Into<String>) -> NameDomains {
         NameDomains { domain: domain.into() }
     }
 
-    /// Key of an extra value of a user.
+    /// Returns the key of an extra value of a user.
     pub fn extra(&self, fact: &str) -> String {
         format!("authentication.{}/{fact}", self.domain)
     }
 
-    /// The private claim of service account tokens.
+    /// Returns the name of the private claim in service account tokens.
     pub fn claim(&self) -> &str {
         &self.domain
     }
 
-    /// The issuer of legacy service account tokens: `example/serviceaccount`.
+    /// Returns the issuer of legacy service account tokens: `example/serviceaccount`.
     pub fn legacy_issuer(&self) -> String {
         format!("{}/serviceaccount", self.domain.split('.').next().unwrap_or_default())
     }
 
-    /// A claim of legacy service account tokens: `example.org/serviceaccount/<claim>`.
+    /// Returns the name of a claim in legacy service account tokens: `example.org/serviceaccount/<claim>`.
     pub fn legacy_claim(&self, claim: &str) -> String {
         format!("{}/serviceaccount/{claim}", self.domain)
     }
 
-    /// Type of the secrets of bootstrap tokens.
+    /// Returns the type of secrets that hold bootstrap tokens.
     pub fn bootstrap_type(&self) -> String {
         format!("bootstrap.{}/token", self.domain)
     }

@@ -1,7 +1,7 @@
-//! Answers of other servers about tokens, kept for some time, so that a client's next requests need no call.
+//! A cache of other servers' responses about tokens, so that the next requests of a client need no call.
 //!
-//! A token is known by its digest only. What is kept is the caller's choice: the chain keeps acceptances, the webhook
-//! refusals too.
+//! Tokens are identified by their digest only. The caller decides which responses it keeps: the chain keeps
+//! acceptances, the webhook also keeps refusals.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 
 use super::chain::Accepted;
 
-/// How long an acceptance counts. A token that its issuer takes back works here for this long.
+/// Lifetime of a cached acceptance. A token that its issuer revokes still works here for this long.
 const LIFETIME: Duration = Duration::from_secs(10);
 
-/// Most answers kept; each costs about 1 KiB.
+/// Maximum number of cached responses; each takes about 1 KiB.
 const REMEMBERED_MAX: usize = 8192;
 
-/// Answers by token.
+/// Cached responses, by the digest of the token.
 pub(super) struct Remembered<A> {
     lifetime: Duration,
     answers: Mutex<HashMap<[u8; 32], (SystemTime, A)>>,
@@ -30,22 +30,23 @@ impl Default for Remembered<Accepted> {
 }
 
 impl<A: Clone> Remembered<A> {
-    /// Keeps answers for `lifetime`; none if it is zero.
+    /// Creates a cache that keeps responses for `lifetime`; zero disables it.
     pub(super) fn new(lifetime: Duration) -> Remembered<A> {
         Remembered { lifetime, answers: Mutex::default() }
     }
 
-    /// The answer about a token for `target`, if there is a recent one of this generation of authenticators.
+    /// Returns the cached response about a token for `target`, if it is recent and of this generation of
+    /// authenticators.
     pub(super) fn find(&self, token: &str, target: &[String], generation: u64, now: SystemTime) -> Option<A> {
         let key = key(token, target, generation);
         let answers = self.answers.lock();
         let (end, answer) = answers.get(&key)?;
-        // A clock that was set back does not make an answer last longer.
+        // A clock that was set back does not extend the lifetime of a response.
         let is_recent = now < *end && end.duration_since(now).is_ok_and(|rest| rest <= self.lifetime);
         is_recent.then(|| answer.clone())
     }
 
-    /// Keeps an answer.
+    /// Stores a response about a token.
     pub(super) fn keep(&self, token: &str, target: &[String], generation: u64, now: SystemTime, answer: A) {
         let Some(end) = now.checked_add(self.lifetime).filter(|end| now < *end) else { return };
         let key = key(token, target, generation);
@@ -60,7 +61,7 @@ impl<A: Clone> Remembered<A> {
     }
 }
 
-/// Digest of everything an answer depends on; each part is preceded by its length.
+/// Returns the digest of everything that a response depends on. Each part is preceded by its length.
 fn key(token: &str, target: &[String], generation: u64) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(&generation.to_be_bytes());

@@ -1,8 +1,8 @@
-//! The authenticating proxy: it proves itself by a client certificate, and names the user in headers
+//! The authenticating proxy. It authenticates with a client certificate and names the user in headers
 //! (docs/api/authentication.md#authenticating-proxy).
 //!
-//! Nothing is read from headers before the certificate is verified under the proxy's own authority and its name is
-//! allowed, so that no other client can send them with effect.
+//! No header is read before the certificate is verified against the proxy's own authority and its common name
+//! is allowed. Such headers from other clients have no effect.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,34 +12,35 @@ use super::chain::{Credentials, HeaderFields};
 use super::x509::ClientCertificates;
 use crate::identity::User;
 
-/// Which headers are read; names are compared without regard to case.
+/// The names of the headers that are read, compared without regard to case.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderNames {
-    /// The first of these with a value is the user.
+    /// Headers for the user name; the first that has a value counts.
     pub user: Vec<String>,
-    /// The first of these with a value is the uid.
+    /// Headers for the uid; the first that has a value counts.
     pub uid: Vec<String>,
-    /// All values of all of these are groups.
+    /// Headers for groups; all values of all of them count.
     pub groups: Vec<String>,
-    /// Headers that begin with one of these are extra values.
+    /// Prefixes of headers that carry extra values.
     pub extra_prefixes: Vec<String>,
 }
 
-/// The authenticator behind a proxy.
+/// The authenticator of users that a proxy names.
 pub struct RequestHeaders {
     proxies: Arc<ClientCertificates>,
-    /// Common names of proxies; empty: every name.
+    /// Allowed common names of proxies; empty allows every name.
     allowed: Vec<String>,
     names: HeaderNames,
 }
 
 impl RequestHeaders {
-    /// Believes proxies whose certificate leads to the bundle of `proxies` and has one of the `allowed` names.
+    /// Accepts proxies whose certificate chain leads to the bundle of `proxies` and whose common name is in
+    /// `allowed`.
     pub fn new(proxies: Arc<ClientCertificates>, allowed: Vec<String>, names: HeaderNames) -> RequestHeaders {
         RequestHeaders { proxies, allowed, names }
     }
 
-    /// The user that the proxy names; `None` without a certificate or without a user.
+    /// Returns the user that the proxy names; `None` without a certificate or without a user.
     pub(super) fn user(&self, shown: &Credentials<'_>, now: SystemTime) -> Result<Option<User>, Cause> {
         let Some(chain) = shown.certificates.filter(|chain| !chain.is_empty()) else { return Ok(None) };
         let Some(headers) = shown.headers else { return Ok(None) };
@@ -68,7 +69,7 @@ impl RequestHeaders {
     }
 }
 
-/// The values of a header, in order.
+/// Returns the values of a header, in order.
 fn values(headers: &dyn HeaderFields, wanted: &str) -> Vec<String> {
     let mut found = Vec::new();
     headers.each(&mut |name, value| {
@@ -79,7 +80,7 @@ fn values(headers: &dyn HeaderFields, wanted: &str) -> Vec<String> {
     found
 }
 
-/// The first value of the first header that has one which is not empty.
+/// Returns the first non-empty value of the first header that has one.
 fn first_value(headers: &dyn HeaderFields, names: &[String]) -> String {
     let first = |name: &String| values(headers, name).into_iter().next().filter(|value| !value.is_empty());
     names.iter().find_map(first).unwrap_or_default()
@@ -90,8 +91,8 @@ fn strip_prefix<'n>(name: &'n str, prefix: &str) -> Option<&'n str> {
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// `acme.com%2fproject` → `acme.com/project`; text with a malformed escape stays as it is, and bytes that are no
-/// UTF-8 become U+FFFD.
+/// Decodes percent escapes: `acme.com%2fproject` gives `acme.com/project`. Text with a malformed escape is
+/// unchanged, and bytes that are not UTF-8 become U+FFFD.
 pub fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,5 @@
-//! Keys of service account tokens: PEM files to keys, and claims to signed tokens (docs/api/authentication.md#service-account-tokens).
+//! Keys of service account tokens: reads PEM files, and signs claims
+//! (docs/api/authentication.md#service-account-tokens).
 
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::rand::SystemRandom;
@@ -12,24 +13,24 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::jws::{Compact, PublicKey};
 use super::sha256;
 
-/// Why a key file cannot be used.
+/// Reasons why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// Not PEM.
+    /// The file is not valid PEM.
     #[error("not a PEM file")]
     Pem(#[source] pem::Error),
-    /// No key in the file.
+    /// The file contains no key.
     #[error("holds no key")]
     Empty,
-    /// Several private keys where one is needed.
+    /// The file contains several private keys, but exactly one is needed.
     #[error("holds {0} private keys, expected one")]
     ManyPrivate(usize),
-    /// A section that is not a usable key.
+    /// A section of the file is not a usable key.
     #[error("section {position}: {problem}")]
     Unusable {
-        /// Position of the section in the file, from 1.
+        /// Position of the section in the file, counted from 1.
         position: usize,
-        /// The problem with it.
+        /// Reason why the key is unusable.
         problem: &'static str,
     },
 }
@@ -45,7 +46,8 @@ impl VerificationKey {
     /// Reads all keys of a PEM file: public keys, certificates, and the public halves of private keys.
     ///
     /// # Errors
-    /// Not PEM, no key, or a section that is no RSA (2048 bits or more), P-256, P-384 or P-521 key.
+    /// The text is not PEM, contains no key, or contains a section that is not an RSA (2048 bits or more),
+    /// P-256, P-384 or P-521 key.
     pub fn from_pem(text: &[u8]) -> Result<Vec<VerificationKey>, KeyError> {
         let mut keys = Vec::new();
         for (at, section) in <(SectionKind, Vec<u8>)>::pem_slice_iter(text).enumerate() {
@@ -67,37 +69,38 @@ impl VerificationKey {
         if keys.is_empty() { Err(KeyError::Empty) } else { Ok(keys) }
     }
 
-    /// A key in DER, as a subject public key info, that others know by `id`.
+    /// Reads a key in DER, as a subject public key info. The signer identifies the key by `id`.
     ///
     /// # Errors
-    /// The problem with it: no RSA (2048 bits or more), P-256, P-384 or P-521 key.
+    /// The key is not an RSA (2048 bits or more), P-256, P-384 or P-521 key.
     pub fn named(id: impl Into<String>, der: &[u8]) -> Result<VerificationKey, &'static str> {
         Ok(VerificationKey { id: id.into(), key: PublicKey::from_spki(der)? })
     }
 
-    /// Reads a DER subject public key info.
+    /// Reads a subject public key info in DER.
     fn from_spki(der: &[u8]) -> Result<VerificationKey, &'static str> {
         Ok(VerificationKey { id: URL_SAFE_NO_PAD.encode(sha256(der)), key: PublicKey::from_spki(der)? })
     }
 
-    /// `kid`: unpadded base64url of the SHA-256 of the DER public key, or what the signer calls it
-    /// (docs/api/authentication.md#service-account-tokens).
+    /// Returns the key id (`kid`): unpadded base64url of the SHA-256 of the DER public key, or the id that an
+    /// external signer uses (docs/api/authentication.md#service-account-tokens).
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Name of the algorithm that this server signs with for such a key, as `alg` writes it.
+    /// Returns the name of the algorithm that this server uses to sign with such a key, as in `alg`.
     pub fn algorithm(&self) -> &'static str {
         self.key.algorithm().name()
     }
 
-    /// The key as a member of a key set.
+    /// Returns the key as a member of a key set.
     pub fn to_jwk(&self) -> Value {
         self.key.to_jwk(&self.id)
     }
 }
 
-/// Whether one of `keys` signed the token. A known key id selects its key; otherwise all keys are tried.
+/// Returns whether one of `keys` signed the token. A known key id selects its key; otherwise all keys are
+/// tried.
 pub(super) fn is_signed(token: &Compact<'_>, keys: &[VerificationKey]) -> bool {
     let kid = token.header.kid.as_str();
     let id_is_known = keys.iter().any(|key| key.id == kid);
@@ -105,14 +108,15 @@ pub(super) fn is_signed(token: &Compact<'_>, keys: &[VerificationKey]) -> bool {
     candidates.any(|key| token.is_signed_by(&key.key))
 }
 
-/// The same where the names of keys are the signer's: an unknown one selects none.
+/// Returns whether one of `keys` signed the token, where the signer chose the key ids: an unknown id selects
+/// no key, and all keys are tried if the token has no id.
 pub(super) fn is_signed_by_named(token: &Compact<'_>, keys: &[VerificationKey]) -> bool {
     let kid = token.header.kid.as_str();
     let mut candidates = keys.iter().filter(|key| kid.is_empty() || key.id == kid);
     candidates.any(|key| token.is_signed_by(&key.key))
 }
 
-/// A private key that signs tokens, and its public half.
+/// A private key that signs tokens, with its public half.
 pub struct SigningKey {
     signer: Signer,
     public: VerificationKey,
@@ -137,10 +141,11 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Reads the one private key of a PEM file, in any of the usual forms.
+    /// Reads the single private key of a PEM file, in PKCS #8, PKCS #1 or SEC 1 form.
     ///
     /// # Errors
-    /// Not PEM, no private key or several, or one of another kind than RSA, P-256, P-384, P-521.
+    /// The text is not PEM, does not contain exactly one private key, or the key is not RSA, P-256, P-384 or
+    /// P-521.
     pub fn from_pem(text: &[u8]) -> Result<SigningKey, KeyError> {
         let mut found = Vec::new();
         for (at, section) in <(SectionKind, Vec<u8>)>::pem_slice_iter(text).enumerate() {
@@ -175,19 +180,20 @@ impl SigningKey {
         Ok(SigningKey { signer: Signer::Ecdsa(pair), public })
     }
 
-    /// The public half.
+    /// Returns the public half of the key.
     pub fn public(&self) -> &VerificationKey {
         &self.public
     }
 
-    /// Signs claims, which are JSON, and returns the complete token; `None` if the cryptography library fails.
+    /// Signs claims, which are JSON, and returns the complete token; `None` if the cryptography library
+    /// fails.
     pub(super) fn sign(&self, claims: &[u8]) -> Option<String> {
-        // Algorithm names and key ids are ASCII without characters to escape.
+        // Algorithm names and key ids are ASCII without characters that JSON escapes.
         let header = format!(r#"{{"alg":"{}","kid":"{}"}}"#, self.public.algorithm(), self.public.id);
         self.sign_with(&URL_SAFE_NO_PAD.encode(header), &URL_SAFE_NO_PAD.encode(claims))
     }
 
-    /// The same of header and claims in base64url.
+    /// Signs a header and claims that are already encoded in base64url.
     pub(super) fn sign_with(&self, header: &str, claims: &str) -> Option<String> {
         let mut token = [header, claims].join(".");
         let signature = self.signature(token.as_bytes())?;

@@ -1,11 +1,13 @@
 //! Parses the static token file: `token,user,uid[,"group1,group2"]` per line
 //! (docs/api/authentication.md#static-token-file).
 //!
-//! Fields may be quoted, a quote inside quotes is doubled, and a quoted field may hold commas and line ends. Empty
-//! lines are skipped. As in kube-apiserver, whose files must go on working, a line that gives no token is skipped, further
-//! columns are ignored, and of lines with the same token the last counts; each of these is a doubt that names its line.
+//! Fields may be quoted; a quote inside quotes is doubled, and a quoted field may contain commas and line
+//! ends. Empty lines are skipped. Files that work with kube-apiserver must keep working. So, as there, a line
+//! with an empty token is skipped, further columns are ignored, and among lines with the same token the last
+//! counts. Each of these cases produces a [`Doubt`] that names its line.
 //!
-//! Tokens are stored as digests. A lookup compares digests only, so its timing reveals nothing about the tokens.
+//! Tokens are stored as digests. A lookup compares digests only, so its timing reveals nothing about the
+//! tokens.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,44 +18,45 @@ use super::chain::Accepted;
 use super::{Cause, TokenAuthenticator, sha256};
 use crate::identity::User;
 
-/// Why a token file cannot be used, in the words of kube-apiserver and of Go's reader. Lines and columns count from 1.
+/// Reasons why a token file cannot be used, with the texts of kube-apiserver and of Go's CSV reader. Lines
+/// and columns count from 1.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TokenFileError {
-    /// A line has too few columns. The file is named before it.
+    /// A line has too few columns. The caller puts the file name in front of the text.
     #[error("must have at least 3 columns (token, user name, user uid), found {0}")]
     TooFewColumns(usize),
-    /// Quotes that do not fit together.
+    /// The quotes of a record do not match.
     #[error("{}parse error on line {line}, column {column}: {problem}", Begins(*begins, *line))]
     Syntax {
         /// Line on which the record begins.
         begins: usize,
-        /// Line of the problem.
+        /// Line on which the problem is.
         line: usize,
-        /// Byte of the problem in its line.
+        /// Column of the problem in bytes.
         column: usize,
-        /// The problem.
+        /// Kind of the syntax problem.
         problem: SyntaxProblem,
     },
-    /// Not UTF-8.
+    /// The file is not UTF-8.
     #[error("line {line}: not UTF-8 text")]
     NotText {
-        /// Line of the first byte that is no text.
+        /// Line of the first byte that is not UTF-8.
         line: usize,
     },
 }
 
-/// What is wrong with quotes.
+/// The kind of a problem with quotes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SyntaxProblem {
-    /// A quote inside an unquoted field.
+    /// A quote stands inside an unquoted field.
     #[error("bare \" in non-quoted field")]
     BareQuote,
-    /// Text between a closing quote and the next comma, or a quote that is never closed.
+    /// Text follows a closing quote before the next comma, or a quote is never closed.
     #[error("extraneous or missing \" in quoted-field")]
     Quote,
 }
 
-/// Names the beginning of a record if it is on another line than its problem.
+/// Formats the first line of a record, if the problem is on another line.
 struct Begins(usize, usize);
 
 impl fmt::Display for Begins {
@@ -62,7 +65,7 @@ impl fmt::Display for Begins {
     }
 }
 
-/// Something in a token file that is most likely not meant so. Lines count from 1.
+/// A suspicious line of a token file, probably a mistake. Lines count from 1.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Doubt {
     line: usize,
@@ -106,7 +109,7 @@ pub struct StaticTokens {
 }
 
 impl StaticTokens {
-    /// Reads a whole file.
+    /// Parses a whole file.
     ///
     /// # Errors
     /// The first problem of the file.
@@ -133,17 +136,17 @@ impl StaticTokens {
         Ok(StaticTokens { users, doubts })
     }
 
-    /// What is most likely not meant as it stands there, by line.
+    /// Returns the suspicious lines of the file, in order.
     pub fn doubts(&self) -> &[Doubt] {
         &self.doubts
     }
 
-    /// Number of tokens.
+    /// Returns the number of tokens.
     pub fn len(&self) -> usize {
         self.users.len()
     }
 
-    /// Whether the file has no tokens.
+    /// Returns whether the file has no tokens.
     pub fn is_empty(&self) -> bool {
         self.users.is_empty()
     }
@@ -155,7 +158,7 @@ impl TokenAuthenticator for StaticTokens {
     }
 }
 
-/// Turns the fields of one record into a token and its user; `None` without a token.
+/// Converts the fields of one record to a token and its user; `None` if the token is empty.
 fn entry(
     fields: Vec<String>,
     doubt: &mut impl FnMut(Doubtful),
@@ -178,7 +181,7 @@ fn entry(
     if name.is_empty() {
         doubt(Doubtful::EmptyUser);
     }
-    // An empty column is one empty group.
+    // An empty column gives one empty group.
     let groups = fields.next();
     let groups: Vec<&str> = groups.iter().flat_map(|list| list.split(',')).collect();
     if groups.contains(&"") {
@@ -190,16 +193,16 @@ fn entry(
     Ok(Some((token, user)))
 }
 
-/// The records of a comma-separated text, one at a time.
+/// An iterator over the records of a comma-separated text.
 struct Records<'t> {
     rest: &'t str,
     line: usize,
-    /// Byte of the line at which `rest` begins.
+    /// Column in bytes at which `rest` begins, counted from 1.
     column: usize,
 }
 
 impl Records<'_> {
-    /// The next record and the line it begins on.
+    /// Returns the next record and the line on which it begins.
     fn next_record(&mut self) -> Result<Option<(usize, Vec<String>)>, TokenFileError> {
         while self.skip_line_end() {}
         if self.rest.is_empty() {
@@ -216,7 +219,7 @@ impl Records<'_> {
             } else if self.rest.is_empty() || self.skip_line_end() {
                 return Ok(Some((begins, fields)));
             } else {
-                // The closing quote is meant, not what follows it.
+                // The error points to the closing quote, not to the text after it.
                 self.column -= 1;
                 return Err(self.error(begins, SyntaxProblem::Quote));
             }
@@ -238,7 +241,7 @@ impl Records<'_> {
         rest.is_some()
     }
 
-    /// A field up to the next comma or line end.
+    /// Reads an unquoted field, up to the next comma or line end.
     fn plain(&mut self) -> Result<String, SyntaxProblem> {
         let end = self.rest.find([',', '\n', '"']).unwrap_or(self.rest.len());
         let (field, rest) = self.rest.split_at(end);
@@ -251,7 +254,7 @@ impl Records<'_> {
         Ok(field.to_owned())
     }
 
-    /// A field in double quotes.
+    /// Reads a field in double quotes.
     fn quoted(&mut self) -> Result<String, SyntaxProblem> {
         let mut field = String::new();
         self.skip(1);
@@ -272,7 +275,8 @@ impl Records<'_> {
         }
     }
 
-    /// Skips text over several lines. At the end of the file it stays on the last line that has anything.
+    /// Skips text that may span several lines. At the end of the file the position stays on the last line
+    /// that has text.
     fn walk(&mut self, bytes: usize, is_end: bool) {
         let (part, rest) = self.rest.split_at(bytes);
         self.rest = rest;
@@ -302,7 +306,7 @@ mod tests {
 
     #[test]
     fn each_line_gives_a_token_its_user() {
-        // docs/api/authentication.md#static-token-file.
+        // Rules in docs/api/authentication.md#static-token-file.
         let file = StaticTokens::parse(
             b"t1,jane,1\r\n\nt2,\"doe, j\",2,dev\nt3,jim,,\"dev,ops\"\nt4,quo\xc3\xa9,4,\"a \"\"b\"\"\"\nt5,x,5,\n",
         )

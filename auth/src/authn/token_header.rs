@@ -1,7 +1,8 @@
-//! The header of a JSON web signature (RFC 7515, section 4): which of its members matter to a verifier, and what makes a
-//! whole token malformed. The texts of errors are those of kube-apiserver, which token reviews show.
+//! The header of a JSON web signature (RFC 7515, section 4): the members that matter to a verifier, and the
+//! errors that make a whole token malformed. Error texts are those of kube-apiserver, because token reviews
+//! show them.
 //!
-//! Keys and certificates in a header are never used, but must have their form. A member that is null counts as absent.
+//! Keys and certificates in a header are never used, but must be well-formed. A null member counts as absent.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +15,27 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::json_error::unfit;
 
-/// The only extension that is understood: whether the payload is signed as base64 text (RFC 7797).
+/// The only supported extension: whether the payload is signed as base64 text (RFC 7797).
 const PLAIN_PAYLOAD: &str = "b64";
 
 /// The members of a header that matter to a verifier.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Header {
-    /// Name of the algorithm; any text, also of algorithms that are never accepted. Empty where it is absent.
+    /// Name of the algorithm, which may be one that is never accepted; empty if it is absent.
     pub alg: String,
-    /// Id of the key, empty where it is absent.
+    /// Id of the key; empty if it is absent.
     pub kid: String,
-    /// Whether the payload is signed as it is, not as base64 text.
+    /// Whether the signature covers the raw payload instead of its base64 text.
     pub(super) has_plain_payload: bool,
-    /// Whether a verifier must understand an extension that this one does not.
+    /// Whether the token requires the verifier to understand an extension that is not supported here.
     pub(super) needs_unknown: bool,
 }
 
 impl Header {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
-    /// Why the token is malformed.
+    /// The reason why the token is malformed.
     pub(super) fn read(bytes: &[u8]) -> Result<Header, String> {
         if bytes.is_empty() {
             return Ok(Header::default());
@@ -51,7 +52,8 @@ impl Header {
         Ok(header)
     }
 
-    /// Takes a member, which is written so. Of the members that have a form, errors name what they are.
+    /// Reads one member, whose JSON text is `raw`. Errors name the member by the description that
+    /// kube-apiserver uses.
     fn take(&mut self, name: &str, raw: &str) -> Result<(), String> {
         let what = match name {
             "alg" => "algorithm",
@@ -64,7 +66,8 @@ impl Header {
             _ => return Ok(()),
         };
         let failed = |why: String| format!("failed to unmarshal {what}: {why}: {}", quote(raw));
-        // What cannot be read is refused, not passed over: an extension that must be understood may be in it.
+        // A member that cannot be parsed is refused rather than skipped, because it may name an extension
+        // that must be understood.
         let value: Value = serde_json::from_str(raw).map_err(|why| failed(why.to_string()))?;
         if value.is_null() {
             return Ok(());
@@ -92,7 +95,7 @@ fn text(value: &Value) -> Result<String, String> {
     value.as_str().map(str::to_owned).ok_or_else(|| unfit(value, "string"))
 }
 
-/// Checks a chain of certificates: base64 texts of DER (RFC 7515, section 4.1.6).
+/// Checks a certificate chain: base64 texts of DER (RFC 7515, section 4.1.6).
 fn check_chain(value: &Value) -> Result<(), String> {
     let certificates = value.as_array().ok_or_else(|| unfit(value, "[]string"))?;
     certificates.iter().try_for_each(|certificate| {
@@ -102,7 +105,7 @@ fn check_chain(value: &Value) -> Result<(), String> {
     })
 }
 
-/// Checks the form of a key (RFC 7517, section 4).
+/// Checks that a key is well-formed (RFC 7517, section 4).
 ///
 /// # Errors
 /// The text of kube-apiserver's error.
@@ -123,7 +126,7 @@ pub(super) fn check_key(value: &Value) -> Result<(), String> {
         ("EC", "P-256" | "P-384" | "P-521") => "invalid EC key, missing x/y values".to_owned(),
         ("EC", curve) => format!("unsupported elliptic curve '{curve}'"),
         ("OKP", "Ed25519") if has(&["x"]) => return Ok(()),
-        // The odd quote is part of the text.
+        // The unpaired quote is part of kube-apiserver's text.
         ("OKP", curve) => format!("unknown curve {curve}'"),
         ("oct", _) if has(&["k"]) => return Ok(()),
         ("oct", _) => "invalid OCT (symmetric) key, missing k value".to_owned(),
@@ -132,7 +135,7 @@ pub(super) fn check_key(value: &Value) -> Result<(), String> {
     Err(format!("go-jose/go-jose: {why}"))
 }
 
-/// Refuses a key that is not public: a secret, or the private half of a pair.
+/// Refuses a key that is not public: a shared secret, or the private half of a key pair.
 fn check_public(key: &Value) -> Result<(), String> {
     let is_public =
         key.get("kty").is_none_or(|kind| kind != "oct") && key.get("d").is_none_or(Value::is_null);
@@ -226,7 +229,7 @@ mod tests {
             let refused = Header::read(text.as_bytes()).unwrap_err();
             assert!(refused.starts_with("failed to unmarshal "), "{text}: {refused}");
         }
-        // Of members without a meaning here nothing is read.
+        // Members without a meaning here are not parsed.
         assert!(Header::read(br#"{"other":1e999}"#).is_ok());
     }
 }

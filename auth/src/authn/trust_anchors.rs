@@ -1,27 +1,28 @@
-//! The text of a trust bundle: PEM blocks of certificates of authorities (RFC 7468), each once.
+//! Validation of PEM trust bundles (RFC 7468): every block must be a CA certificate, and each must occur
+//! once.
 //!
-//! What is between blocks is left out, and so is a block that does not end as it should; in the words of kube-apiserver
-//! what is wrong with the others. Nothing of the text is shown.
+//! Text between blocks is ignored, and so is a block that is not terminated correctly. Errors about the other
+//! blocks have kube-apiserver's texts and never contain the text of the bundle.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Takes base64 with or without padding at its end.
+/// Base64 decoder that accepts input with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// A block.
+/// A PEM block of the bundle.
 pub(super) struct Block<'t> {
     pub(super) label: &'t str,
     has_headers: bool,
     pub(super) content: Vec<u8>,
 }
 
-/// What is wrong with a bundle; nothing, if all of it is usable.
+/// Returns the problems of a bundle; empty if the whole bundle is usable.
 pub fn problems(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let mut anchors: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
@@ -56,7 +57,8 @@ pub fn problems(text: &str) -> Vec<String> {
     repeated.collect()
 }
 
-/// What is wrong with certificates that were issued for a request; nothing, if all of them are usable.
+/// Returns the first problem of the certificates that were issued for a request; `None` if all of them are
+/// usable.
 pub fn chain_problem(text: &str) -> Option<String> {
     let mut count = 0;
     for Block { label, has_headers, content } in Blocks(text) {
@@ -70,7 +72,7 @@ pub fn chain_problem(text: &str) -> Option<String> {
         if rest.is_empty() {
             return Some("found CERTIFICATE PEM block containing 0 certificates".to_owned());
         }
-        // A block may hold several.
+        // A block may contain several certificates.
         while !rest.is_empty() {
             match X509Certificate::from_der(rest) {
                 Ok((after, _)) => rest = after,
@@ -82,7 +84,7 @@ pub fn chain_problem(text: &str) -> Option<String> {
     (count == 0).then(|| "must contain at least one CERTIFICATE PEM block".to_owned())
 }
 
-/// The blocks of a text, in order.
+/// An iterator over the PEM blocks of a text, in order.
 pub(super) struct Blocks<'t>(pub(super) &'t str);
 
 impl<'t> Iterator for Blocks<'t> {
@@ -103,7 +105,7 @@ impl<'t> Iterator for Blocks<'t> {
     }
 }
 
-/// The rest of a block after its first line, and what follows it.
+/// Parses the rest of a block after its first line. Returns the block and the text after it.
 fn block<'t>(label: &'t str, mut rest: &'t str) -> Option<(Block<'t>, &'t str)> {
     let (mut has_headers, mut encoded) = (false, String::new());
     loop {
@@ -128,7 +130,7 @@ fn block<'t>(label: &'t str, mut rest: &'t str) -> Option<(Block<'t>, &'t str)> 
     }
 }
 
-/// The first line of a text and the others; nothing at its end.
+/// Splits off the first line of a text; `None` at the end of the text.
 fn next_line(text: &str) -> Option<(&str, &str)> {
     match text.split_once('\n') {
         Some(parts) => Some(parts),

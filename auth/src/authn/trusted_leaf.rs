@@ -1,9 +1,10 @@
-//! A peer's certificate that is itself among the trusted ones: it needs no path, whether it is an authority or not.
+//! A peer's certificate that is itself in the set of trusted certificates. It needs no path, whether it is an
+//! authority or not.
 //!
-//! A self-signed certificate is often both what a server shows and the authority that clients are given, with `CA:TRUE`
-//! in it. Path building (RFC 5280, section 6) refuses an authority as the end of a path. There is no path to build here:
-//! the certificate is trusted as it is, so only what it says of itself is checked. Go's verifier does the same. The name
-//! is the caller's to check, and the possession of the key is proven by the handshake.
+//! A server often uses a self-signed certificate with `CA:TRUE`, and its clients trust the same certificate
+//! as their authority. Path building (RFC 5280, section 6) refuses an authority as the end of a path. No path
+//! needs to be built here: the certificate itself is trusted, so only its own statements are checked. Go's
+//! verifier does the same. The caller checks the name, and the handshake proves the possession of the key.
 
 use std::collections::HashSet;
 
@@ -12,55 +13,57 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::sha256;
 
-/// What a certificate is shown for. One without extended key usages is for all (RFC 5280, section 4.2.1.12).
+/// The purpose for which a certificate is presented. A certificate without extended key usages is valid for
+/// all purposes (RFC 5280, section 4.2.1.12).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Usage {
-    /// By a client.
+    /// The peer authenticates as a client.
     Client,
-    /// By a server.
+    /// The peer authenticates as a server.
     Server,
 }
 
-/// Why a trusted certificate does not count.
+/// Reasons why a trusted certificate is refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Unfit {
-    /// It cannot be parsed.
+    /// The certificate cannot be parsed.
     #[error("the certificate is malformed")]
     Malformed,
-    /// It begins later.
+    /// The certificate is not valid yet.
     #[error("the certificate is not valid yet")]
     NotYet {
-        /// Its first second, since 1970.
+        /// First second of validity, since the Unix epoch.
         not_before: i64,
     },
-    /// It has ended.
+    /// The certificate has expired.
     #[error("the certificate has expired")]
     Expired {
-        /// Its last second, since 1970.
+        /// Last second of validity, since the Unix epoch.
         not_after: i64,
     },
-    /// Its extended key usages are others.
+    /// The extended key usages do not include this purpose.
     #[error("the certificate is for another usage")]
     Usage,
 }
 
-/// The trusted certificates, by their digests.
+/// The trusted certificates, identified by their digests.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedLeaves(HashSet<[u8; 32]>);
 
 impl TrustedLeaves {
-    /// Adds a certificate.
+    /// Adds a certificate to the trusted ones.
     pub fn add(&mut self, certificate: &CertificateDer<'_>) {
         self.0.insert(sha256(certificate));
     }
 
-    /// Whether `leaf` is fit for `usage` at a time, if it is one of these, byte for byte; `None`: it needs a path.
+    /// Returns whether `leaf` is valid for `usage` at a time, if it is byte for byte one of the trusted
+    /// certificates. `None` means that the certificate needs a path.
     pub fn judge(&self, leaf: &CertificateDer<'_>, usage: Usage, now: UnixTime) -> Option<Result<(), Unfit>> {
         self.0.contains(&sha256(leaf)).then(|| fit(leaf, usage, now))
     }
 }
 
-/// Whether a certificate that needs no further path is within its validity and for `usage`.
+/// Checks that a certificate that needs no further path is within its validity and may be used for `usage`.
 pub(super) fn fit(leaf: &CertificateDer<'_>, usage: Usage, now: UnixTime) -> Result<(), Unfit> {
     let (_, leaf) = X509Certificate::from_der(leaf).map_err(|_| Unfit::Malformed)?;
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);

@@ -1,6 +1,7 @@
-//! Tokens that another server knows: each is sent in a TokenReview (docs/api/authentication.md#webhook-tokens).
+//! Authentication of tokens by another server, which receives a TokenReview for each of them
+//! (docs/api/authentication.md#webhook-tokens).
 //!
-//! Answers are kept for the time the operator sets, refusals too; errors are not.
+//! Responses, also refusals, are cached for the time that the operator sets. Errors are not cached.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,44 +16,44 @@ use crate::answer::Review;
 use crate::identity::User;
 use crate::strict::{Form, Object, items, text_of};
 
-/// What a [`Reviewer`] answers later.
+/// The future that a [`Reviewer`] returns.
 pub type Reviewed = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send>>;
 
-/// Sends reviews to the other server.
+/// A client that sends reviews to the other server.
 pub trait Reviewer: Send + Sync {
-    /// The answer to a review as JSON, if its code is one of success. Must end within a bounded time, with a bounded body, also
-    /// if it asks several times.
+    /// Returns the JSON response to a review, if its status code is a success. The future must complete
+    /// within a bounded time and with a bounded response body, even if it retries.
     fn review(&self, review: Vec<u8>) -> Reviewed;
 }
 
-/// Why there is no answer about a token; for logs and token reviews.
+/// Reasons why a token has no verdict, for logs and token reviews.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WebhookError {
-    /// The other server said so.
+    /// The other server refused the token with this error.
     #[error("{0}")]
     Refused(String),
-    /// The other server gave no answer.
+    /// The other server did not answer.
     #[error("{0}")]
     Unanswered(String),
-    /// The answer is no review.
+    /// The response is not a token review.
     #[error("{0}")]
     Unreadable(String),
 }
 
-/// An answer: the user and the audiences, or none.
+/// The user and the audiences of an accepted token; `None` for a token that is not accepted.
 type Verdict = Option<(Arc<User>, Vec<String>)>;
 
-/// The authenticator that asks another server.
+/// The authenticator that sends token reviews to another server.
 pub struct WebhookTokens {
     reviewer: Arc<dyn Reviewer>,
-    /// Group and version of the reviews.
+    /// API group and version of the reviews.
     api_version: String,
-    /// Audiences of tokens whose answer names none.
+    /// Audiences of tokens whose review names none.
     own_audiences: Vec<String>,
     remembered: Remembered<Verdict>,
 }
 
-/// The members of a review that are read.
+/// Members of a review that are read.
 static REVIEW: Object = Object { name: "TokenReview", members: &[("status", Form::Object(&STATUS))] };
 static STATUS: Object = Object {
     name: "TokenReviewStatus",
@@ -73,14 +74,14 @@ static USER: Object = Object {
     ],
 };
 
-/// The elements of a list of texts.
+/// Returns the strings of a list.
 fn texts(list: &Value) -> Vec<String> {
     items(Some(list)).map(|text| text.as_str().unwrap_or_default().to_owned()).collect()
 }
 
 impl WebhookTokens {
-    /// Asks `reviewer` with reviews of `api_version` and keeps answers for `lifetime`. A token whose answer names no
-    /// audience is for `own_audiences`.
+    /// Creates an authenticator that sends reviews of `api_version` through `reviewer` and caches responses
+    /// for `lifetime`. If a review names no audiences, the token is valid for `own_audiences`.
     pub fn new(
         reviewer: Arc<dyn Reviewer>,
         api_version: String,

@@ -1,16 +1,18 @@
-//! Client certificates: the certificate's subject is the user (docs/api/authentication.md#client-certificates).
+//! Client certificates: the certificate's subject is the user
+//! (docs/api/authentication.md#client-certificates).
 //!
 //! ```text
 //! chain ─ digest ─► verified under this bundle and not expired? ────────────► User
 //!                   └─ no: path to the CA bundle, client usage, dates ─► subject ─┘
 //! ```
 //!
-//! A leaf that is in the bundle itself needs no path (`trusted_leaf.rs`). A leaf that is an authority (`CA:TRUE`) counts
-//! as Go's verifier has it, if an authority of the bundle signed it: path building refuses it as the end of a path.
+//! A leaf that is itself in the bundle needs no path (`trusted_leaf.rs`). Path building refuses an authority
+//! (`CA:TRUE`) as the end of a path. As in Go's verifier, such a leaf is nevertheless accepted if an
+//! authority of the bundle signed it.
 //!
-//! The TLS handshake proves only that the peer holds the leaf's key. This authenticator verifies the chain against
-//! the current bundle: replacing the bundle needs no new connections and drops every cached result. A client with an
-//! unknown certificate may still authenticate with a token.
+//! The TLS handshake proves only that the peer has the leaf's key. This authenticator verifies the chain
+//! against the current bundle: replacing the bundle needs no new connections and drops every cached result. A
+//! client with an unknown certificate may still authenticate with a token.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -28,45 +30,48 @@ use super::der::{Element, Signed};
 use super::trusted_leaf::{self, TrustedLeaves, Unfit, Usage};
 use crate::identity::User;
 
-/// Most chains cached. A chain costs about 1 KiB here and a few hundred microseconds to verify again.
+/// Maximum number of cached chains. A chain takes about 1 KiB, and verifying it again takes a few hundred
+/// microseconds.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Object identifier of the subject attribute that carries the user's id, in dotted form.
+/// Object identifier, in dotted form, of the subject attribute that carries the user's id.
 const UID_ATTRIBUTE: &str = "1.3.6.1.4.1.57683.2";
 
-/// Why a certificate file cannot be used as a CA bundle.
+/// Reasons why a certificate file cannot be used as a CA bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// Not PEM.
+    /// The file is not valid PEM.
     #[error("not a PEM file")]
     Pem(#[source] pem::Error),
-    /// PEM without any certificate in it.
+    /// The file contains no certificate.
     #[error("holds no certificate")]
     Empty,
-    /// One of the certificates (the first is 1) is not a certificate authority.
+    /// A certificate is not a certificate authority.
     #[error("certificate {position} cannot be used as a certificate authority")]
     Unusable {
-        /// Position in the file.
+        /// Position in the file, counted from 1.
         position: usize,
-        /// The problem with it.
+        /// Error from the certificate library.
         #[source]
         source: webpki::Error,
     },
 }
 
-/// Why a client certificate is refused.
+/// Reasons why a client certificate is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// No path to the CA bundle, outside its validity, or not for client authentication.
+    /// The chain does not lead to the CA bundle, is outside its validity, or is not for client
+    /// authentication.
     #[error("verifying the client certificate: {0}")]
     Unverified(webpki::Error),
-    /// One of the bundle itself, outside its validity, or not for client authentication.
+    /// The certificate is accepted without a path, but is outside its validity or not for client
+    /// authentication.
     #[error("verifying the client certificate: {0}")]
     Unfit(Unfit),
     /// The certificate cannot be parsed.
     #[error("the client certificate is malformed")]
     Malformed,
-    /// A subject attribute is not text in a known form.
+    /// A subject attribute is not text in a known encoding.
     #[error("subject attribute {0} of the client certificate is no readable text")]
     UnreadableAttribute(String),
     /// The id attribute occurs twice.
@@ -77,7 +82,7 @@ pub enum CertificateError {
     EmptyId,
 }
 
-/// The certificates that a peer has sent, its own first, with what is derived from them once a connection.
+/// The certificates that a peer has sent, its own first, and values derived from them once per connection.
 #[derive(Default)]
 pub struct PeerCertificates {
     certificates: Vec<CertificateDer<'static>>,
@@ -86,27 +91,29 @@ pub struct PeerCertificates {
 }
 
 impl PeerCertificates {
-    /// A chain of these certificates; without any, the peer has sent none.
+    /// Creates a chain of these certificates; an empty list means that the peer sent none.
     pub fn new(certificates: Vec<CertificateDer<'static>>) -> PeerCertificates {
         PeerCertificates { certificates, ..PeerCertificates::default() }
     }
 
-    /// The certificates, the peer's own first.
+    /// Returns the certificates, the peer's own first.
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         &self.certificates
     }
 
-    /// Whether the peer has sent no certificate.
+    /// Returns whether the peer has sent no certificate.
     pub fn is_empty(&self) -> bool {
         self.certificates.is_empty()
     }
 
-    /// From when on the chain must be verified again; `None` without certificates, or if one cannot be read.
+    /// Returns the time from which the chain must be verified again; `None` without certificates, or if one
+    /// cannot be parsed.
     pub fn expires(&self) -> Option<SystemTime> {
         *self.expires.get_or_init(|| expiry(&self.certificates))
     }
 
-    /// SHA-256 of all certificates. Each carries its own length, so that the sequence is unambiguous.
+    /// Returns the SHA-256 of all certificates. Each certificate contains its own length, so the
+    /// concatenation is unambiguous.
     fn digest(&self) -> [u8; 32] {
         *self.digest.get_or_init(|| {
             let mut context = digest::Context::new(&digest::SHA256);
@@ -118,13 +125,14 @@ impl PeerCertificates {
     }
 }
 
-/// A bundle of certificate authorities for clients.
+/// A bundle of certificate authorities that sign client certificates.
 pub struct CaBundle {
     anchors: Vec<TrustAnchor<'static>>,
     leaves: TrustedLeaves,
 }
 
-/// The extended key usages of a client's chain: that of clients, any, or none (RFC 5280, section 4.2.1.12).
+/// Validator of extended key usages in a client's chain: client authentication, any usage, or no extension
+/// (RFC 5280, section 4.2.1.12).
 struct OfClients;
 
 impl ExtendedKeyUsageValidator for OfClients {
@@ -151,7 +159,7 @@ impl CaBundle {
     /// Reads a file of PEM certificates; other PEM sections are skipped.
     ///
     /// # Errors
-    /// Not PEM, no certificate, or one that is not an authority.
+    /// The text is not PEM, contains no certificate, or contains one that is not an authority.
     pub fn from_pem(text: &[u8]) -> Result<CaBundle, BundleError> {
         let mut anchors = Vec::new();
         let mut leaves = TrustedLeaves::default();
@@ -165,7 +173,7 @@ impl CaBundle {
         if anchors.is_empty() { Err(BundleError::Empty) } else { Ok(CaBundle { anchors, leaves }) }
     }
 
-    /// Whether both bundles have an authority: the same name and the same key.
+    /// Returns whether the two bundles have an authority in common, with the same name and the same key.
     pub fn overlaps(&self, other: &CaBundle) -> bool {
         let is_same = |a: &TrustAnchor<'_>, b: &TrustAnchor<'_>| {
             (&a.subject, &a.subject_public_key_info) == (&b.subject, &b.subject_public_key_info)
@@ -173,8 +181,8 @@ impl CaBundle {
         self.anchors.iter().any(|own| other.anchors.iter().any(|theirs| is_same(own, theirs)))
     }
 
-    /// Checks that `chain` (leaf first) leads to this bundle or is in it, is within its validity and is for client
-    /// authentication.
+    /// Checks that `chain` (leaf first) leads to this bundle or that its leaf is in it, that it is within its
+    /// validity, and that it is for client authentication.
     pub fn verify(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> Result<(), CertificateError> {
         let (leaf, intermediates) = chain.split_first().ok_or(CertificateError::Malformed)?;
         let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO));
@@ -200,8 +208,8 @@ impl CaBundle {
         }
     }
 
-    /// Whether an authority of the bundle signed a certificate itself. One that is limited to some names does not count:
-    /// its limits are only applied in path building.
+    /// Returns whether an authority of the bundle signed a certificate directly. An authority with name
+    /// constraints does not count, because only path building applies them.
     fn signed(&self, certificate: &CertificateDer<'_>) -> bool {
         let Ok(signed) = Signed::read(certificate) else { return false };
         let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
@@ -219,7 +227,8 @@ pub struct ClientCertificates {
     credential_id_key: String,
 }
 
-/// A bundle and the chains verified under it, replaced together, so that no result outlives its authority.
+/// A bundle and the chains verified under it. They are replaced together, so that no cached result outlives
+/// its authority.
 struct Trust {
     bundle: CaBundle,
     verified: Mutex<HashMap<[u8; 32], Verified>>,
@@ -228,28 +237,29 @@ struct Trust {
 #[derive(Clone)]
 struct Verified {
     user: Option<Arc<User>>,
-    /// Earliest end of validity among the chain's certificates.
+    /// Earliest end of validity of the certificates in the chain.
     expires: SystemTime,
 }
 
 impl ClientCertificates {
-    /// Accepts users whose chain leads to `bundle`; `domains` gives the key of the certificate's id.
+    /// Creates an authenticator that accepts users whose chain leads to `bundle`. `domains` gives the key of
+    /// the extra value with the certificate's id.
     pub fn new(bundle: CaBundle, domains: &NameDomains) -> ClientCertificates {
         let trust = RwLock::new(Arc::new(Trust::new(bundle)));
         ClientCertificates { trust, credential_id_key: domains.extra("credential-id") }
     }
 
-    /// Replaces the bundle, for open connections too.
+    /// Replaces the bundle, also for open connections.
     pub fn replace_bundle(&self, bundle: CaBundle) {
         *self.trust.write() = Arc::new(Trust::new(bundle));
     }
 
-    /// The user of `chain` (leaf first); `None` without a chain or without a common name.
+    /// Returns the user of `chain` (leaf first); `None` without a chain or without a common name.
     ///
-    /// A look-up for a cached chain, otherwise one or two signature verifications.
+    /// A cached chain costs a look-up, any other chain one or two signature verifications.
     ///
     /// # Errors
-    /// A chain that does not verify, or an unreadable subject.
+    /// The chain cannot be verified, or the subject cannot be read.
     pub fn user(
         &self,
         chain: &PeerCertificates,
@@ -272,7 +282,7 @@ impl ClientCertificates {
         Ok(user)
     }
 
-    /// Reads the leaf's subject: the last of several common names, and all organizations.
+    /// Reads the subject of the leaf: the last common name, and all organizations.
     fn subject(&self, leaf: &CertificateDer<'_>) -> Result<Option<User>, CertificateError> {
         let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::Malformed)?;
         let (mut name, mut uids) = ("", Vec::new());
@@ -323,7 +333,8 @@ impl Trust {
         let mut known = self.verified.lock();
         if known.len() >= REMEMBERED_MAX {
             known.retain(|_, entry| now < entry.expires);
-            // Full of valid chains: clearing is rare and costs each of them one verification.
+            // If the cache is full of valid chains, it is cleared. This is rare, and costs each chain one
+            // verification.
             if known.len() >= REMEMBERED_MAX {
                 known.clear();
             }
@@ -332,7 +343,8 @@ impl Trust {
     }
 }
 
-/// When the first certificate of a chain is no longer valid; `None` without certificates, or if one cannot be read.
+/// Returns the time at which the first certificate of a chain expires; `None` without certificates, or if one
+/// cannot be parsed.
 fn expiry(chain: &[CertificateDer<'_>]) -> Option<SystemTime> {
     let mut first = None;
     for certificate in chain {
@@ -340,7 +352,7 @@ fn expiry(chain: &[CertificateDer<'_>]) -> Option<SystemTime> {
         let last = parsed.validity().not_after.timestamp().try_into().unwrap_or(0);
         first = Some(first.map_or(last, |first: u64| first.min(last)));
     }
-    // Validity includes its last second.
+    // The validity includes its last second.
     UNIX_EPOCH.checked_add(Duration::from_secs(first?.checked_add(1)?))
 }
 

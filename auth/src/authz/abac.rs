@@ -1,4 +1,4 @@
-//! Attribute-based access control: a file of policies, one a line, read at the start
+//! Attribute-based access control: a file with one policy per line, read at start
 //! (docs/api/authorization.md#abac-policy-file).
 
 use go::quote;
@@ -11,15 +11,16 @@ use crate::document::{self, Document, Typed};
 use crate::identity::{AUTHENTICATED, User};
 use crate::strict::{Form, Object, text_of};
 
-/// Group of the lines.
+/// API group of the policies.
 const GROUP: &str = "abac.authorization.kubernetes.io";
-/// Group and version of lines.
+/// Group and version of the policies.
 const API_VERSION: &str = "abac.authorization.kubernetes.io/v1beta1";
-/// The same of lines that have the members of `spec` at the top. A line without a version has this one.
+/// Group and version of policies whose members are at the top level instead of below `spec`. A line without a
+/// version has this one.
 const OLD_API_VERSION: &str = "abac.authorization.kubernetes.io/v0";
 const KIND: &str = "Policy";
 
-/// Bytes at which a line, without its end, is too long.
+/// Size limit: a line of this many bytes or more, without its line end, is refused.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 static POLICY: Object = Object { name: KIND, members: &[("spec", Form::Object(&SPEC))] };
@@ -46,11 +47,11 @@ static OLD_POLICY: Object = Object {
     ],
 };
 
-/// The policies of a file.
+/// The policies of an ABAC file.
 #[derive(Clone, Debug, Default)]
 pub struct Policies(Vec<Policy>);
 
-/// One line: who may do what. Empty parts match nothing but empty attributes.
+/// A policy, one line of the file. An empty member matches only an empty request attribute.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Policy {
     user: String,
@@ -62,17 +63,17 @@ struct Policy {
     path: String,
 }
 
-/// What is wrong with a file of policies. The text follows the name of the file.
+/// The errors of a policy file. The caller puts the file name in front of the text.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PoliciesError {
-    /// A line is no policy.
+    /// A line is not a valid policy.
     #[error(", line {line}: {text}: {why}")]
     Line {
-        /// Number of the line, from 1.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// The line.
+        /// Text of the line.
         text: String,
-        /// What a reader of policies says of it.
+        /// Reason why the line is invalid.
         why: String,
     },
     /// A line has 64 KiB or more.
@@ -81,10 +82,10 @@ pub enum PoliciesError {
 }
 
 impl Policies {
-    /// Reads a file. `document` reads one line as JSON or YAML.
+    /// Reads a file. `document` parses one line as JSON or YAML.
     ///
     /// # Errors
-    /// The first line that is no policy.
+    /// The first line that is not a valid policy.
     pub fn parse(
         text: &str,
         document: impl Fn(&str) -> Result<Document, String>,
@@ -105,7 +106,7 @@ impl Policies {
         Ok(Policies(policies))
     }
 
-    /// Allows what a line allows.
+    /// Returns an allow if a policy allows the request, and no opinion otherwise.
     pub(super) fn decide(&self, asked: &Attributes<'_>) -> Decision {
         if self.0.iter().any(|policy| policy.allows(asked)) {
             return Decision::Allow { reason: Reason::None };
@@ -113,7 +114,7 @@ impl Policies {
         Decision::NoOpinion { reason: "No policy matched.".to_owned().into() }
     }
 
-    /// What a user may do in a namespace.
+    /// Returns the rules for a user in a namespace.
     pub(super) fn rules_for(&self, user: &User, namespace: &str) -> Vec<Rule> {
         let here = |policy: &&Policy| policy.namespace == "*" || policy.namespace == namespace;
         let mut rules = Vec::new();
@@ -163,7 +164,7 @@ impl Policy {
         Policy { api_group: text_of(spec, "apiGroup"), path, ..Policy::common(spec) }.for_authenticated()
     }
 
-    /// A policy of the first releases. What it leaves out may be anything.
+    /// Reads a policy of version v0. There, an absent member matches everything.
     fn of_old(line: &Value) -> Policy {
         let mut policy = Policy::common(line);
         let (anywhere, anything) = (policy.namespace.is_empty(), policy.resource.is_empty());
@@ -184,7 +185,7 @@ impl Policy {
         policy.for_authenticated()
     }
 
-    /// The members that policies of both versions have.
+    /// Reads the members that both versions of policies have.
     fn common(members: &Value) -> Policy {
         Policy {
             user: text_of(members, "user"),
@@ -196,7 +197,7 @@ impl Policy {
         }
     }
 
-    /// `*` is every user that has shown who it is.
+    /// Restricts a policy for the user or group `*` to authenticated users.
     fn for_authenticated(mut self) -> Policy {
         if self.user == "*" || self.group == "*" {
             self.group = AUTHENTICATED.to_owned();
@@ -221,7 +222,7 @@ impl Policy {
             && is(&self.api_group, asked.group)
     }
 
-    /// Whether the line is about a user: by name and by group where it has both.
+    /// Returns whether the policy applies to a user. If it has both a user and a group, both must match.
     fn concerns(&self, user: &User) -> bool {
         let by_name = self.user == "*" || self.user == user.name;
         match (self.user.is_empty(), self.group.is_empty()) {
@@ -233,10 +234,10 @@ impl Policy {
     }
 }
 
-/// The version of a line, where it may say none or only the group.
+/// Returns the version of a line, which may state no version or only the group.
 ///
 /// # Errors
-/// It is no version.
+/// The version is malformed.
 fn api_version(text: &str) -> Result<&str, String> {
     match names::group_version(text)? {
         ("" | GROUP, "") => Ok(OLD_API_VERSION),
@@ -278,7 +279,7 @@ mod tests {
             (r#"{"user":"a"}"#.to_owned(), "a", pods, true),
             (r#"{"user":"a","readonly":true}"#.to_owned(), "a", ("delete", "pods", "ns"), false),
             (r#"{"resource":"pods"}"#.to_owned(), "a", pods, true),
-            // What a line is, is read in any case; its members are not.
+            // `apiVersion` and `kind` are read in any case, other members are not.
             (line(r#"{"user":"b"}"#).replace("apiVersion", "apiversion"), "a", pods, false),
             (line(r#"{"user":"b"}"#).replace("apiVersion", "apiVer\u{17f}ion"), "a", pods, false),
             (line(r#"{"user":"a","resource":"*","namespace":"*"}"#).replace("kind", "Kind"), "a", pods, true),

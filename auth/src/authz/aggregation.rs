@@ -1,34 +1,34 @@
-//! Role aggregation: cluster roles whose rules are the union of other cluster roles
+//! Role aggregation: cluster roles whose rules are the union of the rules of other cluster roles
 //! (docs/api/controllers.md#role-aggregation).
 //!
-//! An aggregated role has the rules of all roles that one of its selectors matches, in the order of their names, each
-//! rule once. The controller overwrites any other rules.
+//! An aggregated role has the rules of all roles that one of its selectors matches, in the order of the role
+//! names, each rule once. The controller overwrites any other rules.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 
-/// A label selector: all of its requirements must hold; an empty one matches everything.
+/// A label selector. All of its requirements must hold; an empty selector matches everything.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LabelSelector {
-    /// Labels with their required values.
+    /// Required labels with their values.
     pub match_labels: Vec<(String, String)>,
-    /// Further requirements.
+    /// Further requirements of the selector.
     pub match_expressions: Vec<Requirement>,
 }
 
-/// One requirement of a label selector.
+/// A single requirement of a label selector.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Requirement {
-    /// The label.
+    /// Key of the label.
     pub key: String,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`; any other operator matches nothing.
+    /// Operator: `In`, `NotIn`, `Exists` or `DoesNotExist`. Any other operator matches nothing.
     pub operator: String,
-    /// Values for the first two.
+    /// Values of the operators `In` and `NotIn`.
     pub values: Vec<String>,
 }
 
 impl LabelSelector {
-    /// Whether `labels` meet all requirements.
+    /// Returns whether `labels` meet all requirements.
     pub fn matches(&self, labels: &BTreeMap<&str, &str>) -> bool {
         let equal = |(key, value): &(String, String)| labels.get(key.as_str()) == Some(&value.as_str());
         self.match_labels.iter().all(equal)
@@ -50,24 +50,24 @@ impl Requirement {
     }
 }
 
-/// A cluster role. `R` is a rule in the caller's form.
+/// A cluster role. `R` is the caller's type of a rule.
 #[derive(Clone, Debug)]
 pub struct Candidate<'c, R> {
     /// Name of the role.
     pub name: &'c str,
-    /// Its labels.
+    /// Labels of the role.
     pub labels: BTreeMap<&'c str, &'c str>,
-    /// Selectors of the aggregated roles; `None` for a role with rules of its own.
+    /// Selectors of the aggregated roles; `None` for a role with its own rules.
     pub selectors: Option<Vec<LabelSelector>>,
-    /// Its rules.
+    /// Rules of the role.
     pub rules: Vec<R>,
 }
 
-/// Gives every aggregated role the rules of all other roles it selects, in name order, and returns the positions of
-/// the roles that changed. Aggregated roles may be selected in turn, to any depth.
+/// Gives every aggregated role the rules of all other roles that it selects, in name order, and returns the
+/// positions of the roles that changed. An aggregated role may select other aggregated roles, to any depth.
 ///
-/// Most cycles of selectors settle as well. Roles in a cycle that does not settle, and all roles that depend on them,
-/// are left unchanged, so that writing the result never causes another change.
+/// Most cycles of selectors settle as well. Roles in a cycle that does not settle, and all roles that depend
+/// on them, are left unchanged, so that writing the result never causes another change.
 pub fn settle<R: Clone + Eq + Hash>(roles: &mut [Candidate<'_, R>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..roles.len()).collect();
     order.sort_unstable_by_key(|&at| roles[at].name);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn chains_settle_at_once_and_circles_settle_or_stay() {
-        // Roles as `name<selected label:own rules`, each labelled with its name; what they become.
+        // Rows: roles as `name<selected label:own rules`, each labelled with its name; the expected result.
         for (roles, want) in [
             ("admin<edit: edit<view: view<x: x:r", "admin:r edit:r view:r x:r"),
             ("a<b:y b<a:x", "a:x b:x"),

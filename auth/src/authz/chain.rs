@@ -1,7 +1,8 @@
 //! The chain of authorizers, in their configured order.
 //!
-//! Members of `system:masters` are allowed first. Then the first allow or deny decides; if no authorizer has an
-//! opinion the request is denied, with all reasons joined by newlines (docs/api/authorization.md#authorizers).
+//! Members of `system:masters` are allowed first. Then the first allow or deny decides. If no authorizer has
+//! an opinion, the request is denied, with all reasons joined by newlines
+//! (docs/api/authorization.md#authorizers).
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,17 +22,17 @@ use crate::identity::{MASTERS, User};
 /// A kind of authorizer, as `--authorization-mode` names it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
-    /// Policies in a file.
+    /// Attribute-based policies from a file.
     Abac,
-    /// Allows everything.
+    /// An authorizer that allows everything.
     AlwaysAllow,
-    /// Allows nothing.
+    /// An authorizer that allows nothing.
     AlwaysDeny,
-    /// Agents of nodes, and what their pods need.
+    /// The authorizer of node agents: their own objects and those that their pods need.
     Node,
-    /// Roles and bindings.
+    /// Role-based access control, from roles and bindings.
     Rbac,
-    /// Another server.
+    /// An authorizer on another server.
     Webhook,
 }
 
@@ -40,7 +41,7 @@ impl Mode {
     pub const ALL: [Mode; 6] =
         [Mode::Abac, Mode::AlwaysAllow, Mode::AlwaysDeny, Mode::Node, Mode::Rbac, Mode::Webhook];
 
-    /// Name of the mode in flags.
+    /// Returns the name of the mode in flags.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Abac => "ABAC",
@@ -52,7 +53,7 @@ impl Mode {
         }
     }
 
-    /// The mode of a name, in exactly these letters.
+    /// Returns the mode with this name, which is case-sensitive.
     pub fn of(name: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| mode.name() == name)
     }
@@ -64,57 +65,57 @@ impl fmt::Display for Mode {
     }
 }
 
-/// One authorizer of the chain.
+/// An authorizer of the chain.
 #[derive(Clone)]
 pub enum Module {
-    /// Policies of a file.
+    /// Attribute-based policies of a file.
     Abac(Arc<Policies>),
-    /// Allows everything.
+    /// Allows every request of every user.
     AlwaysAllow,
-    /// Allows nothing.
+    /// Has no opinion on any request, so it never allows one.
     AlwaysDeny,
-    /// What agents of nodes may do.
+    /// Decides requests of node agents.
     Node(Arc<dyn NodePolicy>),
-    /// Roles and bindings.
+    /// Decides by roles and bindings.
     Rbac,
-    /// Another server.
+    /// Requests the decision from another server.
     Webhook(Arc<Webhook>),
 }
 
-/// What agents of nodes may do: it depends on which objects belong to the pods of a node.
+/// The authorizer of node agents. Its decisions depend on which objects belong to the pods of a node.
 pub trait NodePolicy: Send + Sync {
-    /// The decision. No opinion on users that are no agents.
+    /// Returns the decision; no opinion for users that are not node agents.
     fn decide(&self, asked: &Attributes<'_>) -> Decision;
 }
 
-/// A decision, and what went wrong on the way to it.
+/// A decision, with the errors on the way to it.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// The decision.
+    /// Decision of the chain.
     pub decision: Decision,
-    /// Why it may be another than it should.
+    /// Errors that may have changed the decision.
     pub error: Option<String>,
 }
 
 impl Verdict {
-    /// A decision without an error.
+    /// Creates a verdict without an error.
     pub(super) fn of(decision: Decision) -> Verdict {
         Verdict { decision, error: None }
     }
 }
 
-/// What a user may do, as far as the authorizers can list it.
+/// The rules of a user, as far as the authorizers can list them.
 #[derive(Debug, Default)]
 pub struct Listed {
-    /// The rules, in the order of the authorizers.
+    /// Rules, in the order of the authorizers.
     pub rules: Vec<Rule>,
-    /// What could not be listed.
+    /// Reasons why rules could not be listed.
     pub errors: Vec<String>,
-    /// Whether there may be more.
+    /// Whether the user may have more rules than listed.
     pub is_incomplete: bool,
 }
 
-/// The chain of authorizers; cheap to share. Its modules can be replaced while it is used.
+/// The chain of authorizers, cheap to share. Its modules can be replaced while it is in use.
 pub struct Authorizer {
     modules: RwLock<Arc<[Module]>>,
     rbac: Rbac,
@@ -123,10 +124,10 @@ pub struct Authorizer {
 }
 
 impl Authorizer {
-    /// The authorizers of `modules` in that order.
+    /// Creates a chain of `modules` in this order.
     ///
-    /// `policy` is where roles and bindings come from, `rbac_group` the full API group they live in, which the
-    /// texts about missing roles name. Both are also used for escalation checks when RBAC is not among the modules.
+    /// `policy` is the source of roles and bindings. `rbac_group` is their full API group, which error texts
+    /// about missing roles name. Both are also used for escalation checks if RBAC is not among the modules.
     pub fn new(
         modules: Vec<Module>,
         policy: Arc<dyn PolicySource>,
@@ -140,19 +141,19 @@ impl Authorizer {
         }
     }
 
-    /// Leaves out the constrained modes of impersonation.
+    /// Disables the constrained modes of impersonation.
     #[must_use]
     pub fn without_constrained_impersonation(mut self) -> Authorizer {
         self.last_modes.is_constrained = false;
         self
     }
 
-    /// Replaces the modules, for all requests that are decided from now on.
+    /// Replaces the modules for all later requests.
     pub fn replace(&self, modules: Vec<Module>) {
         *self.modules.write() = modules.into();
     }
 
-    /// The roles and bindings, for escalation checks and rule reviews.
+    /// Returns the RBAC authorizer, for escalation checks and rule reviews.
     pub fn rbac(&self) -> &Rbac {
         &self.rbac
     }
@@ -161,7 +162,7 @@ impl Authorizer {
         self.modules.read().clone()
     }
 
-    /// What the chain says, for those who need the decision itself (access reviews).
+    /// Returns the decision of the chain, for callers that need the decision itself (access reviews).
     pub async fn decide(&self, asked: &Attributes<'_>) -> Verdict {
         let mut chain = match Chain::begin(asked) {
             Ok(chain) => chain,
@@ -179,7 +180,7 @@ impl Authorizer {
         chain.end()
     }
 
-    /// What the chain says if no other server has to be asked; `None` where one has.
+    /// Returns the decision of the chain if no other server must be called; `None` otherwise.
     pub fn decide_now(&self, asked: &Attributes<'_>) -> Option<Verdict> {
         let mut chain = match Chain::begin(asked) {
             Ok(chain) => chain,
@@ -207,7 +208,7 @@ impl Authorizer {
         })
     }
 
-    /// What a user may do in a namespace.
+    /// Returns the rules of a user in a namespace.
     pub fn rules_for(&self, user: &User, namespace: &str) -> Listed {
         let mut held = Listed::default();
         for module in &*self.modules() {
@@ -228,10 +229,10 @@ impl Authorizer {
         held
     }
 
-    /// Asks whether the request may go ahead.
+    /// Decides whether the request may proceed.
     ///
     /// # Errors
-    /// It may not: answer with 403 and the message, or with 500 where an authorizer failed.
+    /// The request is not allowed. The response is 403 with the message, or 500 if an authorizer failed.
     pub async fn authorize<'r>(&self, asked: &'r Attributes<'r>) -> Result<Authorized<'r>, Denied> {
         let Verdict { decision, error } = self.decide(asked).await;
         let is_final = matches!(decision, Decision::Deny { .. });
@@ -251,7 +252,7 @@ impl Listed {
     }
 }
 
-/// Reasons and errors of the authorizers that were asked.
+/// Reasons and errors of the authorizers that have no opinion.
 #[derive(Default)]
 struct Chain {
     reasons: Vec<String>,
@@ -259,7 +260,7 @@ struct Chain {
 }
 
 impl Chain {
-    /// Members of the group that may everything need not be asked about.
+    /// Starts the chain. Members of `system:masters` are allowed at once.
     fn begin(asked: &Attributes<'_>) -> Result<Chain, Verdict> {
         if asked.user.in_group(MASTERS) {
             return Err(Verdict::of(Decision::Allow { reason: Reason::None }));
@@ -267,7 +268,7 @@ impl Chain {
         Ok(Chain::default())
     }
 
-    /// The end of the chain, if this verdict is it.
+    /// Returns the verdict if it decides the request; otherwise records its reason and error.
     fn take(&mut self, verdict: Verdict) -> Option<Verdict> {
         let Decision::NoOpinion { reason } = &verdict.decision else { return Some(verdict) };
         if !reason.is_empty() {
@@ -315,7 +316,7 @@ mod tests {
 
     #[test]
     fn masters_pass_first_and_no_opinion_is_a_denial() {
-        // docs/api/authorization.md#authorizers: modes, group of the user, allowed, reason.
+        // Rows of docs/api/authorization.md#authorizers: modes, group of the user, allowed, reason.
         use Module::{AlwaysAllow, AlwaysDeny, Rbac};
         let abac = || Module::Abac(Arc::default());
         for (at, (modules, group, allowed, reason)) in [

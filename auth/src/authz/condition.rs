@@ -1,4 +1,4 @@
-//! Conditions over a SubjectAccessReview, in CEL: they say of which requests a webhook is asked
+//! CEL conditions over a SubjectAccessReview, which select the requests that are sent to a webhook
 //! (docs/api/authorization.md#match-conditions-of-authorizers).
 
 use std::sync::{Arc, LazyLock};
@@ -14,13 +14,13 @@ use serde_json::{Map, Value as Json};
 
 use crate::expression_fault::ExpressionFault;
 
-/// The compatibility version: expressions may use what it has.
+/// Compatibility version, which determines the functions that expressions may use.
 const VERSION: Version = Version::new(1, 35);
 
-/// Most that one condition may cost: about 0.1 s.
+/// Cost limit of one condition: about 0.1 s.
 const COST_MAX: u64 = 1_000_000;
 
-/// Longest evaluation of one condition, for those that take longer than they cost.
+/// Time limit of one condition, in case its evaluation takes longer than its cost suggests.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
@@ -37,7 +37,7 @@ const FIELD_SELECTOR: &str = "kubernetes.FieldSelectorAttributes";
 const LABEL_SELECTOR: &str = "kubernetes.LabelSelectorAttributes";
 const REQUIREMENT: &str = "kubernetes.SelectorRequirement";
 
-/// The types that a condition sees.
+/// The types of the variables in conditions.
 struct Types;
 
 impl TypeProvider for Types {
@@ -68,14 +68,14 @@ impl TypeProvider for Types {
     }
 }
 
-/// Conditions that are compiled. None hold for every request.
+/// Compiled conditions. An empty set holds for every request.
 #[derive(Default)]
 pub struct Conditions(Vec<(String, Program)>);
 
 /// Compiles one condition.
 ///
 /// # Errors
-/// It is none.
+/// The expression is invalid, or its result is not a boolean.
 pub(super) fn compile(text: &str) -> Result<Program, ExpressionFault> {
     let failed =
         |error: &dyn std::fmt::Display| ExpressionFault::Text(format!("compilation failed: {error}"));
@@ -88,10 +88,10 @@ pub(super) fn compile(text: &str) -> Result<Program, ExpressionFault> {
 }
 
 impl Conditions {
-    /// Compiles conditions.
+    /// Compiles all conditions.
     ///
     /// # Errors
-    /// The first that is none.
+    /// The error of the first invalid condition.
     pub fn new(texts: &[String]) -> Result<Conditions, String> {
         let programs = texts.iter().map(|text| {
             let program = compile(text).map_err(|fault| fault.to_string())?;
@@ -100,10 +100,11 @@ impl Conditions {
         programs.collect::<Result<_, String>>().map(Conditions)
     }
 
-    /// Whether all hold of the spec of a review. One that is false decides, whatever others fail.
+    /// Returns whether all conditions hold for the spec of a review. A false condition decides, even if
+    /// others fail.
     ///
     /// # Errors
-    /// None is false, and some cannot be evaluated.
+    /// No condition is false, and some cannot be evaluated.
     pub fn hold(&self, spec: &Map<String, Json>) -> Result<bool, String> {
         if self.0.is_empty() {
             return Ok(true);
@@ -126,8 +127,8 @@ impl Conditions {
     }
 }
 
-/// A review's spec as a map. Texts and lists that are not there are empty ones; attributes and selectors that are not
-/// there, and the parts of selectors, are absent.
+/// Converts the spec of a review to a map. Absent strings and lists become empty. Absent request attributes
+/// and selectors, and absent members of selectors, stay absent.
 fn request(spec: &Map<String, Json>) -> Value<'_> {
     let mut request = OwnedMap::default();
     put_texts(&mut request, spec, &["user", "uid"]);
@@ -158,7 +159,7 @@ fn request(spec: &Map<String, Json>) -> Value<'_> {
     Value::map(request)
 }
 
-/// A selector with requirements, or with a text that nothing was made of; without both it counts as absent.
+/// Converts a selector that has a raw text or requirements; a selector without both counts as absent.
 fn selector(given: &Map<String, Json>) -> Option<Value<'_>> {
     let mut selector = OwnedMap::default();
     if given.get("rawSelector").and_then(Json::as_str).is_some_and(|raw| !raw.is_empty()) {

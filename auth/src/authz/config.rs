@@ -1,4 +1,4 @@
-//! The configuration file of authorization: which authorizers are asked, in which order
+//! The authorization configuration file: which authorizers decide, and in which order
 //! (docs/api/authorization.md#authorization-configuration).
 
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::strict::{File, Form, INTERNAL, Object, items, text_of};
 const KIND: &str = "AuthorizationConfiguration";
 const VERSIONS: [&str; 4] = ["v1", "v1beta1", "v1alpha1", INTERNAL];
 
-/// Most conditions of one webhook.
+/// Maximum number of conditions of one webhook.
 const CONDITIONS_MAX: usize = 64;
 
-/// Longest time that a webhook may take.
+/// Maximum timeout of a webhook in nanoseconds.
 const TIMEOUT_MAX: i64 = 30_000_000_000;
 
 static ROOT: Object = Object {
@@ -32,7 +32,8 @@ static AUTHORIZER: Object = Object {
     name: "AuthorizerConfiguration",
     members: &[("type", Form::Text), ("name", Form::Text), ("webhook", Form::Object(&WEBHOOK))],
 };
-/// In the internal version the members below the first level have other names, so that no authorizer can be written in it.
+/// In the internal version the members below the first level have other names, so a file of that version
+/// cannot configure an authorizer.
 static INTERNAL_ROOT: Object = Object {
     name: KIND,
     members: &[
@@ -63,46 +64,46 @@ static CONNECTION: Object = Object {
 };
 static CONDITION: Object = Object { name: "WebhookMatchCondition", members: &[("expression", Form::Text)] };
 
-/// One authorizer.
+/// The settings of one authorizer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AuthorizerSettings {
-    /// `Webhook`, `Node`, `RBAC` …
+    /// Type of the authorizer: `Webhook`, `Node`, `RBAC` …
     pub kind: String,
-    /// Its name; unique.
+    /// Name of the authorizer, unique in the file.
     pub name: String,
-    /// Of a webhook.
+    /// Settings of an authorizer of type `Webhook`.
     pub webhook: Option<WebhookSettings>,
 }
 
-/// How a webhook is asked, with the defaults filled in.
+/// The settings of a webhook, with the defaults filled in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WebhookSettings {
-    /// How long a permission is kept.
+    /// How long an allow is cached.
     pub authorized: Kept,
-    /// How long a refusal is kept.
+    /// How long a refusal is cached.
     pub unauthorized: Kept,
-    /// Nanoseconds that one review may take.
+    /// Timeout of one review in nanoseconds.
     timeout: i64,
-    /// `v1` or `v1beta1`.
+    /// Version of the reviews: `v1` or `v1beta1`.
     pub version: String,
     condition_version: String,
     failure_policy: String,
     connection: String,
     file: Option<String>,
-    /// Expressions.
+    /// Match conditions, as CEL expressions.
     pub conditions: Vec<String>,
 }
 
-/// How long answers of one sort are kept.
+/// The cache lifetime of one kind of decision.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Kept {
-    /// Nanoseconds; checked also where nothing is kept.
+    /// Lifetime in nanoseconds; it is validated even if caching is off.
     ttl: i64,
     is_on: bool,
 }
 
 impl Kept {
-    /// The time; zero where nothing is kept.
+    /// Returns the cache lifetime; zero if caching is off.
     pub fn time(self) -> Duration {
         let nanos = if self.is_on { u64::try_from(self.ttl).unwrap_or(0) } else { 0 };
         Duration::from_nanos(nanos)
@@ -110,17 +111,17 @@ impl Kept {
 }
 
 impl WebhookSettings {
-    /// Longest that one review may take.
+    /// Returns the timeout of one review.
     pub fn timeout(&self) -> Duration {
         Duration::from_nanos(self.timeout.unsigned_abs())
     }
 
-    /// Path of the file that names the server.
+    /// Returns the path of the kubeconfig file that names the server.
     pub fn file(&self) -> &str {
         self.file.as_deref().unwrap_or_default()
     }
 
-    /// What follows from an error.
+    /// Returns the consequence of an error.
     pub fn failure_policy(&self) -> FailurePolicy {
         match self.failure_policy.as_str() {
             "Deny" => FailurePolicy::Deny,
@@ -129,7 +130,7 @@ impl WebhookSettings {
     }
 }
 
-/// Reads the file. `group` is the group of its version.
+/// Reads the file. `group` is the API group of its version.
 ///
 /// # Errors
 /// The text of kube-apiserver's error.
@@ -146,7 +147,7 @@ pub fn read(document: &Document, group: &str) -> Result<Vec<AuthorizerSettings>,
 }
 
 fn webhook(value: &Value) -> WebhookSettings {
-    // An absent duration and one of zero have the default.
+    // An absent or zero duration gets the default.
     let nanos = |name: &str| duration::parse(value[name].as_str().unwrap_or("0")).unwrap_or(0);
     let kept = |name: &str, default: i64, flag: &str| {
         let ttl = Some(nanos(name)).filter(|ttl| *ttl != 0).unwrap_or(default);
@@ -185,7 +186,7 @@ impl Errors {
             .push(format!("{path}: Unsupported value: {value}: supported values: {}", supported.join(", ")));
     }
 
-    /// One of several values, which must be there.
+    /// Adds an error unless `value` is one of `supported`.
     fn one_of(&mut self, path: &str, value: &str, supported: &[&str]) {
         match value {
             "" => self.required(path),
@@ -199,7 +200,8 @@ impl Errors {
     }
 }
 
-/// Checks authorizers. `modes` are the types that there are; `file_fault` says what is wrong with a file.
+/// Checks the authorizers. `modes` are the supported types; `file_fault` returns the error of a kubeconfig
+/// file.
 ///
 /// # Errors
 /// All problems.
@@ -257,7 +259,7 @@ pub fn validate(
         }
     }
     errors.end()?;
-    // The names of what there can be only one of are given.
+    // An authorizer of a type that can occur only once must have the name of its type.
     let mut errors = Errors::default();
     for AuthorizerSettings { kind, name, .. } in authorizers {
         let wanted = kind.to_lowercase();
@@ -333,7 +335,7 @@ impl WebhookSettings {
     }
 }
 
-/// What is wrong with conditions at a path.
+/// Returns the errors of the conditions at `path`.
 pub fn condition_errors(path: &str, conditions: &[String]) -> Vec<String> {
     let mut errors = Errors::default();
     for (at, text) in conditions.iter().enumerate() {
@@ -349,7 +351,7 @@ pub fn condition_errors(path: &str, conditions: &[String]) -> Vec<String> {
     errors.0
 }
 
-/// The connection as it is shown: the type first.
+/// Formats the connection with its type first.
 fn shown_in_order(value: &Value) -> String {
     format!("{{\"Type\":{},\"KubeConfigFile\":{}}}", value["Type"], value["KubeConfigFile"])
 }

@@ -1,9 +1,9 @@
-//! The privilege escalation check: a writer cannot grant permissions that it does not hold
+//! The privilege escalation check: a writer cannot grant permissions that the writer does not have
 //! (docs/api/authorization.md#privilege-escalation).
 //!
-//! A write of a role requires that the writer's rules in the same scope cover the role's rules; a write of a binding
-//! requires that for the role it refers to. `system:masters` and the verbs `escalate` and `bind` are exempt. The
-//! comparison is a function from rules to rules.
+//! To write a role, the writer's rules in the same scope must cover the role's rules. To write a binding,
+//! they must cover the rules of the role that it refers to. `system:masters` and the verbs `escalate` and
+//! `bind` are exempt. The comparison depends only on the two lists of rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,24 +16,25 @@ use super::rbac::{Held, resource_matches, rules_of, url_matches};
 use crate::attributes::Attributes;
 use crate::identity::{MASTERS, User};
 
-/// Most string comparisons in one check: some tenths of a second. The largest bundled role against a user who holds
-/// all bundled roles needs a hundredth of that. Beyond it a rule counts as not held, so that a small object (a
-/// thousand verbs, groups and resources each) cannot cause 10⁹ comparisons.
+/// Limit of string comparisons in one check, equal to some tenths of a second. The largest bundled role
+/// against a user who has all bundled roles needs a hundredth of that. Beyond the limit a rule counts as not
+/// covered, so that a small object (a thousand verbs, groups and resources each) cannot cause 10⁹
+/// comparisons.
 const COMPARISONS_MAX: usize = 50_000_000;
 
-/// Most missing permissions in one message, so that it stays short.
+/// Maximum number of missing permissions in one message, so that it stays short.
 const LISTED_MAX: usize = 1_000;
 
-/// A write would grant more than its writer holds.
+/// The reasons why a write of a role or binding is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Escalation {
-    /// The role of this name, to which a binding refers, does not exist: 404.
+    /// The binding refers to a role of this name that does not exist (404).
     #[error("role {} not found", Quoted(.0))]
     RoleNotFound(String),
-    /// A binding refers to an object of this kind, which is none of roles: 500.
+    /// The binding refers to an object of this kind, which is not a role kind (500).
     #[error("unsupported role reference kind: {}", Quoted(.0))]
     UnknownKind(String),
-    /// Inner text of a 403 for the object that is written.
+    /// The write would grant more than its writer has (403). The value is the inner text of the response.
     #[error("{0}")]
     Forbidden(String),
 }
@@ -41,20 +42,21 @@ pub enum Escalation {
 /// A role that a request writes.
 #[derive(Clone, Copy, Debug)]
 pub struct RoleWrite<'r> {
-    /// `roles` or `clusterroles`.
+    /// Resource of the role: `roles` or `clusterroles`.
     pub resource: &'r str,
     /// Namespace of the role; empty for cluster roles.
     pub namespace: &'r str,
-    /// Name in the request's path; empty for create, where an `escalate` restricted to names does not apply.
+    /// Name in the request path. It is empty for create, so a rule for `escalate` that is restricted to names
+    /// does not apply there.
     pub name: &'r str,
-    /// The rules of the role as it will be stored.
+    /// Rules of the role as it will be stored.
     pub rules: &'r [Rule],
     /// Whether the role has an aggregation rule, before or after the write.
     pub aggregates: bool,
 }
 
 impl Authorizer {
-    /// Checks a write of a role. Not called for updates that only garbage collection needs.
+    /// Checks a write of a role. The caller skips the check for updates that only garbage collection needs.
     ///
     /// # Errors
     /// [`Escalation::Forbidden`].
@@ -74,11 +76,11 @@ impl Authorizer {
         Ok(())
     }
 
-    /// Checks a write of a binding in `namespace` (empty: cluster-wide). Not called for updates that only garbage
-    /// collection needs.
+    /// Checks a write of a binding in `namespace` (empty: cluster-wide). The caller skips the check for
+    /// updates that only garbage collection needs.
     ///
     /// # Errors
-    /// The role does not exist, or grants more than the writer holds.
+    /// The role does not exist, or grants more than the writer has.
     pub async fn check_binding(
         &self,
         user: &User,
@@ -93,7 +95,7 @@ impl Authorizer {
             "Role" => "roles",
             kind => return Err(Escalation::UnknownKind(kind.to_owned())),
         };
-        // A permission to bind is one in no version.
+        // The request attributes for `bind` have no API version, unlike those for `escalate`.
         let bind = Attributes { version: "", ..self.about(user, "bind", resource, namespace, &role.name) };
         if self.decide(&bind).await.decision.is_allowed() {
             return Ok(());
@@ -121,7 +123,8 @@ impl Authorizer {
         Attributes { resource_request: true, group, version: "*", resource, namespace, name, ..nothing }
     }
 
-    /// The text of the refusal to write an object of `resource`; `None` if the writer holds everything in `wanted`.
+    /// Returns the error text about writing an object of `resource`; `None` if the writer has every
+    /// permission in `wanted`.
     fn missing_text(&self, user: &User, resource: &str, held: &Held, wanted: &[Rule]) -> Option<String> {
         let missing = uncovered(&held.rules, wanted);
         if missing.is_empty() {
@@ -138,7 +141,7 @@ impl Authorizer {
         if lines.len() > listed.len() {
             text.push_str(&format!("\n(and {} more)", lines.len() - listed.len()));
         }
-        // The roles are looked up by the request, whose resource the errors name.
+        // Errors of role lookups name the resource that the request writes.
         let group = self.rbac().group();
         let errors = held.errors.iter().map(|error| error.text_for_write(resource, group));
         if let Some(errors) = join_errors(errors) {
@@ -148,7 +151,7 @@ impl Authorizer {
     }
 }
 
-/// Rules that cover everything.
+/// Returns rules that cover everything.
 fn full_authority() -> [Rule; 2] {
     let any = || vec!["*".to_owned()];
     [
@@ -157,12 +160,13 @@ fn full_authority() -> [Rule; 2] {
     ]
 }
 
-/// The permissions in `wanted` that no rule in `held` covers, each as a rule of one verb and one resource or path.
+/// Returns the permissions in `wanted` that no rule in `held` covers, each as a rule of one verb and one
+/// resource or path.
 ///
-/// A rule that is too large to be split, and not covered as a whole, is returned as it is.
+/// A rule that is too large to be split, and is not covered as a whole, is returned unchanged.
 pub fn uncovered(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let mut held: Vec<&Rule> = held.iter().collect();
-    // Small rules first: comparing with them is cheap, and the rule that covers everything is small.
+    // Small rules come first: they are cheap to compare, and the rule that covers everything is small.
     held.sort_unstable_by(|a, b| entries(a).cmp(&entries(b)).then_with(|| a.cmp(b)));
     held.dedup();
     let held_entries = held.iter().map(|rule| entries(rule)).fold(0, usize::saturating_add);
@@ -178,7 +182,7 @@ pub fn uncovered(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
         if held.iter().any(|owner| spend(size.saturating_mul(entries(owner))) && covers(owner, rule)) {
             continue;
         }
-        // One more for the copies of each missing permission.
+        // The added one accounts for the copies of each missing permission.
         if spend(atoms(rule).saturating_mul(held_entries.saturating_add(1))) {
             uncovered_atoms(&held, rule, &mut missing);
         } else {
@@ -188,13 +192,13 @@ pub fn uncovered(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     missing
 }
 
-/// Number of strings in a rule.
+/// Returns the number of strings in a rule.
 fn entries(rule: &Rule) -> usize {
     let Rule { api_groups, resources, verbs, resource_names, non_resource_urls } = rule;
     [api_groups, resources, verbs, resource_names, non_resource_urls].into_iter().map(Vec::len).sum()
 }
 
-/// Number of single permissions in a rule.
+/// Returns the number of single permissions in a rule.
 fn atoms(rule: &Rule) -> usize {
     let per_verb = [rule.api_groups.len(), rule.resources.len(), rule.resource_names.len().max(1)]
         .into_iter()
@@ -239,7 +243,7 @@ fn uncovered_atoms(held: &[&Rule], rule: &Rule, missing: &mut Vec<Rule>) {
     }
 }
 
-/// Whether one rule covers another completely.
+/// Returns whether one rule covers another completely.
 fn covers(owner: &Rule, wanted: &Rule) -> bool {
     let has_all = |held: &[String], wanted: &[String]| wanted.iter().all(|value| has(held, value));
     has_all(&owner.verbs, &wanted.verbs)
@@ -258,7 +262,8 @@ fn resource_covered(held: &[String], wanted: &str) -> bool {
     held.iter().any(|entry| resource_matches(entry, wanted, subresource))
 }
 
-/// A restricted rule never covers an unrestricted one.
+/// Returns whether the names of one rule cover those of another. A restricted rule never covers an
+/// unrestricted one.
 fn names_covered(held: &[String], wanted: &[String]) -> bool {
     held.is_empty() || (!wanted.is_empty() && wanted.iter().all(|name| held.contains(name)))
 }
@@ -267,8 +272,8 @@ fn url_covered(held: &[String], wanted: &str) -> bool {
     held.iter().any(|entry| url_matches(entry, wanted))
 }
 
-/// Merges the verbs of single permissions for the same resource into one rule, each as often as it is wanted; other rules
-/// stay as they are.
+/// Merges the verbs of single permissions for the same resource into one rule. A verb that is wanted several
+/// times is kept several times. Other rules are unchanged.
 pub fn compact(missing: Vec<Rule>) -> Vec<Rule> {
     let mut simple: BTreeMap<(String, String, Option<String>), Vec<String>> = BTreeMap::new();
     let mut rules = Vec::new();
@@ -296,7 +301,7 @@ pub fn compact(missing: Vec<Rule>) -> Vec<Rule> {
     rules
 }
 
-/// Shows `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
+/// Formats a rule as `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
 struct Brief<'r>(&'r Rule);
 
 impl fmt::Display for Brief<'_> {

@@ -1,4 +1,4 @@
-//! Escalation checks against docs/api/authorization.md#privilege-escalation.
+//! Tests escalation checks against docs/api/authorization.md#privilege-escalation.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ fn list(part: &str) -> Vec<String> {
     part.split(',').map(|value| if value == "-" { String::new() } else { value.to_owned() }).collect()
 }
 
-/// `verbs groups resources[ names]` or `verbs /path,…`; `-` is the core group.
+/// Parses `verbs groups resources[ names]` or `verbs /path,…`; `-` is the core group.
 fn rule(text: &str) -> Rule {
     let parts: Vec<&str> = text.split(' ').collect();
     match parts.as_slice() {
@@ -48,7 +48,8 @@ fn held_rules_cover_wanted_rules_permission_by_permission() {
         (&["get /x/*"], &["get /x/y,/x/*,/x"], r#"{NonResourceURLs:["/x"], Verbs:["get"]}"#),
         (&["get - pods"], &["* - pods"], r#"{APIGroups:[""], Resources:["pods"], Verbs:["*"]}"#),
         (&["get - pods"], &["get * pods"], r#"{APIGroups:["*"], Resources:["pods"], Verbs:["get"]}"#),
-        // Names: restricted does not cover unrestricted; the other way round it does.
+        // Names: a restricted rule does not cover an unrestricted one, but an unrestricted rule covers a
+        // restricted one.
         (&["get - pods a,b"], &["get - pods"], r#"{APIGroups:[""], Resources:["pods"], Verbs:["get"]}"#),
         (&["get - pods a,b"], &["get - pods b"], ""),
         (&["get - pods a", "get - pods b"], &["get - pods a,b"], ""),
@@ -58,7 +59,7 @@ fn held_rules_cover_wanted_rules_permission_by_permission() {
             r#"{APIGroups:[""], Resources:["pods"], ResourceNames:["b"], Verbs:["get"]}"#,
         ),
         (&["get - pods"], &["get - pods b"], ""),
-        // Subresources.
+        // Subresources in rules.
         (&["get - */scale"], &["get - pods/scale"], ""),
         (&["get - */scale"], &["get - pods"], r#"{APIGroups:[""], Resources:["pods"], Verbs:["get"]}"#),
         (&["get - pods"], &["get - pods/log"], r#"{APIGroups:[""], Resources:["pods/log"], Verbs:["get"]}"#),
@@ -68,7 +69,7 @@ fn held_rules_cover_wanted_rules_permission_by_permission() {
             &["get - pods/log"],
             r#"{APIGroups:[""], Resources:["pods/log"], Verbs:["get"]}"#,
         ),
-        // A verb that is wanted twice is missing twice.
+        // A verb that is wanted twice is reported as missing twice.
         (&[], &["get,get - pods"], r#"{APIGroups:[""], Resources:["pods"], Verbs:["get" "get"]}"#),
         (
             &["list - pods"],
@@ -94,7 +95,7 @@ fn a_rule_too_large_to_take_apart_is_missing_as_a_whole() {
     assert_eq!(uncovered(&held, &[Rule { verbs: vec!["put".into()], ..names }]).len(), 1);
 }
 
-/// What an already complete future returns.
+/// Returns the result of a future that is already complete.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match Box::pin(future).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -154,7 +155,7 @@ fn a_role_grants_only_what_its_writer_holds() {
         ("jane", "ns", "r", &update, false, ""),
         ("jane", "", "r", &pods, true, aggregation),
         ("root", "", "r", &writer, true, ""),
-        // `escalate` counts for the named role only, and so never for create.
+        // `escalate` applies to the named role only, so it never applies to create.
         ("eve", "", "special", &pods, true, ""),
         ("eve", "", "other", &pods, false, eve_may_not),
         ("eve", "", "", &pods, false, eve_may_not),
@@ -223,7 +224,7 @@ fn a_binding_grants_only_what_its_writer_holds_or_may_bind() {
     assert_eq!(ready(chain.check_binding(&master, "", &role_ref)), Ok(()));
 }
 
-/// Allows everything, and writes down what it was asked.
+/// An authorizer that allows everything and records its requests.
 #[derive(Default)]
 struct Asked(parking_lot::Mutex<Vec<String>>);
 

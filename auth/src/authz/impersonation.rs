@@ -1,11 +1,12 @@
-//! Impersonation: whether a user may act as another, and as whom the request then runs
+//! Impersonation: decides whether a user may act as another user, and which user the request then has
 //! (docs/api/authentication.md#impersonation).
 //!
-//! Modes are tried in order, the one that last succeeded for the caller first; the first success decides, and when all
-//! fail the first refusal is the answer. The constrained modes ask for `impersonate:<mode>` on each part of the wanted
-//! identity and for `impersonate-on:<mode>:<verb>` on what is requested, and keep what was permitted for a while; the
-//! legacy mode asks for `impersonate` only, each time.
-//! Knows no headers; that is the caller's part.
+//! The modes are tried in order, starting with the one that last succeeded for the caller. The first success
+//! decides; if all fail, the first refusal is returned. The constrained modes require the verb
+//! `impersonate:<mode>` on each property of the wanted identity, and `impersonate-on:<mode>:<verb>` on the
+//! requested object. Their permissions are cached for a short time. The legacy mode requires only
+//! `impersonate`, and is checked for every request. This module does not read headers; that is the caller's
+//! task.
 
 use std::collections::HashMap;
 
@@ -22,48 +23,50 @@ use crate::identity::{
     service_account_groups,
 };
 
-/// API group of the resources that constrained modes ask about.
+/// API group of the resources in the checks of constrained modes.
 const AUTHENTICATION: &str = "authentication.k8s.io";
-/// From how many groups or extra values on a constrained mode first asks about all at once.
+/// From this number of groups or extra values on, a constrained mode first checks a permission for all of
+/// them.
 const MANY: usize = 4;
-/// Callers whose last mode is remembered; at this number the memory starts again. It only orders the modes.
+/// Maximum number of callers whose last mode is remembered. When the map is full, it is cleared. It only
+/// affects the order of the modes.
 const REMEMBERED_MAX: usize = 1024;
 
-/// A way to be allowed to impersonate.
+/// A mode of impersonation, which determines the required permissions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Mode {
-    /// The node that the caller, a service account, runs on; by name alone.
+    /// The node on which the caller, a service account, runs; the identity has only a name.
     AssociatedNode,
-    /// Any node, by name alone.
+    /// Any node; the identity has only a name.
     ArbitraryNode,
-    /// Service accounts, by name alone.
+    /// A service account; the identity has only a name.
     ServiceAccount,
-    /// Users that are neither service accounts nor nodes, with groups, uid and extra values.
+    /// A user that is neither a service account nor a node, with groups, uid and extra values.
     UserInfo,
-    /// Everything, by one verb.
+    /// Any identity, permitted by the verb `impersonate` alone.
     Legacy,
 }
 
-/// A refusal, about one resource.
+/// The refusal of an impersonation, about one resource.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Refused {
     /// API group of the resource.
     pub group: String,
-    /// Plural resource; empty for a path.
+    /// Plural resource name; empty for a path.
     pub resource: String,
-    /// Name of the object; may be empty.
+    /// Name of the object, which may be empty.
     pub name: String,
-    /// Text of [`Denied`].
+    /// Text of the error, as in [`Denied`].
     pub message: String,
 }
 
 /// A permission to act as another user.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Acting {
-    /// The user, with the groups that go with its name.
+    /// User to act as, including the groups that its name implies.
     pub user: User,
-    /// The verb of the constrained mode that allowed it, for the audit record.
+    /// Verb of the constrained mode that allowed it, for the audit record; `None` for the legacy mode.
     pub constraint: Option<&'static str>,
 }
 
@@ -79,7 +82,8 @@ impl Refused {
 }
 
 impl Mode {
-    /// The verb on the parts of the wanted identity, and the first part of that on what is requested.
+    /// Returns the verb for the wanted identity, and the prefix of the verb for the requested object (`None`
+    /// for the legacy mode).
     fn verbs(self) -> (&'static str, Option<&'static str>) {
         match self {
             Mode::AssociatedNode => ("impersonate:associated-node", Some("impersonate-on:associated-node:")),
@@ -91,7 +95,7 @@ impl Mode {
     }
 }
 
-/// The last successful mode of recent callers, and whether there is more than the legacy one.
+/// The last successful mode of recent callers, and whether the constrained modes are enabled.
 pub(super) struct LastModes {
     modes: Mutex<HashMap<String, Mode>>,
     pub(super) is_constrained: bool,
@@ -104,7 +108,7 @@ impl Default for LastModes {
 }
 
 impl LastModes {
-    /// Modes that fit what is wanted, in the order in which they are tried.
+    /// Returns the modes that suit the wanted identity, in the order in which they are tried.
     fn order(&self, caller: &User, wanted: &User) -> Vec<Mode> {
         if !self.is_constrained {
             return vec![Mode::Legacy];
@@ -124,7 +128,7 @@ impl LastModes {
         }
         modes.push(Mode::Legacy);
         let last = self.modes.lock().get(&caller.name).copied();
-        // Stable: only the remembered mode moves.
+        // The sort is stable, so only the remembered mode moves.
         modes.sort_by_key(|mode| Some(*mode) != last);
         modes
     }
@@ -142,11 +146,11 @@ impl LastModes {
 }
 
 impl Authorizer {
-    /// Whether the user of `request` may make it as `wanted`, and the user it then has: `wanted` with the groups
-    /// that go with its name.
+    /// Decides whether the user of `request` may make it as `wanted`. Returns the user that the request then
+    /// has: `wanted` with the groups that its name implies.
     ///
     /// # Errors
-    /// No mode allows it; the first refusal.
+    /// No mode allows it. The error is the first refusal.
     pub async fn impersonate(&self, request: &Attributes<'_>, wanted: &User) -> Result<Acting, Refused> {
         let mut first = None;
         for mode in self.last_modes.order(request.user, wanted) {
@@ -159,7 +163,7 @@ impl Authorizer {
                 Err(refused) => first = first.or(Some(refused)),
             }
         }
-        // The legacy mode is always among those tried, so there is a refusal.
+        // The legacy mode is always tried, so there is always a refusal here.
         Err(first.unwrap_or_else(|| Refused::new(request, Denied::new(request, Reason::None))))
     }
 
@@ -186,7 +190,7 @@ impl Authorizer {
         Ok(())
     }
 
-    /// Whether the caller may have each part of the wanted identity.
+    /// Checks that the caller may use each property of the wanted identity.
     async fn require_identity(&self, mode: Mode, caller: &User, wanted: &User) -> Result<(), Refused> {
         let (verb, on) = mode.verbs();
         let authentication = Attributes {
@@ -197,7 +201,7 @@ impl Authorizer {
         };
         let identity = Attributes { group: on.map_or("", |_| AUTHENTICATION), ..authentication };
         let name = match service_account(&wanted.name) {
-            // The node is the caller's own, whatever its name.
+            // The permission is for the caller's own node, regardless of its name.
             None if mode == Mode::AssociatedNode => Attributes { resource: "nodes", name: "*", ..identity },
             None if mode == Mode::ArbitraryNode => {
                 Attributes { resource: "nodes", name: node(&wanted.name).unwrap_or_default(), ..identity }
@@ -217,7 +221,8 @@ impl Authorizer {
         self.require_extra(mode, &extra, wanted).await
     }
 
-    /// Whether the caller may act in these groups. The constrained mode asks about all at once where there are many.
+    /// Checks that the caller may act in these groups. If there are many, the constrained mode first checks a
+    /// permission for all groups.
     async fn require_groups(
         &self,
         mode: Mode,
@@ -244,7 +249,7 @@ impl Authorizer {
         Ok(())
     }
 
-    /// The same for extra values.
+    /// Checks that the caller may use these extra values, in the same way.
     async fn require_extra(&self, mode: Mode, asked: &Attributes<'_>, wanted: &User) -> Result<(), Refused> {
         if mode == Mode::UserInfo {
             if let Some(why) = wanted.extra.iter().find_map(|(key, values)| extra_fault(key, values)) {
@@ -264,7 +269,8 @@ impl Authorizer {
         Ok(())
     }
 
-    /// An authorizer that fails refuses; its error is the reason, before that of others.
+    /// Checks one permission. An authorizer that fails refuses it; its error precedes the reasons in the
+    /// message.
     async fn require(&self, asked: &Attributes<'_>) -> Result<(), Refused> {
         let denied = match self.authorize(asked).await {
             Ok(_) => return Ok(()),
@@ -282,7 +288,7 @@ fn refuse(asked: &Attributes<'_>, why: String) -> Refused {
     Refused::new(asked, Denied::new(asked, Reason::from(why)))
 }
 
-/// The wanted user with the groups that follow from its name.
+/// Adds the groups that the name of the wanted user implies.
 fn completed(mode: Mode, wanted: &User) -> User {
     let mut user = wanted.clone();
     if matches!(mode, Mode::AssociatedNode | Mode::ArbitraryNode) {
@@ -298,12 +304,12 @@ fn completed(mode: Mode, wanted: &User) -> User {
     user
 }
 
-/// The node whose agent has this user name; nodes are named like domains.
+/// Returns the node whose agent has this user name. The name of a node must be a valid DNS subdomain.
 fn node(user: &str) -> Option<&str> {
     user.strip_prefix(NODE_PREFIX).filter(|name| names::subdomain(name).is_empty())
 }
 
-/// The node that a service account runs on, as its token says.
+/// Returns the node on which a service account runs, according to its token.
 pub fn node_of(caller: &User) -> Option<&str> {
     service_account(&caller.name)?;
     let (_, names) = caller.extra.iter().find(|(key, _)| domain_of_node_key(key).is_some())?;
@@ -313,13 +319,13 @@ pub fn node_of(caller: &User) -> Option<&str> {
     }
 }
 
-/// The domain of the key whose value is the node of a service account.
+/// Returns the domain of the extra key that contains the node of a service account.
 fn domain_of_node_key(key: &str) -> Option<&str> {
     key.strip_suffix("/node-name").filter(|domain| domain.starts_with("authentication."))
 }
 
-/// A caller as authorizers see it when it acts as the node that it runs on: with the keys of its extra values, but
-/// without the values, so that one decision holds for all nodes.
+/// Returns the caller as the authorizers see it when it impersonates its own node: the extra value contains
+/// only the keys of the caller's extra values, so that one decision applies to all nodes.
 fn on_its_node(caller: &User) -> User {
     let keys: Vec<String> = caller.extra.keys().cloned().collect();
     let domain = keys.iter().find_map(|key| domain_of_node_key(key)).unwrap_or_default();
@@ -327,14 +333,14 @@ fn on_its_node(caller: &User) -> User {
     User { extra: [(name, keys)].into(), ..caller.clone() }
 }
 
-/// Namespace and name, where this is the user name of a service account.
+/// Splits the user name of a service account into namespace and name.
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
     let valid = names::label(namespace).is_empty() && names::subdomain(name).is_empty();
     valid.then_some((namespace, name))
 }
 
-/// What is wrong with an extra value that a constrained mode is asked for.
+/// Returns the error of an extra value in a constrained mode.
 fn extra_fault(key: &str, values: &[String]) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());

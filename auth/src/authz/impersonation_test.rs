@@ -1,4 +1,4 @@
-//! Impersonation against docs/api/authentication.md#impersonation.
+//! Tests impersonation against docs/api/authentication.md#impersonation.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 use crate::authz::{Binding, Module, Policy, RoleRef, Rule, Subject};
 
-/// What an already complete future returns.
+/// Returns the result of a future that is already complete.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     match Box::pin(future).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -15,7 +15,7 @@ fn ready<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// `verbs group resources[ names]`; `-` is the core group.
+/// Parses `verbs group resources[ names]`; `-` is the core group.
 fn rule(text: &str) -> Rule {
     let list = |at: usize| -> Vec<String> {
         let part = text.split(' ').nth(at).unwrap_or_default();
@@ -31,12 +31,12 @@ fn rule(text: &str) -> Rule {
     }
 }
 
-/// RBAC where `bob` holds these rules everywhere.
+/// RBAC in which `bob` has these rules everywhere.
 fn chain(rules: &[&str]) -> Authorizer {
     chain_for("bob", rules)
 }
 
-/// RBAC where a user holds these rules everywhere.
+/// RBAC in which a user has these rules everywhere.
 fn chain_for(user: &str, rules: &[&str]) -> Authorizer {
     let mut policy = Policy::default();
     let rules: Vec<Rule> = rules.iter().map(|text| rule(text)).collect();
@@ -55,7 +55,7 @@ fn chain_for(user: &str, rules: &[&str]) -> Authorizer {
     Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac")
 }
 
-/// `name[ group…][ uid=…][ key=value]`.
+/// Parses `name[ group…][ uid=…][ key=value]`.
 fn user(text: &str) -> User {
     let mut parts = text.split(' ');
     let mut user = User { name: parts.next().unwrap_or_default().to_owned(), ..User::default() };
@@ -69,7 +69,7 @@ fn user(text: &str) -> User {
     user
 }
 
-/// The groups of the user as whom `bob` lists pods, or the refusal.
+/// Returns the groups of the user as whom `caller` lists pods, or the refusal.
 fn attempt(chain: &Authorizer, caller: &str, wanted: &str) -> Result<String, String> {
     let caller = User::new(caller, ["dev"]);
     let request = Attributes {
@@ -103,10 +103,10 @@ fn nodes_have_modes_of_their_own() {
         (vec![any, &*arbitrary], account("a"), "system:node:c", refused),
         (vec![any, &*arbitrary], account("a"), "system:node:b devs", refused),
         (vec![any], account("a"), "system:node:b", refused),
-        // Not the name of a node.
+        // `b_` is not a valid node name.
         (vec![any, &*arbitrary], account("a"), "system:node:b_", refused),
     ] {
-        // The caller is bound to the rules by its name.
+        // The binding refers to the caller by its name.
         let chain = chain_for(&caller.name, &rules);
         let request = Attributes {
             resource_request: true,
@@ -153,7 +153,7 @@ fn each_part_of_an_identity_needs_its_permission() {
             "alice scopes=edit",
             Err(on_pods),
         ),
-        // The permission for users is none for service accounts.
+        // The permission for users does not apply to service accounts.
         (
             &["impersonate - users"],
             "system:serviceaccount:ns:sa",
@@ -167,7 +167,7 @@ fn each_part_of_an_identity_needs_its_permission() {
             "system:serviceaccount:ns:sa",
             Ok("system:serviceaccounts system:serviceaccounts:ns system:authenticated"),
         ),
-        // Constrained: both permissions, and never everything.
+        // Constrained modes need both permissions, and never permit `system:masters`.
         (&constrained, "alice devs", Ok("devs system:authenticated")),
         (
             &constrained[1..],
@@ -200,7 +200,7 @@ fn each_part_of_an_identity_needs_its_permission() {
             "alice acme.io/k=v",
             Ok("system:authenticated"),
         ),
-        // A name that is none of a node is one of a user.
+        // A name that is not valid for a node is the name of a user.
         (
             &["impersonate:user-info authentication.k8s.io users system:node:b_", constrained[1]],
             "system:node:b_",
@@ -289,7 +289,7 @@ fn a_refusal_comes_from_the_mode_that_last_succeeded() {
     assert_ne!(attempt(&chain, "bob", "carol"), Err(legacy.to_owned()));
     assert!(attempt(&chain, "bob", "alice").is_ok());
     assert_eq!(attempt(&chain, "bob", "carol"), Err(legacy.to_owned()));
-    // What is remembered of bob permits nothing to others.
+    // A cached permission of bob does not apply to other callers.
     assert!(attempt(&chain, "eve", "alice").is_err());
 }
 

@@ -1,6 +1,6 @@
 //! Authorization: each authorizer, in the configured order, allows, denies or has no opinion.
 //!
-//! `system:masters → mode 1 → mode 2 → … → no` (docs/api/authorization.md#authorizers)
+//! `system:masters → mode 1 → mode 2 → … → denied` (docs/api/authorization.md#authorizers)
 
 pub mod abac;
 pub mod aggregation;

@@ -1,7 +1,8 @@
-//! Permissions to act as another user, kept for some seconds (docs/api/authentication.md#impersonation).
+//! A cache of permissions to act as another user, with a lifetime of some seconds
+//! (docs/api/authentication.md#impersonation).
 //!
-//! Each constrained mode keeps two sorts: of a whole request, and of the wanted identity alone, which holds for other
-//! requests of the same caller. Refusals are not kept.
+//! Each constrained mode caches two kinds of permission: one for a whole request, and one for the wanted
+//! identity, which also applies to other requests of the same caller. Refusals are not cached.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,27 +13,27 @@ use parking_lot::Mutex;
 use crate::attributes::{Attributes, Selectors};
 use crate::identity::User;
 
-/// How long a permission counts, whatever becomes of the rules that it follows from.
+/// Lifetime of a cached permission, even if the rules that grant it change.
 const LIFETIME: Duration = Duration::from_secs(10);
 
-/// Most permissions kept; each costs about 100 bytes.
+/// Maximum number of cached permissions; each takes about 100 bytes.
 const KEPT_MAX: usize = 8192;
 
-/// Permissions by what they are about.
+/// Cached permissions, by the digest of their subject.
 #[derive(Default)]
 pub(super) struct Permitted(Mutex<HashMap<Subject, Instant>>);
 
-/// Digest of everything that a permission depends on.
+/// The digest of everything that a permission depends on.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub(super) struct Subject([u8; 32]);
 
 impl Permitted {
-    /// Whether there is a recent permission.
+    /// Returns whether a recent permission is cached.
     pub(super) fn has(&self, subject: Subject) -> bool {
         self.has_at(subject, Instant::now())
     }
 
-    /// Keeps a permission.
+    /// Stores a permission, starting now.
     pub(super) fn keep(&self, subject: Subject) {
         self.keep_at(subject, Instant::now());
     }
@@ -41,7 +42,8 @@ impl Permitted {
         self.0.lock().get(&subject).is_some_and(|end| now < *end)
     }
 
-    /// Drops those that have ended when there are too many, and all if that is not enough.
+    /// Stores a permission. A full cache first drops the expired entries, and then all entries if that is not
+    /// enough.
     fn keep_at(&self, subject: Subject, now: Instant) {
         let mut kept = self.0.lock();
         if kept.len() >= KEPT_MAX {
@@ -55,7 +57,7 @@ impl Permitted {
 }
 
 impl Subject {
-    /// A caller that acts as `wanted` by a mode, whatever it requests.
+    /// Identifies a caller that acts as `wanted` in a mode, for any request.
     pub(super) fn identity(mode: &str, caller: &User, wanted: &User) -> Subject {
         let mut parts = Parts::new();
         parts.texts(["identity", mode]);
@@ -64,7 +66,7 @@ impl Subject {
         parts.end()
     }
 
-    /// A request that its caller makes as `wanted` by a mode.
+    /// Identifies a request that its caller makes as `wanted` in a mode.
     pub(super) fn request(mode: &str, request: &Attributes<'_>, wanted: &User) -> Subject {
         let Attributes { user, verb, resource_request, group, version, resource, .. } = *request;
         let Attributes { subresource, namespace, name, path, selectors, .. } = *request;
@@ -79,7 +81,7 @@ impl Subject {
     }
 }
 
-/// Texts, each with its length before it, and lists, each with its number of parts before it.
+/// A digest of strings, each preceded by its length, and lists, each preceded by its number of elements.
 struct Parts(digest::Context);
 
 impl Parts {
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
     use crate::attributes::{FieldRequirement, LabelRequirement};
 
-    /// Users that differ from the first in one property each.
+    /// Users that differ from the first one in one property each.
     fn users() -> Vec<User> {
         let jane = User::new("jane", ["dev", "ops"]);
         let with_extra = |extra: &[(&str, &[&str])]| {
@@ -249,12 +251,12 @@ mod tests {
             assert_eq!(permitted.has_at(of(0), start + after), is_kept, "{after:?}");
         }
         assert!(!permitted.has_at(of(1), start));
-        // The one that has ended makes room.
+        // The expired entry is dropped to make room.
         let later = start + LIFETIME;
         (1..=KEPT_MAX).for_each(|at| permitted.keep_at(of(at), later));
         assert_eq!(permitted.0.lock().len(), KEPT_MAX);
         assert!(permitted.has_at(of(1), later) && permitted.has_at(of(KEPT_MAX), later));
-        // None has ended: all make room.
+        // No entry has expired, so all are dropped.
         permitted.keep_at(of(0), later);
         assert_eq!(permitted.0.lock().len(), 1);
         assert!(permitted.has_at(of(0), later) && !permitted.has_at(of(1), later));

@@ -6,9 +6,9 @@
 //!         └─ namespaces     name → Scope + roles by name   └─ groups  name → bindings by name
 //! ```
 //!
-//! A lookup for one user visits only the bindings that name the user or one of the groups, so its cost does not
-//! depend on the total number of bindings. Service account subjects are stored under their user name. Bindings are
-//! ordered by name: equal roles and bindings always give the same reason.
+//! A lookup for one user visits only the bindings that name the user or one of its groups, so its cost does
+//! not depend on the total number of bindings. Service account subjects are stored under their user name.
+//! Bindings are ordered by name, so that equal roles and bindings always give the same reason.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -18,23 +18,23 @@ use go::Quoted;
 
 use crate::identity::{User, service_account_user};
 
-/// One rule of a role: every combination of the listed values is permitted. The lists are as in the object.
+/// A rule of a role. Every combination of the listed values is permitted. The lists are as in the object.
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Rule {
-    /// API groups; empty string is the core group, `*` any.
+    /// API groups; the empty string is the core group, `*` matches any group.
     pub api_groups: Vec<String>,
-    /// `pods`, `pods/log`, `*`, `*/scale`.
+    /// Resources: `pods`, `pods/log`, `*`, `*/scale`.
     pub resources: Vec<String>,
-    /// Verbs; `*` any.
+    /// Verbs; `*` matches any verb.
     pub verbs: Vec<String>,
-    /// Names the rule is restricted to; empty means any.
+    /// Object names that the rule is restricted to; empty means any name.
     pub resource_names: Vec<String>,
-    /// Paths; a trailing `*` stands for anything.
+    /// URL paths; a trailing `*` matches any suffix.
     pub non_resource_urls: Vec<String>,
 }
 
 impl Rule {
-    /// The two rules that permit everything.
+    /// Returns the two rules that permit everything.
     pub fn everything() -> [Rule; 2] {
         let all = || vec!["*".to_owned()];
         [
@@ -44,15 +44,15 @@ impl Rule {
     }
 }
 
-/// A role or cluster role: its rules.
+/// The rules of a role or cluster role.
 pub type Rules = Arc<[Rule]>;
 
-/// Which role a binding grants.
+/// The role that a binding grants.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RoleRef {
-    /// API group as written.
+    /// API group as written in the object.
     pub api_group: String,
-    /// `Role` or `ClusterRole`.
+    /// Kind of the role: `Role` or `ClusterRole`.
     pub kind: String,
     /// Name of the role.
     pub name: String,
@@ -61,26 +61,26 @@ pub struct RoleRef {
 /// A subject that a binding grants the role to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Subject {
-    /// `User`, `Group` or `ServiceAccount`; any other kind matches no user.
+    /// Kind of the subject: `User`, `Group` or `ServiceAccount`. Any other kind matches no user.
     pub kind: String,
-    /// API group as written.
+    /// API group as written in the object.
     pub api_group: String,
     /// Name of the user, group or account.
     pub name: String,
-    /// Namespace of a service account; empty means the binding's.
+    /// Namespace of a service account; empty means the namespace of the binding.
     pub namespace: String,
 }
 
-/// A role binding, or with an empty namespace a cluster role binding.
+/// A role binding, or, if the namespace is empty, a cluster role binding.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Binding {
-    /// Namespace the grant is for; empty means everywhere.
+    /// Namespace in which the grant applies; empty means everywhere.
     pub namespace: String,
-    /// Name of the object.
+    /// Name of the binding object.
     pub name: String,
-    /// The role it grants.
+    /// Role that the binding grants.
     pub role: RoleRef,
-    /// The subjects it grants it to.
+    /// Subjects that receive the role.
     pub subjects: Vec<Subject>,
 }
 
@@ -92,13 +92,14 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// The binding.
+    /// Returns the binding of the grant.
     pub fn binding(&self) -> &Binding {
         &self.binding
     }
 }
 
-/// `RoleBinding "name/ns" of Role "r" to ServiceAccount "name/ns"` (docs/api/authorization.md#authorizers).
+/// Formats `RoleBinding "name/ns" of Role "r" to ServiceAccount "name/ns"`
+/// (docs/api/authorization.md#authorizers).
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Binding { namespace, name, role, subjects } = &*self.binding;
@@ -117,11 +118,12 @@ impl fmt::Display for Grant {
     }
 }
 
-/// Provides the current roles and bindings.
+/// A source of the current roles and bindings.
 pub trait PolicySource: Send + Sync {
     /// Calls `read` with roles and bindings that include every write acknowledged before the call.
     ///
-    /// Must not wait for I/O. `read` takes microseconds and must not call back into the source.
+    /// Implementations must not wait for I/O. `read` takes microseconds and must not call back into the
+    /// source.
     fn read(&self, read: &mut dyn FnMut(&Policy));
 }
 
@@ -139,7 +141,7 @@ struct Namespace {
     scope: Scope,
 }
 
-/// Bindings by subject. A binding is in the list of each of its subjects, with the first such subject.
+/// Bindings by subject. A binding is listed under each of its subjects, with the first such subject.
 #[derive(Debug, Default)]
 struct Scope {
     bindings: HashMap<String, Arc<Binding>>,
@@ -147,27 +149,27 @@ struct Scope {
     groups: BySubject,
 }
 
-/// Name of a user or group → name of a binding → the grant.
+/// User or group name → binding name → grant.
 type BySubject = HashMap<String, BTreeMap<String, Grant>>;
 
 impl Policy {
-    /// The rules of cluster role `name`.
+    /// Returns the rules of cluster role `name`.
     pub fn cluster_role(&self, name: &str) -> Option<&Rules> {
         self.cluster_roles.get(name)
     }
 
-    /// The rules of role `name` in `namespace`.
+    /// Returns the rules of role `name` in `namespace`.
     pub fn role(&self, namespace: &str, name: &str) -> Option<&Rules> {
         self.namespaces.get(namespace)?.roles.get(name)
     }
 
-    /// Whether there are neither roles nor bindings.
+    /// Returns whether there are neither roles nor bindings.
     pub fn is_empty(&self) -> bool {
         self.cluster_roles.is_empty() && self.cluster_wide.bindings.is_empty() && self.namespaces.is_empty()
     }
 
-    /// The grants to `user` that apply in `namespace`: the cluster-wide ones first, then the namespace's own. A
-    /// binding appears once for each user name or group through which it matches.
+    /// Iterates over the grants to `user` that apply in `namespace`: first the cluster-wide ones, then those
+    /// of the namespace. A binding appears once for each user name or group through which it matches.
     pub fn grants<'p>(&'p self, user: &'p User, namespace: &str) -> impl Iterator<Item = &'p Grant> {
         let own = if namespace.is_empty() { None } else { self.namespaces.get(namespace) };
         let scopes = [Some(&self.cluster_wide), own.map(|namespace| &namespace.scope)];
@@ -189,7 +191,7 @@ impl Policy {
         self.drop_if_empty(namespace);
     }
 
-    /// Sets a binding and replaces the one of the same namespace and name.
+    /// Adds a binding, or replaces the binding with the same namespace and name.
     pub fn set_binding(&mut self, binding: Binding) {
         self.scope_mut(&binding.namespace).set(binding);
     }
@@ -207,7 +209,7 @@ impl Policy {
         }
     }
 
-    /// Removes the entries of a namespace without roles and bindings, so that deleted namespaces take no memory.
+    /// Removes the entry of a namespace without roles and bindings, so that deleted namespaces use no memory.
     fn drop_if_empty(&mut self, namespace: &str) {
         if self
             .namespaces
@@ -253,14 +255,14 @@ impl Scope {
         }
     }
 
-    /// The list that a subject belongs to; `None` if it can match no user.
+    /// Returns the list for a subject; `None` if the subject cannot match any user.
     fn index_of(&mut self, subject: &Subject, binding_namespace: &str) -> Option<(&mut BySubject, String)> {
         match subject.kind.as_str() {
             "User" => Some((&mut self.users, subject.name.clone())),
             "Group" => Some((&mut self.groups, subject.name.clone())),
             "ServiceAccount" => {
                 let home = if subject.namespace.is_empty() { binding_namespace } else { &subject.namespace };
-                // An account without a namespace does not exist.
+                // A service account without a namespace cannot exist.
                 let key = (!home.is_empty()).then(|| service_account_user(home, &subject.name))?;
                 Some((&mut self.users, key))
             }
@@ -269,7 +271,7 @@ impl Scope {
     }
 }
 
-/// Fixed roles and bindings are their own source.
+/// A fixed set of roles and bindings is its own source.
 impl PolicySource for Policy {
     fn read(&self, read: &mut dyn FnMut(&Policy)) {
         read(self);

@@ -1,8 +1,8 @@
 //! Role-based access control: compares the request attributes with the rules granted to the user
 //! (docs/api/authorization.md#rbac).
 //!
-//! Permissions are additive; there is no deny. A binding to a missing role adds an error to the reason, and the other
-//! bindings still count.
+//! Permissions are additive; there is no deny. A binding to a missing role adds an error to the reason, and
+//! the other bindings still count.
 
 use std::sync::Arc;
 
@@ -13,40 +13,41 @@ use crate::attributes::Attributes;
 use crate::decision::{Decision, Reason};
 use crate::identity::User;
 
-/// Most resolution errors kept for one request, so that many dangling bindings cannot make a response of megabytes.
+/// Maximum number of resolution errors kept for one request, so that many dangling bindings cannot produce a
+/// response of megabytes.
 const RESOLUTION_ERRORS_MAX: usize = 100;
 
-/// The authorizer over roles and bindings.
+/// The authorizer that decides by roles and bindings.
 pub struct Rbac {
     policy: Arc<dyn PolicySource>,
     group: String,
 }
 
-/// The rules a user holds in a scope, and the errors of resolving them.
+/// The rules that a user has in a scope, and the errors of resolving them.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
-    /// Rules in the order of the grants; not de-duplicated.
+    /// Rules in the order of the grants; duplicates are kept.
     pub rules: Vec<Rule>,
-    /// Bindings whose rules are not known, each once.
+    /// Bindings whose role cannot be resolved, each once.
     pub errors: Vec<Unresolved>,
 }
 
-/// Why the rules that a binding grants are not known.
+/// The reason why a binding's role cannot be resolved.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Unresolved {
-    /// There is no such role.
+    /// The role does not exist.
     Missing {
-        /// `role` or `clusterrole`.
+        /// Resource of the role: `role` or `clusterrole`.
         resource: &'static str,
         /// Name of the role.
         name: String,
     },
-    /// The binding refers to an object of this kind, which is none of roles.
+    /// The binding refers to an object of this kind, which is not a role kind.
     Kind(String),
 }
 
 impl Unresolved {
-    /// The text of the error, where roles live in `group`.
+    /// Formats the error; `group` is the API group of roles.
     pub(super) fn text(&self, group: &str) -> String {
         match self {
             Unresolved::Missing { resource, name } => missing(resource, group, name),
@@ -54,7 +55,8 @@ impl Unresolved {
         }
     }
 
-    /// The text in the refusal to write an object of `resource`, which a missing role is called by.
+    /// Formats the error for the refusal of a write to `resource`, which then replaces the resource of the
+    /// missing role.
     pub(super) fn text_for_write(&self, resource: &str, group: &str) -> String {
         match self {
             Unresolved::Missing { name, .. } => missing(resource, group, name),
@@ -72,17 +74,17 @@ impl Rbac {
         Rbac { policy, group }
     }
 
-    /// The API group roles and bindings live in.
+    /// Returns the API group of roles and bindings.
     pub fn group(&self) -> &str {
         &self.group
     }
 
-    /// The source of roles and bindings.
+    /// Returns the source of roles and bindings.
     pub fn source(&self) -> &dyn PolicySource {
         &*self.policy
     }
 
-    /// Allow if a granted rule covers the request, no opinion otherwise.
+    /// Returns an allow if a granted rule covers the request, and no opinion otherwise.
     pub fn decide(&self, asked: &Attributes<'_>) -> Decision {
         let mut decision = Decision::NoOpinion { reason: Reason::None };
         self.policy.read(&mut |policy| decision = self.decide_under(policy, asked));
@@ -111,7 +113,7 @@ impl Rbac {
         }
     }
 
-    /// The rules `user` holds in `namespace` (empty: cluster-wide only).
+    /// Returns the rules that `user` has in `namespace` (empty: cluster-wide only).
     pub fn rules_for(&self, user: &User, namespace: &str) -> Held {
         let mut held = Held::default();
         self.policy.read(&mut |policy| {
@@ -125,13 +127,13 @@ impl Rbac {
         held
     }
 
-    /// The texts of errors.
+    /// Formats each of the resolution errors.
     pub(super) fn texts(&self, errors: &[Unresolved]) -> Vec<String> {
         errors.iter().map(|error| error.text(&self.group)).collect()
     }
 }
 
-/// The rules of the role that a binding in `namespace` (empty: cluster-wide) refers to.
+/// Returns the rules of the role that a binding in `namespace` (empty: cluster-wide) refers to.
 pub(super) fn rules_of<'p>(
     policy: &'p Policy,
     namespace: &str,
@@ -151,7 +153,7 @@ fn note(errors: &mut Vec<Unresolved>, error: Unresolved) {
     }
 }
 
-/// Whether one of the rules covers the request.
+/// Returns whether one of the rules covers the request.
 pub fn permits(rules: &[Rule], asked: &Attributes<'_>) -> bool {
     let resource = match asked.subresource {
         "" => asked.resource.to_owned(),
@@ -160,7 +162,7 @@ pub fn permits(rules: &[Rule], asked: &Attributes<'_>) -> bool {
     rules.iter().any(|rule| allows(rule, asked, &resource))
 }
 
-/// Whether one rule covers the request; `resource` is `<resource>` or `<resource>/<subresource>`.
+/// Returns whether one rule covers the request; `resource` is `<resource>` or `<resource>/<subresource>`.
 fn allows(rule: &Rule, asked: &Attributes<'_>, resource: &str) -> bool {
     has(&rule.verbs, asked.verb)
         && if asked.resource_request {
@@ -172,7 +174,8 @@ fn allows(rule: &Rule, asked: &Attributes<'_>, resource: &str) -> bool {
         }
 }
 
-/// A rule with names never matches a request without a name, such as create or an unselective list.
+/// Returns whether the names of a rule match. A rule with names never matches a request without a name, such
+/// as create or a list without a field selector for the name.
 fn names_match(names: &[String], asked: &str) -> bool {
     names.is_empty() || (!asked.is_empty() && names.iter().any(|name| name == asked))
 }
@@ -181,14 +184,15 @@ fn has(values: &[String], asked: &str) -> bool {
     values.iter().any(|value| value == "*" || value == asked)
 }
 
-/// `*`, the exact resource, or `*/<subresource>`. Nothing else is a wildcard: `pods/*` matches only that text.
+/// Returns whether `entry` matches: `*`, the exact resource, or `*/<subresource>`. Nothing else is a
+/// wildcard: `pods/*` matches only that text.
 pub(crate) fn resource_matches(entry: &str, resource: &str, subresource: &str) -> bool {
     entry == "*"
         || entry == resource
         || (!subresource.is_empty() && entry.strip_prefix("*/").is_some_and(|rest| rest == subresource))
 }
 
-/// `*`, the exact path, or a prefix followed by `*`.
+/// Returns whether `entry` matches: `*`, the exact path, or a prefix followed by `*`.
 pub(crate) fn url_matches(entry: &str, path: &str) -> bool {
     entry == path
         || entry.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix.trim_end_matches('*')))

@@ -1,11 +1,11 @@
-//! RBAC against docs/api/authorization.md#rbac.
+//! Tests RBAC against docs/api/authorization.md#rbac.
 
 use std::time::Instant;
 
 use super::*;
 use crate::authz::{Authorizer, Binding, Module, Subject};
 
-/// `verbs groups resources[ =name,…]` or `verbs /path,…`; `-` is the core group.
+/// Parses `verbs groups resources[ =name,…]` or `verbs /path,…`; `-` is the core group.
 fn rule(text: &str) -> Rule {
     let list = |part: &str| -> Vec<String> {
         part.split(',').map(|value| if value == "-" { String::new() } else { value.to_owned() }).collect()
@@ -45,7 +45,7 @@ fn rbac(policy: Policy) -> Authorizer {
     Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac.example.org")
 }
 
-/// `verb resource[/subresource][.group] [ns/]name` or `verb /path`.
+/// Decides `verb resource[/subresource][.group] [ns/]name` or `verb /path`.
 fn ask(chain: &Authorizer, user: &User, text: &str) -> Decision {
     let parts: Vec<&str> = text.split(' ').collect();
     if parts[1].starts_with('/') {
@@ -90,7 +90,7 @@ fn a_rule_matches_its_contents_and_nothing_else() {
         ("get,list,create - pods =p,q", "list pods ns/p", true),
         ("get,list,create - pods =p,q", "create pods ns/", false),
         ("get - pods =-", "get pods ns/", false),
-        // Paths.
+        // URL paths.
         ("get /healthz", "get /healthz", true),
         ("get /healthz", "get /healthz/etcd", false),
         ("get /healthz", "post /healthz", false),
@@ -258,7 +258,7 @@ fn the_cost_of_a_check_does_not_grow_with_the_bindings_of_others() {
     for _ in 0..rounds {
         assert!(!ask(&chain, &jane, "get services ns/p").is_allowed());
     }
-    // A scan of forty thousand bindings takes a millisecond; an indexed check takes a microsecond or two. The limit
-    // allows for a busy machine and still separates the two.
+    // A scan of forty thousand bindings takes a millisecond; an indexed check takes one or two microseconds.
+    // The limit allows for a busy machine and still separates the two.
     assert!(begun.elapsed().as_micros() < rounds * 100, "{:?} for {rounds} checks", begun.elapsed());
 }

@@ -1,8 +1,9 @@
-//! The authorizer that asks another server, with SubjectAccessReviews (docs/api/authorization.md#webhook-authorizer).
+//! The webhook authorizer, which sends SubjectAccessReviews to another server
+//! (docs/api/authorization.md#webhook-authorizer).
 //!
 //! ```text
 //! attributes ─► conditions ─ false ─► no opinion
-//!                   └ true ─► known answer? ─ no ─► review ─► answer, kept for a while
+//!                   └ true ─► cached decision? ─ no ─► review ─► decision, cached for a while
 //! ```
 
 use std::collections::HashMap;
@@ -21,45 +22,45 @@ use crate::authn::webhook::Reviewer;
 use crate::decision::Decision;
 use crate::strict::{Form, Object, text_of};
 
-/// Most answers kept.
+/// Maximum number of cached decisions.
 const KNOWN_MAX: usize = 8192;
 
-/// Answers about requests whose attributes are longer than this are not kept.
+/// Decisions about requests whose attributes are longer than this are not cached.
 const SIZE_MAX: usize = 10_000;
 
-/// What follows from an error.
+/// The consequence of an error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FailurePolicy {
-    /// The next authorizer is asked.
+    /// The next authorizer decides the request.
     NoOpinion,
     /// The request is denied.
     Deny,
 }
 
-/// How another server is asked.
+/// The settings of a webhook authorizer.
 pub struct Settings {
-    /// Full group of the reviews, without version.
+    /// Full API group of the reviews, without the version.
     pub group: String,
-    /// `v1` or `v1beta1`.
+    /// Version of the reviews: `v1` or `v1beta1`.
     pub version: String,
-    /// How long a permission is kept; zero: not at all.
+    /// How long an allow is cached; zero disables caching.
     pub authorized_ttl: Duration,
-    /// How long a refusal is kept.
+    /// How long a refusal is cached; zero disables caching.
     pub unauthorized_ttl: Duration,
-    /// What follows from an error.
+    /// Consequence of an error.
     pub failure_policy: FailurePolicy,
-    /// When the server is asked at all.
+    /// Conditions that select the requests for the webhook.
     pub conditions: Conditions,
 }
 
-/// The other server, and what it said.
+/// The webhook authorizer, with its cached decisions.
 pub struct Webhook {
     reviewer: Arc<dyn Reviewer>,
     settings: Settings,
     known: Mutex<HashMap<[u8; 32], (Instant, Said)>>,
 }
 
-/// An answer.
+/// A response of the webhook.
 #[derive(Clone, Debug)]
 struct Said {
     allowed: bool,
@@ -67,7 +68,7 @@ struct Said {
     reason: String,
 }
 
-/// The members of a review that are read.
+/// Members of a review that are read.
 static REVIEW: Object = Object { name: "SubjectAccessReview", members: &[("status", Form::Object(&STATUS))] };
 static STATUS: Object = Object {
     name: "SubjectAccessReviewStatus",
@@ -80,7 +81,7 @@ static STATUS: Object = Object {
 };
 
 impl Webhook {
-    /// Asks `reviewer`.
+    /// Creates an authorizer that sends reviews through `reviewer`.
     pub fn new(reviewer: Arc<dyn Reviewer>, settings: Settings) -> Webhook {
         Webhook { reviewer, settings, known: Mutex::default() }
     }
@@ -168,7 +169,7 @@ impl Said {
     }
 }
 
-/// The specification of a review in version v1.
+/// Builds the specification of a review in version v1.
 pub(super) fn spec(asked: &Attributes<'_>) -> Map<String, Value> {
     let texts = |members: &[(&str, &str)]| {
         let present = members.iter().filter(|(_, text)| !text.is_empty());
@@ -209,7 +210,7 @@ pub(super) fn spec(asked: &Attributes<'_>) -> Map<String, Value> {
     spec
 }
 
-/// The selectors that require something, as reviews write them.
+/// Iterates over the selectors that have requirements, as they appear in reviews.
 fn selectors(selectors: Selectors<'_>) -> impl Iterator<Item = (&'static str, Vec<Value>)> {
     let fields = selectors.fields.iter().map(|FieldRequirement { field, is_equal, value }| {
         json!({"key": field, "operator": if *is_equal { "In" } else { "NotIn" }, "values": [value]})
@@ -225,7 +226,7 @@ fn selectors(selectors: Selectors<'_>) -> impl Iterator<Item = (&'static str, Ve
     each.into_iter().filter(|(_, requirements)| !requirements.is_empty())
 }
 
-/// Characters of all attributes that the client chooses.
+/// Returns the total length of all request attributes that the client chooses.
 fn size(asked: &Attributes<'_>) -> usize {
     let Attributes { namespace, verb, group, version, resource, subresource, name, path, .. } = asked;
     [namespace, verb, group, version, resource, subresource, name, path]
@@ -401,7 +402,7 @@ mod tests {
                 r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReviewList"}"#,
                 "no kind \"SubjectAccessReviewList\" is registered for version \"authorization.k8s.io/v1\" in scheme \"",
             ),
-            // What an answer is, is read in any case.
+            // `apiVersion` and `kind` of a response are read in any case.
             (
                 r#"{"APIVersion":"v1","Kind":"Pod","status":{"allowed":true}}"#,
                 "converting (v1.Pod) to (v1.SubjectAccessReview): unknown conversion",

@@ -1,7 +1,8 @@
-//! Evaluations of planned expressions.
+//! Benchmarks of the evaluation of planned expressions.
 //!
-//! Measures one evaluation of rules as they stand in policies, over small values owned by the benchmark. Does not
-//! measure parsing, checking and planning, which happen once per expression, nor the host's access to its objects.
+//! Each measures one evaluation of a rule from a real policy, over small values owned by the benchmark.
+//! Parsing, checking and planning are not measured, because they happen once per expression; neither is the
+//! host's access to its objects.
 
 use std::hint::black_box;
 

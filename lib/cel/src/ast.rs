@@ -1,8 +1,8 @@
 //! Syntax trees, parsed and checked.
 //!
-//! The nodes of one expression lie in one vector and refer to each other by [`NodeId`], so that a tree is dropped
-//! without recursion and a pass keeps what it learns about nodes in a vector of the same length. Macros are expanded by
-//! the parser; [`Ast::macro_calls`] keeps what was written, for the unparser and for error texts.
+//! All nodes of an expression are in one vector and refer to each other by [`NodeId`]. Thus a tree is dropped
+//! without recursion, and a pass keeps its results about nodes in a vector of the same length. The parser
+//! expands macros; [`Ast::macro_calls`] keeps the original calls for the unparser and for error texts.
 
 use std::sync::Arc;
 
@@ -12,215 +12,216 @@ use crate::library::Overload;
 use crate::source::Source;
 use crate::types::Type;
 
-/// An identifier, field name or function name; cloning shares it.
+/// An identifier, field name or function name. Cloning is cheap.
 pub type Name = Arc<str>;
 
-/// The place of a node in [`Ast::nodes`].
+/// The index of a node in [`Ast::nodes`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// The index into [`Ast::nodes`] and into every vector that runs parallel to it.
+    /// Returns the index into [`Ast::nodes`] and into every vector parallel to it.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A parsed expression. Its depth is at most what the parser's limit allows (250 levels), so that passes may recurse.
+/// A parsed expression. Its depth is limited by the parser (250 levels), so that passes may recurse.
 #[derive(Clone, Debug)]
 pub struct Ast {
     /// All nodes; operands come before the node that uses them.
     pub nodes: Vec<Node>,
-    /// The node of the whole expression.
+    /// Root node, which stands for the whole expression.
     pub root: NodeId,
-    /// The text the nodes' offsets point into.
+    /// Text that the offsets of the nodes point into.
     pub source: Source,
-    /// For the root node of each macro's expansion: the call as it was written.
+    /// Original macro calls, by the root node of each expansion.
     pub macro_calls: HashMap<NodeId, MacroCall>,
 }
 
-/// One node and the code point offset of its error position.
+/// A node and the offset of its error position.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What the node is.
+    /// Kind of the node, with its operands.
     pub kind: NodeKind,
-    /// Offset in code points that errors about the node point to.
+    /// Offset, in code points, of the position in errors about the node.
     pub offset: u32,
 }
 
-/// A macro call as it was written. Arguments that are macro calls themselves have their own entry.
+/// A macro call as it was written. Arguments that are themselves macro calls have their own entry.
 #[derive(Clone, Debug)]
 pub struct MacroCall {
-    /// The macro's name.
+    /// Name of the macro.
     pub function: Name,
-    /// The receiver of a member macro (`target.all(…)`).
+    /// Receiver of a member macro (`target.all(…)`); `None` for a global macro.
     pub target: Option<NodeId>,
-    /// The arguments before the expansion.
+    /// Arguments before the expansion.
     pub args: Box<[NodeId]>,
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Debug)]
 pub enum NodeKind {
-    /// A constant.
+    /// A constant of the language.
     Literal(Constant),
     /// A variable or type name; a leading dot is kept in the name.
     Ident(Name),
-    /// `operand.field`, or `has(operand.field)` when `test_only`.
+    /// A selection `operand.field`, or `has(operand.field)` if `test_only`.
     Select {
-        /// What the field is selected from.
+        /// Operand from which the field is selected.
         operand: NodeId,
-        /// The field's name.
+        /// Name of the selected field.
         field: Name,
-        /// The expansion of `has`: the result tells whether the field is there.
+        /// Whether the node comes from `has`: then the result says whether the field is set.
         test_only: bool,
     },
-    /// `function(args)` or `target.function(args)`; operators are calls of functions such as `_+_`.
+    /// A call `function(args)` or `target.function(args)`. Operators are calls of functions such as `_+_`.
     Call {
-        /// The function's name.
+        /// Name of the called function.
         function: Name,
-        /// The receiver of a member call.
+        /// Receiver of a member call; `None` for a global call.
         target: Option<NodeId>,
-        /// The arguments, without the receiver.
+        /// Arguments of the call, without the receiver.
         args: Box<[NodeId]>,
     },
-    /// `[a, ?b]`.
+    /// A list literal `[a, ?b]`.
     List {
-        /// The elements, in order.
+        /// Elements of the list, in order.
         elements: Box<[NodeId]>,
         /// Indices into `elements` of those marked `?`, ascending.
         optional: Box<[u32]>,
     },
-    /// `{k: v, ?k: v}`.
+    /// A map literal `{k: v, ?k: v}`.
     Map {
-        /// The entries, in order.
+        /// Entries of the map, in order.
         entries: Box<[MapEntry]>,
     },
-    /// `Name{field: v, ?field: v}`.
+    /// A struct literal `Name{field: v, ?field: v}`.
     Struct {
-        /// The type's name as written.
+        /// Name of the type as written.
         name: Name,
-        /// The fields, in order.
+        /// Fields of the literal, in order.
         fields: Box<[StructField]>,
     },
-    /// The loop that `all`, `exists`, `map`, `filter` and their kin expand to.
+    /// The loop that `all`, `exists`, `map`, `filter` and similar macros expand to.
     Comprehension(Box<Comprehension>),
 }
 
 /// A constant of the language.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Constant {
-    /// `null`
+    /// The literal `null`, the only value of its type.
     Null,
-    /// `true`, `false`
+    /// The literals `true` and `false`.
     Bool(bool),
-    /// `1`, `-1`, `0x1`
+    /// A signed integer: `1`, `-1`, `0x1`.
     Int(i64),
-    /// `1u`
+    /// An unsigned integer: `1u`.
     Uint(u64),
-    /// `1.0`
+    /// A floating point number: `1.0`.
     Double(f64),
-    /// `'text'`
+    /// A text literal: `'text'`.
     String(Arc<str>),
-    /// `b'text'`
+    /// A bytes literal: `b'text'`.
     Bytes(Arc<[u8]>),
 }
 
-/// One entry of a map literal.
+/// An entry of a map literal.
 #[derive(Clone, Copy, Debug)]
 pub struct MapEntry {
-    /// The key's expression.
+    /// Expression of the key.
     pub key: NodeId,
-    /// The value's expression.
+    /// Expression of the value.
     pub value: NodeId,
-    /// Marked `?`: the value is an optional, and an empty one leaves the entry out.
+    /// Whether the entry is marked `?`: the value is an optional, and an empty one leaves the entry out.
     pub optional: bool,
-    /// Offset of the entry's error position: its colon.
+    /// Offset of the position in errors about the entry, which is its colon.
     pub offset: u32,
 }
 
-/// One field of a struct literal.
+/// A field of a struct literal.
 #[derive(Clone, Debug)]
 pub struct StructField {
-    /// The field's name.
+    /// Name of the field.
     pub name: Name,
-    /// The value's expression.
+    /// Expression of the value.
     pub value: NodeId,
-    /// Marked `?`: the value is an optional, and an empty one leaves the field unset.
+    /// Whether the field is marked `?`: the value is an optional, and an empty one leaves the field unset.
     pub optional: bool,
-    /// Offset of the field's error position: its colon.
+    /// Offset of the position in errors about the field, which is its colon.
     pub offset: u32,
 }
 
-/// `accu_var = init; for iter_var in range { if !condition { break }; accu_var = step }; result`
+/// A loop: `accu_var = init; for iter_var in range { if !condition { break }; accu_var = step }; result`
 #[derive(Clone, Debug)]
 pub struct Comprehension {
-    /// The list or map to iterate over.
+    /// List or map to iterate over.
     pub range: NodeId,
-    /// The element (or index or key, when there is a second variable).
+    /// Variable for the element; with a second variable, for the index or key.
     pub iter_var: Name,
-    /// The element or value, in the two-variable form.
+    /// Variable for the element or value, in the form with two variables.
     pub iter_var2: Option<Name>,
-    /// The accumulator's name.
+    /// Name of the accumulator.
     pub accu_var: Name,
-    /// The accumulator's first value.
+    /// First value of the accumulator.
     pub init: NodeId,
-    /// Evaluated before each step; false ends the loop.
+    /// Condition that is evaluated before each step; false ends the loop.
     pub condition: NodeId,
-    /// The accumulator's next value.
+    /// Next value of the accumulator.
     pub step: NodeId,
-    /// The value of the whole, from the last accumulator; sees no iteration variables.
+    /// Value of the whole loop, computed from the last accumulator. It cannot use the iteration variables.
     pub result: NodeId,
 }
 
 /// A type-checked expression.
 #[derive(Clone, Debug)]
 pub struct CheckedAst {
-    /// The expression.
+    /// Syntax tree of the expression.
     pub ast: Ast,
-    /// The type of each node; `Type::Error` for nodes that only macro calls refer to.
+    /// Type of each node; `Type::Error` for nodes that only macro calls refer to.
     pub types: Vec<Type>,
-    /// What each identifier, qualified selection, call and struct literal stands for.
+    /// Meaning of each identifier, qualified selection, call and struct literal.
     pub references: Vec<Option<Reference>>,
 }
 
-/// What the checker found out about a name.
+/// The meaning of a name, as resolved by the checker.
 #[derive(Clone, Debug)]
 pub enum Reference {
-    /// A variable (or a type as a value), by its full name. A select chain `a.b` may be one variable.
+    /// A variable (or a type as a value), by its full name. A chain of selections `a.b` may be one variable.
     Variable(Name),
-    /// A named constant.
+    /// A named constant with its value.
     Constant(Name, Constant),
-    /// The overloads that fit the argument types; more than one when `dyn` leaves the choice to run time.
+    /// The overloads that match the argument types. There are several if an argument of type `dyn` leaves the
+    /// choice to run time.
     Call(Box<[Arc<Overload>]>),
-    /// The full name of a struct literal's type.
+    /// The full name of the type of a struct literal.
     Struct(Name),
 }
 
 impl Ast {
-    /// The node at `id`.
+    /// Returns the node with this id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }
 
-    /// The kind of the node at `id`.
+    /// Returns the kind of the node with this id.
     pub fn kind(&self, id: NodeId) -> &NodeKind {
         &self.nodes[id.index()].kind
     }
 }
 
 impl CheckedAst {
-    /// The type of the whole expression.
+    /// Returns the type of the whole expression.
     pub fn result_type(&self) -> &Type {
         &self.types[self.ast.root.index()]
     }
 
-    /// The type of a node.
+    /// Returns the type of a node.
     pub fn type_of(&self, id: NodeId) -> &Type {
         &self.types[id.index()]
     }
 
-    /// What a node's name stands for, when it has one.
+    /// Returns the meaning of a node's name, if it has one.
     pub fn reference(&self, id: NodeId) -> Option<&Reference> {
         self.references[id.index()].as_ref()
     }

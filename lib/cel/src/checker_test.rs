@@ -32,7 +32,7 @@ fn latest() -> Environment {
     environment(Version::new(1, 35), Origin::New)
 }
 
-/// The type, or the messages.
+/// Returns the type, or the error messages.
 fn check(text: &str, environment: &Environment) -> String {
     match environment.compile(text) {
         Ok(checked) => checked.result_type().to_string(),

@@ -1,7 +1,7 @@
-//! Costs: what an expression may cost before it runs, and what a call did cost.
+//! Costs: estimates before an expression runs, and actual costs of calls.
 //!
-//! Costs count abstract units. An estimate is an interval; all its arithmetic saturates, and an unknown size is the
-//! interval from 0 to `u64::MAX`.
+//! Costs are in abstract units. An estimate is an interval. All arithmetic on estimates saturates, and an
+//! unknown size is the interval from 0 to `u64::MAX`.
 
 use crate::ast::Constant;
 use crate::types::Type;
@@ -14,21 +14,21 @@ mod estimate;
 pub(crate) mod rules;
 mod standard;
 
-/// Bounds of a size: the length of a string, the number of elements.
+/// Bounds of a size: the length of a string or the number of elements.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SizeEstimate {
-    /// Lower bound.
+    /// Lower bound of the size.
     pub min: u64,
-    /// Upper bound, inclusive.
+    /// Upper bound of the size, inclusive.
     pub max: u64,
 }
 
-/// Bounds of a cost.
+/// Bounds of a cost, in abstract units.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct CostEstimate {
-    /// Lower bound.
+    /// Lower bound of the cost.
     pub min: u64,
-    /// Upper bound, inclusive.
+    /// Upper bound of the cost, inclusive.
     pub max: u64,
 }
 
@@ -37,51 +37,51 @@ pub struct CostEstimate {
 pub struct CallEstimate {
     /// Cost of the call itself.
     pub cost: CostEstimate,
-    /// Size of the result, when the function tells.
+    /// Size of the result, if the rule knows it.
     pub result_size: Option<SizeEstimate>,
 }
 
-/// What an estimation rule may ask about a call's arguments; the receiver of a member call is argument 0.
+/// The arguments of a call, as an estimation rule sees them. The receiver of a member call is argument 0.
 pub trait CallSite {
-    /// Number of arguments, the receiver included.
+    /// Returns the number of arguments, including the receiver.
     fn len(&self) -> usize;
 
-    /// Whether the call has neither receiver nor arguments.
+    /// Returns whether the call has neither receiver nor arguments.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Size of an argument: 1 for scalars, unknown when nothing tells.
+    /// Returns the size of an argument: 1 for scalars, or unknown.
     fn size(&self, arg: usize) -> SizeEstimate;
 
-    /// Checked type of an argument.
+    /// Returns the checked type of an argument.
     fn type_of(&self, arg: usize) -> &Type;
 
-    /// Value of an argument that is a literal.
+    /// Returns the value of an argument that is a literal.
     fn constant(&self, arg: usize) -> Option<&Constant>;
 
-    /// Size of the elements of a list argument, where the host promises one.
+    /// Returns the size of the elements of a list argument, if the host gives a bound.
     fn element_size(&self, arg: usize) -> SizeEstimate;
 }
 
-/// Estimates a call; `None` leaves it to the standard cost of a call, 1.
+/// A rule that estimates a call. If it returns `None`, the call has the standard cost 1.
 pub type EstimateRule = fn(&dyn CallSite) -> Option<CallEstimate>;
 
-/// The cost of a finished call, from its arguments (the receiver first) and its result.
+/// A rule for the actual cost of a finished call, from its arguments (the receiver first) and its result.
 pub type ActualRule = for<'v> fn(args: &[Value<'v>], result: &Value<'v>) -> u64;
 
-/// Size hints of a host for its variables: paths are `self.spec.items`, with `@items`, `@keys` and `@values` for what
-/// is in lists and maps.
+/// Size hints of a host for its variables. A path is, for example, `self.spec.items`; `@items`, `@keys` and
+/// `@values` stand for the content of lists and maps.
 pub trait SizeHints {
-    /// Bounds of the size at `path`; `None` when unknown.
+    /// Returns the bounds of the size at `path`; `None` if it is unknown.
     fn size(&self, path: &[&str]) -> Option<SizeEstimate>;
 }
 
 impl SizeEstimate {
-    /// A size that nothing is known about.
+    /// The estimate for an unknown size.
     pub const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
 
-    /// A size that is known exactly.
+    /// Creates the estimate for a known size.
     pub const fn exactly(size: u64) -> Self {
         Self { min: size, max: size }
     }

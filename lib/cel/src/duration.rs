@@ -1,26 +1,28 @@
 //! Durations: signed nanoseconds in 64 bits, about ±292 years.
 //!
-//! Text is read as Go reads it, a sequence of decimal numbers with units (`1h30m`, `1.5s`, `-2us`). It is written in two
-//! forms: as seconds (`5400s`, what `string(duration)` gives) and in units, as Go does (`1h30m0s`, what people read).
+//! Text is parsed as in Go, as a sequence of decimal numbers with units (`1h30m`, `1.5s`, `-2us`). It is
+//! written in two forms: as seconds (`5400s`, the result of `string(duration)`), and with units as in Go
+//! (`1h30m0s`, for messages).
 
 /// A span of time in nanoseconds, about ±292 years.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Duration {
-    /// Nanoseconds.
+    /// Length in nanoseconds; may be negative.
     pub nanoseconds: i64,
 }
 
-/// Nanoseconds in a second.
+/// Number of nanoseconds in a second.
 pub const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// The seconds of `nanos` with the shortest fraction that reads back, and `s`: `5400s`, `-0.5s`.
+/// Formats `nanos` as seconds with the shortest exact fraction: `5400s`, `-0.5s`.
 pub fn to_seconds_text(nanos: i64) -> String {
     format!("{}s", seconds(nanos))
 }
 
-/// The duration as a fractional number of seconds.
+/// Returns the duration as a fractional number of seconds.
 pub fn seconds(nanos: i64) -> f64 {
-    // The whole part and the fraction are converted apart, which keeps the fraction's digits of long durations.
+    // The whole part and the fraction are converted separately, which keeps the digits of the fraction of
+    // long durations.
     (nanos / NANOS_PER_SECOND) as f64 + (nanos % NANOS_PER_SECOND) as f64 / 1e9
 }
 

@@ -1,6 +1,7 @@
-//! What names mean: variables, functions and types an expression may use.
+//! Environments: the variables, functions and types that an expression may use.
 //!
-//! Built once per set of variables and compatibility version, then shared by [`Arc`].
+//! An environment is built once for each set of variables and compatibility version, and then shared by
+//! [`Arc`].
 
 use std::sync::Arc;
 
@@ -14,11 +15,11 @@ use crate::parser::{Syntax, parse};
 use crate::source::Source;
 use crate::types::{Type, TypeProvider};
 
-/// Whether an expression is newly written or was accepted by an earlier server. Stored expressions may use everything
-/// the binary knows, so that a rollback does not invalidate them.
+/// Whether an expression is new or was stored by an earlier server. Stored expressions may use everything
+/// that this version of the server supports, so that a rollback does not invalidate them.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Origin {
-    /// A new expression: only what the compatibility version has.
+    /// A new expression: only declarations of the compatibility version are allowed.
     New,
     /// An expression read from storage.
     Stored,
@@ -39,7 +40,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The declarations of `libraries` that `version` has.
+    /// Creates an environment with the declarations of `libraries` that `version` has.
     pub fn new(libraries: &[Library], version: Version, origin: Origin) -> Self {
         let mut environment = Self {
             version,
@@ -76,7 +77,7 @@ impl Environment {
         }
     }
 
-    /// Adds the functions and types of one more library, as far as the version has them.
+    /// Adds the functions and types of one more library, if the version has them.
     pub fn with_library(mut self, library: &Library) -> Self {
         self.add(library);
         self
@@ -88,7 +89,7 @@ impl Environment {
         self
     }
 
-    /// Adds a variable; its name may be qualified (`request.user`).
+    /// Adds a variable. Its name may be qualified (`request.user`).
     pub fn with_variable(mut self, name: &str, of: Type) -> Self {
         self.variables.insert(name.into(), of);
         self
@@ -100,28 +101,28 @@ impl Environment {
         self
     }
 
-    /// Sets the host's object types.
+    /// Sets the provider of the host's object types.
     pub fn with_types(mut self, provider: Arc<dyn TypeProvider>) -> Self {
         self.provider = Some(provider);
         self
     }
 
-    /// The compatibility version.
+    /// Returns the compatibility version.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether it is for new or for stored expressions.
+    /// Returns whether the environment is for new or for stored expressions.
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// Whether an expression may use what `since` introduced.
+    /// Returns whether an expression may use features that `since` introduced.
     pub fn has_version(&self, since: Version) -> bool {
         self.origin == Origin::Stored || since <= self.version
     }
 
-    /// The syntax that is on.
+    /// Returns the enabled syntax extensions.
     pub fn syntax(&self) -> Syntax {
         Syntax {
             optionals: self.has_version(Version::new(1, 28)),
@@ -134,37 +135,37 @@ impl Environment {
     /// Parses and checks an expression.
     ///
     /// # Errors
-    /// All syntax errors; if there are none, all type errors.
+    /// All syntax errors. If the syntax is correct, all type errors.
     pub fn compile(&self, text: &str) -> Result<CheckedAst, CompileError> {
         check(parse(&Source::new(text), self.syntax())?, self)
     }
 
-    /// A named constant by its full name.
+    /// Returns a named constant by its full name.
     pub fn constant(&self, name: &str) -> Option<&Constant> {
         self.constants.get(name)
     }
 
-    /// Checks of calls by function name.
+    /// Returns the checks of calls, with the names of the functions that they apply to.
     pub fn checks(&self) -> &[(&'static str, CallCheck)] {
         &self.checks
     }
 
-    /// Type of a variable by its full name.
+    /// Returns the type of a variable by its full name.
     pub fn variable(&self, name: &str) -> Option<&Type> {
         self.variables.get(name)
     }
 
-    /// Overloads of a function; empty when there is no such function.
+    /// Returns the overloads of a function; empty if the function is unknown.
     pub fn function(&self, name: &str) -> &[Arc<Overload>] {
         self.functions.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The type that `name` denotes as a value.
+    /// Returns the type that `name` denotes as a value.
     pub fn named_type(&self, name: &str) -> Option<&Type> {
         self.types.get(name)
     }
 
-    /// The host's object types.
+    /// Returns the provider of the host's object types.
     pub fn provider(&self) -> Option<&dyn TypeProvider> {
         self.provider.as_deref()
     }

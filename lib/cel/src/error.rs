@@ -1,4 +1,4 @@
-//! Errors of compiling and of evaluating an expression.
+//! Errors of the compilation and the evaluation of an expression.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,59 +6,59 @@ use std::fmt;
 use crate::ast::NodeId;
 use crate::source::{Location, Source};
 
-/// Why an evaluation has no value. Errors are values of the language: `true || error` is true.
+/// The reason why an evaluation has no value. An error is a value of the language: `true || error` is true.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EvalError {
-    /// The reference's text.
+    /// Text of the error, as in the reference.
     pub message: Cow<'static, str>,
-    /// The node whose evaluation failed, when known.
+    /// Node whose evaluation failed, if known.
     pub node: Option<NodeId>,
-    /// What failed, where callers branch on it.
+    /// Kind of the error, for callers that need to distinguish them.
     pub kind: EvalErrorKind,
 }
 
-/// What kind of failure ended an evaluation.
+/// The kind of an evaluation error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EvalErrorKind {
-    /// An error of the language; `||`, `&&` and macros may absorb it.
+    /// An error of the language, which `||`, `&&` and macros may absorb.
     Language,
-    /// The cost limit was exceeded: the evaluation stops at once.
+    /// The cost limit is exceeded. The evaluation stops at once.
     CostLimit,
-    /// The deadline passed or the caller cancelled: the evaluation stops at once.
+    /// The deadline has passed, or the caller cancelled. The evaluation stops at once.
     Interrupted,
-    /// A map was to have bytes as a key, which the reference cannot hash: the evaluation stops at once.
+    /// Bytes were used as a map key, which the reference cannot hash. The evaluation stops at once.
     Unhashable,
 }
 
 impl EvalError {
-    /// An error of the language.
+    /// Creates an error of the language.
     pub fn new(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), node: None, kind: EvalErrorKind::Language }
     }
 
-    /// No overload takes these arguments.
+    /// Creates the error that no overload takes these arguments.
     pub fn no_such_overload() -> Self {
         Self::new("no such overload")
     }
 
-    /// Bytes as the key of a map, met while the expression is evaluated.
+    /// Creates the error about bytes as a map key, found during the evaluation.
     pub(crate) fn unhashable() -> Self {
         let message = "internal error: runtime error: hash of unhashable type types.Bytes";
         Self { kind: EvalErrorKind::Unhashable, ..Self::new(message) }
     }
 
-    /// Bytes as the key of a map of constants, which is met when the program is made.
+    /// Creates the error about bytes as a key in a constant map, found when the program is created.
     pub(crate) fn unhashable_constant() -> Self {
         let message = "runtime error: hash of unhashable type types.Bytes";
         Self { kind: EvalErrorKind::Unhashable, ..Self::new(message) }
     }
 
-    /// Whether the host ended the evaluation.
+    /// Returns whether the host ended the evaluation.
     pub fn is_interruption(&self) -> bool {
         self.kind == EvalErrorKind::Interrupted
     }
 
-    /// The same error at `node`, unless it already has a place.
+    /// Returns the error with `node` as its position, unless it already has one.
     pub fn at(mut self, node: NodeId) -> Self {
         self.node.get_or_insert(node);
         self
@@ -73,16 +73,17 @@ impl fmt::Display for EvalError {
 
 impl std::error::Error for EvalError {}
 
-/// One problem found while parsing or checking.
+/// A problem found while parsing or checking.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Issue {
-    /// Where it is.
+    /// Position of the problem.
     pub location: Location,
-    /// What it is, without position and snippet.
+    /// Text of the problem, without position and snippet.
     pub message: String,
 }
 
-/// Why an expression does not compile: the problems of the stage that failed, in order of position.
+/// The errors of an expression that does not compile: the problems of the phase that failed, ordered by
+/// position.
 #[derive(Clone, Debug)]
 pub struct CompileError {
     source: Source,
@@ -90,14 +91,15 @@ pub struct CompileError {
     truncated: usize,
 }
 
-/// Problems that are reported; the rest is counted.
+/// Maximum number of problems that are reported; further ones are only counted.
 const ISSUES_MAX: usize = 100;
 
-/// Bytes of the longest line that is shown under a message.
+/// Maximum length, in bytes, of a line that is printed under a message.
 const SNIPPET_MAX: usize = 16_384;
 
 impl CompileError {
-    /// Sorts `issues` by position, keeping those found first.
+    /// Creates the error from `issues`. If there are too many, those found first are kept. They are sorted by
+    /// position.
     pub fn new(source: Source, mut issues: Vec<Issue>) -> Self {
         let truncated = issues.len().saturating_sub(ISSUES_MAX);
         issues.truncate(ISSUES_MAX);
@@ -105,13 +107,14 @@ impl CompileError {
         Self { source, issues, truncated }
     }
 
-    /// The problems, in order of position.
+    /// Returns the problems, ordered by position.
     pub fn issues(&self) -> &[Issue] {
         &self.issues
     }
 }
 
-/// `ERROR: <input>:line:column: message`, the line, and a mark under the column, for every problem.
+/// Formats every problem as `ERROR: <input>:line:column: message`, followed by the line and a mark under the
+/// column.
 impl fmt::Display for CompileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, issue) in self.issues.iter().enumerate() {

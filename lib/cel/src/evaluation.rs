@@ -7,11 +7,12 @@
 //!                                         └─► operators, equality, conversion, standard; libraries by dispatch
 //! ```
 //!
-//! Actual costs count what the evaluation did: 1 for each variable read, step of a path and call, more for calls that
-//! read their arguments through and for literals of lists, maps and objects. A call whose arguments alone cost more than is
-//! left is not computed. Costs do not bound the time, so that a host gives an evaluation a deadline as well ([`steps`]). They are part
-//! of the API of a host with budgets, so that the rules in `plan::Charge` and in `evaluator` are those of the reference, also where a cost
-//! looks odd: a branch of `? :` that is a plain variable costs nothing, and loops go on after an error.
+//! The actual cost counts the work of the evaluation: 1 for each variable read, path step and call, and more
+//! for calls that read their whole arguments and for literals of lists, maps and objects. A call is not
+//! computed if the cost of its arguments alone exceeds the remaining budget. Costs do not bound the time, so
+//! a host also gives an evaluation a deadline ([`steps`]). Costs are part of the API of a host with budgets.
+//! Therefore the rules in `plan::Charge` and in `evaluator` are those of the reference, even if a cost looks
+//! odd: a branch of `? :` that is a plain variable costs nothing, and loops continue after an error.
 
 pub use self::program::{Activation, Evaluation, Limits, Program};
 pub use self::steps::Steps;

@@ -1,4 +1,4 @@
-//! Expressions with their values and costs, through parser, checker, planner and evaluator.
+//! Tests expressions with their values and costs, through parser, checker, planner and evaluator.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ fn evaluate(expression: &str) -> Evaluation<'static> {
     program(expression).evaluate(&variables(), &Limits::cost(1_000_000))
 }
 
-/// A value as an expression would write it, or the text of the error.
+/// Formats a value as an expression would write it, or the text of the error.
 fn show(result: &Result<Value<'_>, crate::error::EvalError>) -> String {
     match result {
         Err(error) => format!("error: {error}"),
@@ -81,7 +81,7 @@ fn show_value(value: &Value<'_>) -> String {
 fn expressions_have_values_and_costs() {
     let mut wrong = Vec::new();
     for (expression, result, cost) in [
-        // Variables and paths cost 1 each; literals of constants and conversions are folded.
+        // Variables and path steps cost 1 each; literals of constants and conversions are folded.
         ("x", "7", 1),
         ("m.a + m['b']", "3", 5),
         ("d.b[1]", "2", 3),
@@ -90,21 +90,21 @@ fn expressions_have_values_and_costs() {
         ("2 in [1, 2]", "true", 0),
         ("x in [1, 2]", "false", 1),
         ("1 in l", "true", 4),
-        // A branch that is a plain variable costs nothing, one that computes does.
+        // A branch that is a plain variable costs nothing; other branches cost their evaluation.
         ("x > 5 ? x : 0", "7", 2),
         ("x > 5 ? x + 1 : 0", "8", 4),
         ("(x > 5 ? m : {'a': 9}).a", "1", 3),
         ("has(d.a)", "true", 1),
         ("has(d.a.b)", "false", 2),
         ("has(d.b.c)", "error: unsupported index type 'string' in list", 2),
-        // Sizes count where values are read through.
+        // Sizes count if values are read completely.
         ("s + s == s", "false", 5),
         ("s.contains('l')", "true", 2),
         ("s.matches('h.*o')", "true", 2),
         ("dyn(x).matches('a')", "error: no such overload", 3),
         ("dyn(x).matches(s)", "error: no such overload: matches", 5),
         ("[l, l] == [l, l]", "true", 25),
-        // Errors are results that others make up for.
+        // Errors are results that other operands can absorb.
         ("1 / 0 == 1 || true", "true", 2),
         ("true || 1 / 0 == 1", "true", 0),
         ("1 / 0 == 1 && true", "error: division by zero", 2),
@@ -112,7 +112,7 @@ fn expressions_have_values_and_costs() {
         ("[0, 1, 2].all(e, 10 / e > 0)", "error: division by zero", 19),
         ("[0, 1, 2].map(e, 10 / e)", "error: division by zero", 43),
         ("[0, 1, 2].filter(e, 10 / e > 5)", "error: division by zero", 23),
-        // Loops grow their lists and maps.
+        // Loops extend their lists and maps in place.
         ("l.map(e, e * 2)", "[2, 4, 6]", 44),
         ("l.filter(e, e > 1)", "[2, 3]", 34),
         ("l.exists_one(e, e > 2)", "true", 11),
@@ -121,7 +121,7 @@ fn expressions_have_values_and_costs() {
         ("[1, 1].transformMapEntry(i, v, {v: i})", "error: insert failed: key 1 already exists", 69),
         ("[1, 2].transformMap(i, v, v / (v - 1))", "error: division by zero", 9),
         ("dyn(null).exists(c, true)", "error: got 'types.Null', expected iterable type", 0),
-        // Optionals.
+        // Optional values.
         ("d.?a.?b", "none", 2),
         ("d.?b[0]", "some(1)", 3),
         ("{?'a': d.?a, ?'z': d.?z}", "{\"a\": 1}", 33),
@@ -130,7 +130,7 @@ fn expressions_have_values_and_costs() {
         ("optional.of(1).optMap(y, y + 1)", "some(2)", 7),
         ("optional.of(1).optMap(y, 5)", "some(5)", 3),
         ("optional.of(s) == optional.of(s)", "true", 5),
-        // Texts of errors.
+        // Error texts.
         ("d.zz", "error: no such key: zz", 2),
         ("l[3]", "error: index out of bounds: 3", 2),
         ("[1][dyn(1.5)]", "error: unsupported index value 1.5 in list", 2),
@@ -190,7 +190,7 @@ fn an_interrupted_evaluation_stops_within_100_iterations() {
     let got = program("l.exists(e, 1 / e < 0 || 'a' == 'b')").evaluate(&[("l", numbers)], &limits);
     let error = got.result.unwrap_err();
     assert_eq!(error.kind, EvalErrorKind::Interrupted);
-    // No later element makes up for an interruption, and fewer than 300 of the 10 000 elements were visited.
+    // A later element cannot absorb an interruption, and fewer than 300 of the 10 000 elements were visited.
     assert!(got.cost < 300 * 12, "{}", got.cost);
 }
 
@@ -198,10 +198,10 @@ fn an_interrupted_evaluation_stops_within_100_iterations() {
 fn bytes_as_the_key_of_a_map_end_the_evaluation() {
     let environment = environment();
     let make = |text: &str| Program::new(&environment.compile(text).unwrap(), &environment);
-    // A map of constants is computed when the program is made.
+    // A constant map is computed when the program is created.
     let error = make("true || {dyn(b'a'): 1} == {}").unwrap_err();
     assert_eq!(error.kind, EvalErrorKind::Unhashable);
-    // Nothing makes up for it later, where another error would be absorbed.
+    // No later operand absorbs this error, unlike other errors.
     for text in ["{dyn(b'a'): l} == {} || true", "l.transformMapEntry(i, e, {dyn(b'a'): e}) == {} || true"] {
         let got = make(text).unwrap().evaluate(&variables(), &Limits::cost(1_000));
         assert_eq!(got.result.unwrap_err(), crate::error::EvalError::unhashable(), "{text}");
@@ -224,7 +224,8 @@ fn comparing_large_lists_can_be_interrupted() {
     assert_eq!(got.result.unwrap_err().kind, EvalErrorKind::Interrupted);
 }
 
-/// Runs `expression` on the stack of a worker thread (2 MiB); returns what it came to, or why there is no program.
+/// Runs `expression` on the stack of a worker thread (2 MiB). Returns its result, or the error if it does not
+/// compile.
 fn on_small_stack(expression: String) -> String {
     let run = move || {
         let environment = environment();
@@ -281,7 +282,7 @@ fn a_variable_is_read_once_and_only_when_it_is_needed() {
     }
 }
 
-/// A set: its order does not matter to `==`, and `+` adds what is missing.
+/// A set: its order does not matter to `==`, and `+` adds missing elements.
 #[derive(Debug)]
 struct Set(Vec<i64>);
 

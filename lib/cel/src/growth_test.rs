@@ -1,7 +1,8 @@
-//! How the work of each function grows with the size of its arguments.
+//! Tests how the work of each function grows with the size of its arguments.
 //!
-//! Costs are those of the reference, and bound what a policy may do. They bound the time only where the time grows no faster than they
-//! do, or linearly; and where it grows at all, the evaluation must count its steps, or nothing could end it.
+//! Costs are those of the reference, and bound what a policy may do. They bound the time only if the time
+//! grows at most as fast as the cost, or linearly. If the time grows at all, the evaluation must count its
+//! steps; otherwise nothing could interrupt it.
 
 use std::time::{Duration, Instant};
 
@@ -12,28 +13,29 @@ use crate::library::{Library, Version, extensions, standard};
 use crate::types::Type;
 use crate::value::{List, Octets, OwnedMap, Value};
 
-/// The sizes of arguments that are compared.
+/// The two argument sizes that are compared.
 const SIZES: [i64; 2] = [10, 10_000];
 
-/// How many times the allowed growth an evaluation may take: the machine is busy, and small evaluations are mostly overhead. Work that
-/// is quadratic grows a thousand times as fast as work that is linear.
+/// Tolerance: an evaluation may take this many times the allowed growth, because the machine may be busy and
+/// small evaluations are mostly overhead. Quadratic work grows a thousand times as fast as linear work.
 const MARGIN: f64 = 20.0;
 
-/// Shorter than this is not measured exactly.
+/// Times below this cannot be measured exactly.
 const MEASURABLE: Duration = Duration::from_micros(3);
 
-/// How an expression uses an argument.
+/// How much of an argument an expression reads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Work {
-    /// The expression visits all of the argument.
+    /// The expression visits the whole argument.
     Visits,
-    /// The expression reads a bounded part of the argument, or only counts it.
+    /// The expression reads a bounded part of the argument, or only its size.
     Looks,
 }
 use Work::{Looks, Visits};
 
-/// Expressions with every function whose arguments have a size. `l` is a list of numbers, `t` of texts, `ll` of lists, `o` of
-/// optionals; `m` and `r` are equal maps in opposite order; `s`, `d` (digits) and `w` (words) are texts, `b` is bytes.
+/// Expressions that cover every function with arguments of variable size. `l` is a list of numbers, `t` of
+/// texts, `ll` of lists, `o` of optionals; `m` and `r` are equal maps in opposite order; `s`, `d` (digits)
+/// and `w` (words) are texts, `b` is bytes.
 const EXPRESSIONS: &[(&str, Work)] = &[
     // Operators and the standard library.
     ("m == r", Visits),
@@ -84,7 +86,7 @@ const EXPRESSIONS: &[(&str, Work)] = &[
     ("bool(s) || true", Looks),
     ("duration(d) == duration('1s') || true", Looks),
     ("timestamp(d) == timestamp(0) || true", Looks),
-    // Texts.
+    // Text functions.
     ("s.charAt(n - 1)", Visits),
     ("s.indexOf('b') + s.indexOf('b', 3)", Visits),
     ("s.lastIndexOf('c') + s.lastIndexOf('c', n - 1)", Visits),
@@ -101,7 +103,7 @@ const EXPRESSIONS: &[(&str, Work)] = &[
     ("w.find('x') + w.find('[0-9]+$')", Visits),
     ("w.findAll('[0-9]+')", Visits),
     ("w.findAll('[0-9]+', 100000)", Visits),
-    // Lists.
+    // List functions.
     ("l.isSorted()", Looks),
     ("l.sort().isSorted()", Visits),
     ("t.sort().isSorted()", Visits),
@@ -116,11 +118,11 @@ const EXPRESSIONS: &[(&str, Work)] = &[
     ("l.reverse()", Visits),
     ("l.distinct()", Looks),
     ("m.map(k, m[k]).distinct()", Visits),
-    // Too many comparisons are refused.
+    // Refused, because the comparisons would cost too much.
     ("sets.contains(l, l)", Looks),
     ("sets.equivalent(l, l)", Looks),
     ("sets.intersects(l, [-1])", Visits),
-    // Values that are read from a text.
+    // Values that are parsed from text.
     ("isURL(s)", Looks),
     ("url('https://h/' + s).getEscapedPath()", Visits),
     ("url('https://' + s.replace('a', 'h') + '/').getHost()", Visits),
@@ -199,7 +201,7 @@ fn program(expression: &str) -> Program {
     Program::new(&checked, &environment).unwrap_or_else(|error| panic!("{expression}: {error}"))
 }
 
-/// An evaluation, and the shortest time of a few.
+/// Returns an evaluation, and the shortest time of several runs.
 fn measured<'v>(program: &Program, variables: &impl Activation<'v>) -> (Evaluation<'v>, Duration) {
     let run = || {
         let began = Instant::now();
@@ -242,7 +244,7 @@ fn work_that_grows_counts_steps_and_can_be_interrupted() {
         let stopped = program.evaluate(&large, &Limits { cost: u64::MAX, interrupted: &|| true });
         let is_interrupted =
             stopped.result.as_ref().is_err_and(|error| error.kind == EvalErrorKind::Interrupted);
-        // The host is asked every thousand steps.
+        // The interruption callback runs every thousand steps.
         if is_interrupted != (whole.steps >= 1000) && !expression.contains("matches(w)") {
             faults.push(format!("{expression}: {} steps, interrupted: {is_interrupted}", whole.steps));
         }
@@ -310,7 +312,7 @@ fn every_function_with_a_size_is_in_the_table() {
     let has_size = |of: &Type| {
         matches!(of, Type::String | Type::Bytes | Type::List(_) | Type::Map(_) | Type::Dyn | Type::Param(_))
     };
-    /// Functions of the macros and operators, by what they look like.
+    /// Functions of macros and operators, with the text that shows them in an expression.
     const SHOWN: &[(&str, &str)] = &[
         ("@in", " in "),
         ("_in_", " in "),
@@ -332,9 +334,9 @@ fn every_function_with_a_size_is_in_the_table() {
         ("_>=_", " >= "),
         ("_-_", "-"),
     ];
-    /// Functions whose arguments are short by their nature, or that ask the host.
+    /// Functions whose arguments are short by nature, or that call the host.
     const APART: &[&str] = &[
-        // Time zones, which are looked up in a table.
+        // Functions with a time zone, which is looked up in a table.
         "getDate",
         "getDayOfMonth",
         "getDayOfWeek",

@@ -1,14 +1,15 @@
-//! Names of properties as identifiers of the expression language, and back.
+//! Conversion between property names and identifiers of the expression language.
 //!
-//! Keywords, dots, dashes, slashes and double underscores are written out between double underscores: `a.b` is
+//! Keywords, dots, dashes, slashes and double underscores are escaped between double underscores: `a.b` is
 //! `a__dot__b`, `in` is `__in__`. Names with other characters have no identifier.
 
 use crate::parser::RESERVED;
 
-/// Words that are tokens of their own; the parser knows the others that may not be identifiers.
+/// Words that the lexer treats as tokens. The parser has the list of the other words that may not be
+/// identifiers.
 const TOKENS: [&str; 4] = ["true", "false", "null", "in"];
 
-/// The identifier for a property; `None` where there is none.
+/// Returns the identifier of a property; `None` if the name cannot be escaped.
 pub fn escape(name: &str) -> Option<String> {
     if is_reserved(name) {
         return Some(format!("__{name}__"));
@@ -33,7 +34,7 @@ pub fn escape(name: &str) -> Option<String> {
     Some(out)
 }
 
-/// The property for an identifier; `None` for one that stands for none.
+/// Returns the property of an identifier; `None` if the identifier contains an unknown escape.
 pub fn unescape(identifier: &str) -> Option<String> {
     if let Some(name) = identifier.strip_prefix("__").and_then(|rest| rest.strip_suffix("__"))
         && is_reserved(name)
@@ -50,7 +51,7 @@ pub fn unescape(identifier: &str) -> Option<String> {
             rest = &rest[word.len()..];
             continue;
         }
-        // Between double underscores stands a word that there is, or the underscores are their own.
+        // A word between double underscores must be a known escape. Other double underscores are kept.
         if let Some(word) = rest.strip_prefix("__")
             && let Some((word, _)) = word.split_once("__")
             && !word.is_empty()
@@ -64,8 +65,8 @@ pub fn unescape(identifier: &str) -> Option<String> {
     Some(out)
 }
 
-/// Whether a property may be selected by its own name although it has another identifier: a word that may not name a variable, but
-/// that the grammar takes behind a dot.
+/// Returns whether a property may be selected by its own name although it has an escaped identifier: such a
+/// word may not name a variable, but the grammar accepts it after a dot.
 pub fn is_selectable_word(name: &str) -> bool {
     RESERVED.contains(&name)
 }

@@ -8,9 +8,9 @@
 //!                              libraries  host: variables, object types
 //! ```
 //!
-//! The crate knows neither Kubernetes objects nor HTTP. A host adds its variables and object types to an
-//! [`Environment`](environment::Environment) and hands over its data through the traits of [`value`], which read it in
-//! place. Language definition: <https://github.com/google/cel-spec>.
+//! This crate does not depend on Kubernetes objects or HTTP. A host adds its variables and object types to an
+//! [`Environment`](environment::Environment) and passes its data through the traits of [`value`], which read
+//! it without copying. Language definition: <https://github.com/google/cel-spec>.
 
 pub mod ast;
 pub mod checker;

@@ -1,8 +1,8 @@
-//! Functions and how libraries declare them.
+//! Functions, and how libraries declare them.
 //!
-//! A library is a list of [`Function`]s; each has overloads with a signature, the first compatibility version that new
-//! expressions may use it in, an implementation, and the rules of its cost. Declarations are built once per
-//! environment, so they are plain values and not statics.
+//! A library is a list of [`Function`]s. Each function has overloads with a signature, the first
+//! compatibility version in which new expressions may use it, an implementation, and cost rules. Declarations
+//! are built once per environment, so they are plain values and not statics.
 
 mod constants;
 pub mod standard;
@@ -34,17 +34,17 @@ pub mod url;
 /// A compatibility version, such as 1.35.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Version {
-    /// Major version.
+    /// Major version, 1 at present.
     pub major: u32,
-    /// Minor version.
+    /// Minor version, for example 35.
     pub minor: u32,
 }
 
 impl Version {
-    /// The version before all others: declared from the start.
+    /// The lowest version, for declarations that exist from the start.
     pub const FIRST: Self = Self::new(1, 0);
 
-    /// `major.minor`
+    /// Creates the version `major.minor`.
     pub const fn new(major: u32, minor: u32) -> Self {
         Self { major, minor }
     }
@@ -53,67 +53,74 @@ impl Version {
 /// A call at run time. The receiver of a member call is the first argument.
 #[derive(Debug)]
 pub struct Call<'c, 'v> {
-    /// The receiver, if there is one, and the arguments.
+    /// Arguments of the call; the receiver comes first, if there is one.
     pub args: &'c [Value<'v>],
-    /// Counts the work of the evaluation. An implementation counts each element that it visits, and text by its length.
+    /// Counter of the work of the evaluation. An implementation counts each element that it visits, and text
+    /// by its length.
     pub steps: &'c Steps<'c>,
 }
 
-/// Computes a call. The planner chose the overload by the checked types, but arguments of `dyn` type may be anything:
-/// an implementation answers [`EvalError::no_such_overload`] to values outside its signature.
+/// The implementation of an overload. The planner chose the overload by the checked types, but arguments of
+/// type `dyn` may have any type: an implementation must return [`EvalError::no_such_overload`] for values
+/// outside its signature.
 pub type Implementation = for<'c, 'v> fn(&Call<'c, 'v>) -> Result<Value<'v>, EvalError>;
 
-/// Checks a type-checked call beyond its types, such as constant arguments: what is wrong, and the node that has it.
+/// A check of a call beyond its types, for example of constant arguments. Returns the node with a problem,
+/// and the message.
 pub type CallCheck = fn(&CheckedAst, call: NodeId) -> Option<(NodeId, String)>;
 
-/// One signature of a function.
+/// A signature of a function.
 #[derive(Clone, Debug)]
 pub struct Overload {
-    /// The reference's identifier, such as `string_size`.
+    /// Identifier in the reference, such as `string_size`.
     pub id: &'static str,
-    /// Called as `receiver.function(…)`.
+    /// Whether it is called as `receiver.function(…)`.
     pub member: bool,
     /// Types of the arguments, the receiver first.
     pub params: Box<[Type]>,
-    /// Type of the result.
+    /// Type of the result, which may contain type parameters.
     pub result: Type,
-    /// The first compatibility version in which new expressions may use it.
+    /// First compatibility version in which new expressions may use the overload.
     pub since: Version,
-    /// How to compute it; `None` for what the evaluator computes itself (operators, `&&`, `? :`).
+    /// Implementation; `None` for operators, `&&`, `? :` and others that the evaluator computes itself.
     pub implementation: Option<Implementation>,
-    /// How to estimate its cost; `None`: by the estimator's table of standard functions, else 1.
+    /// Rule of the cost estimate. If it is `None`, the estimator's table of standard functions applies, or
+    /// else the cost 1.
     pub estimate: Option<EstimateRule>,
-    /// What a call costs; `None`: by the evaluator's table of standard functions, else 1.
+    /// Rule of the actual cost. If it is `None`, the evaluator's table of standard functions applies, or else
+    /// the cost 1.
     pub actual: Option<ActualRule>,
-    /// Whether `actual` needs the checker to have chosen this overload. Calls whose overload `dyn` leaves open then
-    /// cost 1; without this, they cost what the rule says.
+    /// Whether `actual` applies only if the checker chose this overload. If `true`, calls whose overload is
+    /// left open by `dyn` cost 1; if `false`, the rule applies to them as well.
     pub actual_if_chosen: bool,
-    /// Whether `actual` depends on the result. A cost that depends on the arguments alone is charged before the call is computed.
+    /// Whether `actual` depends on the result. A cost that depends only on the arguments is charged before
+    /// the call is computed.
     pub actual_by_result: bool,
 }
 
-/// A function and its overloads, in the order in which the checker tries them.
+/// A function with its overloads, in the order in which the checker tries them.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// The name it is called by; operators have names such as `_+_`.
+    /// Name in expressions; operators have names such as `_+_`.
     pub name: &'static str,
-    /// Its signatures.
+    /// Signatures of the function.
     pub overloads: Vec<Arc<Overload>>,
-    /// A check of its calls, with the first version that has it.
+    /// Check of its calls, with the first version that has the check.
     pub check: Option<(Version, CallCheck)>,
 }
 
 /// A set of declarations that belong together.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
-    /// Functions. Several libraries may add overloads to one function.
+    /// Functions of the library. Several libraries may add overloads to one function.
     pub functions: Vec<Function>,
-    /// Types that expressions may name as values, such as `net.IP`, with the first version for new expressions.
+    /// Types that expressions may name as values, such as `net.IP`, with the first version for new
+    /// expressions.
     pub types: Vec<(Type, Version)>,
 }
 
-/// The extension libraries that every environment of the reference has, the standard library not among them.
-/// [`json_patch`] is not here: only mutations have it.
+/// Returns the extension libraries that every environment of the reference has, without the standard library.
+/// [`json_patch`] is not included, because only mutations have it.
 pub fn extensions() -> Vec<Library> {
     vec![
         strings::library(),
@@ -131,7 +138,7 @@ pub fn extensions() -> Vec<Library> {
 }
 
 impl Overload {
-    /// A global function `name(params)`.
+    /// Declares a global function `name(params)`.
     pub fn function(id: &'static str, params: impl Into<Box<[Type]>>, result: Type) -> Self {
         Self {
             id,
@@ -147,7 +154,7 @@ impl Overload {
         }
     }
 
-    /// A member function `params[0].name(params[1..])`.
+    /// Declares a member function `params[0].name(params[1..])`.
     pub fn member(id: &'static str, params: impl Into<Box<[Type]>>, result: Type) -> Self {
         Self { member: true, ..Self::function(id, params, result) }
     }
@@ -157,34 +164,34 @@ impl Overload {
         Self { since: Version::new(major, minor), ..self }
     }
 
-    /// Sets how a call is computed.
+    /// Sets the implementation of the overload.
     pub fn computed_by(self, implementation: Implementation) -> Self {
         Self { implementation: Some(implementation), ..self }
     }
 
-    /// Sets the rules of its cost.
+    /// Sets the rules of the estimated and the actual cost.
     pub fn costing(self, estimate: EstimateRule, actual: ActualRule) -> Self {
         Self { estimate: Some(estimate), actual: Some(actual), ..self }
     }
 
-    /// Says that the rule of the actual cost looks at the result.
+    /// Declares that the rule of the actual cost reads the result.
     pub fn by_result(self) -> Self {
         Self { actual_by_result: true, ..self }
     }
 
-    /// Limits the rule of the actual cost to calls whose overload the checker chose.
+    /// Restricts the rule of the actual cost to calls whose overload the checker chose.
     pub fn if_chosen(self) -> Self {
         Self { actual_if_chosen: true, ..self }
     }
 }
 
 impl Function {
-    /// A function with its overloads.
+    /// Creates a function with its overloads.
     pub fn new(name: &'static str, overloads: impl IntoIterator<Item = Overload>) -> Self {
         Self { name, overloads: overloads.into_iter().map(Arc::new).collect(), check: None }
     }
 
-    /// Sets a check of its calls and the first version that has it.
+    /// Sets a check of its calls, and the first version that has the check.
     pub fn checked_by(self, major: u32, minor: u32, check: CallCheck) -> Self {
         Self { check: Some((Version::new(major, minor), check)), ..self }
     }

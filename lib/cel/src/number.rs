@@ -1,7 +1,8 @@
-//! Numbers: text forms, comparisons across the three numeric types, and conversions that lose nothing.
+//! Numbers: text forms, comparisons across the three numeric types, and exact conversions.
 //!
-//! Doubles are written as `%g` does with the fewest digits that read back: with an exponent below 10⁻⁴ and from
-//! 10⁶ on. They are read from decimal and hexadecimal text, `inf`, `infinity` and `nan`.
+//! Doubles are formatted like `%g` with the fewest digits that give the same value when parsed; the form has
+//! an exponent below 10⁻⁴ and from 10⁶ on. The parser accepts decimal and hexadecimal text, `inf`, `infinity`
+//! and `nan`.
 
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -11,7 +12,7 @@ const INT_END: f64 = 9_223_372_036_854_775_808.0;
 /// 2⁶⁴ as a double: the first value above the range of uint.
 const UINT_END: f64 = 18_446_744_073_709_551_616.0;
 
-/// Writes a double: `1`, `0.5`, `1e+06`, `1.5e-07`, `NaN`, `+Inf`.
+/// Formats a double: `1`, `0.5`, `1e+06`, `1.5e-07`, `NaN`, `+Inf`.
 pub fn format_double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
@@ -31,10 +32,10 @@ pub fn format_double(value: f64) -> String {
     text
 }
 
-/// Reads a double; `None` when the text is malformed or the value too large.
+/// Parses a double; `None` if the text is malformed or the value is too large.
 ///
-/// Underscores may stand between digits, the names of the special values may have any case, and hexadecimal
-/// numbers need a binary exponent (`0x1.8p1`).
+/// Underscores may stand between digits, the names of the special values are case-insensitive, and
+/// hexadecimal numbers need a binary exponent (`0x1.8p1`).
 pub fn parse_double(text: &str) -> Option<f64> {
     let (negative, unsigned) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -56,7 +57,7 @@ pub fn parse_double(text: &str) -> Option<f64> {
         if !digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')) {
             return None;
         }
-        // A sign here would be the second one.
+        // A sign at this position would be the second one.
         if digits.starts_with(['+', '-']) {
             return None;
         }
@@ -65,7 +66,8 @@ pub fn parse_double(text: &str) -> Option<f64> {
     magnitude.is_finite().then(|| signed(magnitude))
 }
 
-/// The number without its underscores; `None` when one is not between two digits or after the base prefix.
+/// Removes the underscores from a number; `None` if one is neither between two digits nor after the base
+/// prefix.
 fn remove_underscores(text: &str, hexadecimal: bool) -> Option<String> {
     if !text.contains('_') {
         return Some(text.to_string());
@@ -82,14 +84,14 @@ fn remove_underscores(text: &str, hexadecimal: bool) -> Option<String> {
     Some(text.replace('_', ""))
 }
 
-/// Reads what follows `0x`: hexadecimal digits with an optional point, and a binary exponent in decimal.
+/// Parses the text after `0x`: hexadecimal digits with an optional point, and a binary exponent in decimal.
 fn parse_hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = text.split_once(['p', 'P'])?;
     let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
     if unsigned.is_empty() || !unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // Exponents beyond this are zero or infinite whatever the digits.
+    // Beyond this exponent the value is zero or infinite for any digits.
     let exponent: i64 = if unsigned.len() > 6 { 999_999 } else { unsigned.parse().ok()? };
     let mut exponent = if text.contains("p-") || text.contains("P-") { -exponent } else { exponent };
     let (mut mantissa, mut seen_point, mut any_digit): (u64, bool, bool) = (0, false, false);
@@ -102,12 +104,12 @@ fn parse_hexadecimal(text: &str) -> Option<f64> {
         any_digit = true;
         let full = mantissa >> 58 != 0;
         if full {
-            // The lowest bit records that more was there, which rounding needs to know.
+            // The lowest bit records whether a dropped digit was nonzero, which rounding needs to know.
             mantissa |= u64::from(digit != 0);
         } else {
             mantissa = mantissa << 4 | digit;
         }
-        // One digit is four bits: those after the point lower the exponent, those that are dropped raise it.
+        // A digit has four bits. A digit after the point lowers the exponent; a dropped digit raises it.
         exponent += 4 * (i64::from(full) - i64::from(seen_point));
     }
     if !any_digit {
@@ -122,12 +124,12 @@ fn parse_hexadecimal(text: &str) -> Option<f64> {
     Some(value)
 }
 
-/// Reads an unsigned decimal integer; a plus sign is not allowed.
+/// Parses an unsigned decimal integer. A plus sign is not allowed.
 pub fn parse_uint(text: &str) -> Option<u64> {
     if text.starts_with('+') { None } else { text.parse().ok() }
 }
 
-/// Reads a boolean in one of the twelve forms of Go's `ParseBool`.
+/// Parses a boolean in one of the twelve forms of Go's `ParseBool`.
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
@@ -136,33 +138,34 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// The whole part of a double as int; `None` out of range. The lowest int is out of range, as in the reference.
+/// Returns the integral part of a double as int; `None` if it is out of range. The lowest int counts as out
+/// of range, as in the reference.
 pub fn double_to_int(value: f64) -> Option<i64> {
     (value > -INT_END && value < INT_END).then_some(value as i64)
 }
 
-/// The whole part of a double as uint; `None` out of range.
+/// Returns the integral part of a double as uint; `None` if it is out of range.
 pub fn double_to_uint(value: f64) -> Option<u64> {
     (0.0..UINT_END).contains(&value).then_some(value as u64)
 }
 
-/// The int equal to a double, if there is one.
+/// Returns the int that equals a double, if there is one.
 pub fn double_to_int_exact(value: f64) -> Option<i64> {
     double_to_int(value).filter(|int| *int as f64 == value)
 }
 
-/// The uint equal to a double, if there is one.
+/// Returns the uint that equals a double, if there is one.
 pub fn double_to_uint_exact(value: f64) -> Option<u64> {
     double_to_uint(value).filter(|uint| *uint as f64 == value)
 }
 
-/// Orders an int and a uint.
+/// Compares an int and a uint.
 pub fn compare_int_uint(int: i64, uint: u64) -> Ordering {
     u64::try_from(int).map_or(Ordering::Less, |int| int.cmp(&uint))
 }
 
-/// Orders an int and a double: outside of the int range by range, inside after rounding the int to a double.
-/// `None` for NaN.
+/// Compares an int and a double. A double outside the int range is ordered by that; inside the range the int
+/// is first rounded to a double. `None` for NaN.
 pub fn compare_int_double(int: i64, double: f64) -> Option<Ordering> {
     if double < -INT_END {
         return Some(Ordering::Greater);
@@ -173,7 +176,7 @@ pub fn compare_int_double(int: i64, double: f64) -> Option<Ordering> {
     (int as f64).partial_cmp(&double)
 }
 
-/// Orders a uint and a double, like [`compare_int_double`].
+/// Compares a uint and a double, like [`compare_int_double`].
 pub fn compare_uint_double(uint: u64, double: f64) -> Option<Ordering> {
     if double < 0.0 {
         return Some(Ordering::Greater);

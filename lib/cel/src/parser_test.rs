@@ -8,7 +8,7 @@ fn parsed(text: &str) -> Ast {
     parse(&Source::new(text), Syntax::ALL).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The messages of the errors as `line:column message`, columns counted from 1.
+/// Returns the error messages as `line:column message`; columns count from 1.
 fn messages(text: &str, syntax: Syntax) -> Vec<String> {
     let error = parse(&Source::new(text), syntax).expect_err(text);
     let message = |issue: &Issue| {

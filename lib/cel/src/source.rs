@@ -1,6 +1,7 @@
-//! The text of an expression and positions in it.
+//! The text of an expression, and positions in it.
 //!
-//! Positions are offsets in code points from the start of the text, as in the reference. Lines are separated by `\n`.
+//! Positions are offsets in code points from the start of the text, as in the reference. Lines are separated
+//! by `\n`.
 
 use std::sync::Arc;
 
@@ -11,29 +12,29 @@ pub struct Source {
     lines: Arc<[LineStart]>,
 }
 
-/// Where a line starts, in code points and in bytes.
+/// The start of a line, in code points and in bytes.
 #[derive(Clone, Copy, Debug)]
 struct LineStart {
     offset: u32,
     byte: u32,
 }
 
-/// A position for people: lines count from 1, columns from 0, in code points.
+/// A position for messages: lines count from 1, columns from 0, in code points.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Location {
-    /// Line, from 1; -1 when the error has no position.
+    /// Line, counted from 1; -1 if the error has no position.
     pub line: i32,
-    /// Column in code points, from 0; -1 when the error has no position.
+    /// Column in code points, counted from 0; -1 if the error has no position.
     pub column: i32,
 }
 
 impl Location {
-    /// The location of an error that belongs to no place in the text.
+    /// The location of an error without a position in the text.
     pub const NONE: Self = Self { line: -1, column: -1 };
 }
 
 impl Source {
-    /// Indexes `text`. Texts beyond 4 GiB are cut by the caller's limits long before this.
+    /// Indexes `text`. Its length must be below 4 GiB; the limits of the callers are much lower.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         let text: Arc<str> = text.into();
         let mut lines = vec![LineStart { offset: 0, byte: 0 }];
@@ -45,19 +46,19 @@ impl Source {
         Self { text, lines: lines.into() }
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Line and column of a code point offset. Offsets past the end are columns of the last line.
+    /// Returns the line and column of a code point offset. Offsets past the end are columns of the last line.
     pub fn location(&self, offset: u32) -> Location {
         let line = self.lines.partition_point(|line| line.offset <= offset);
         let start = self.lines[line - 1].offset;
         Location { line: line as i32, column: (offset - start) as i32 }
     }
 
-    /// The text of a line counted from 1, without its line feed; `None` when there is no such line.
+    /// Returns the text of a line, counted from 1, without its line feed; `None` if the line does not exist.
     pub fn line(&self, line: i32) -> Option<&str> {
         let index = usize::try_from(line).ok()?.checked_sub(1)?;
         let start = self.lines.get(index)?.byte as usize;

@@ -1,7 +1,7 @@
-//! Timestamps: seconds since the Unix epoch, nanoseconds and the zone offset they were written with.
+//! Timestamps: seconds since the Unix epoch, nanoseconds, and the zone offset of their text.
 //!
-//! The range is years 1 to 9999. The offset only matters to the text form: comparisons and the calendar fields
-//! without a zone use UTC.
+//! The range is years 1 to 9999. The offset only affects the text form: comparisons, and calendar fields
+//! without a zone, use UTC.
 
 use std::cmp::Ordering;
 use std::sync::OnceLock;
@@ -10,23 +10,23 @@ use jiff::tz::TimeZoneDatabase;
 
 use crate::duration::NANOS_PER_SECOND;
 
-/// Seconds of 0001-01-01T00:00:00Z, the first legal timestamp.
+/// Seconds of 0001-01-01T00:00:00Z, the lowest valid timestamp.
 pub const SECONDS_MIN: i64 = -62_135_596_800;
-/// Seconds of 9999-12-31T23:59:59Z; the fraction of that second is legal too.
+/// Seconds of 9999-12-31T23:59:59Z; the fraction of that second is valid as well.
 pub const SECONDS_MAX: i64 = 253_402_300_799;
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// An instant, with the zone offset its text had.
+/// An instant, with the zone offset of its text.
 #[derive(Clone, Copy, Debug)]
 pub struct Timestamp {
     seconds: i64,
     nanos: u32,
-    /// Seconds east of UTC; only [`Timestamp::to_text`] looks at it.
+    /// Seconds east of UTC; only [`Timestamp::to_text`] uses it.
     offset: i32,
 }
 
-/// Why there is no timestamp.
+/// The reason why a timestamp is invalid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TimestampError {
     /// The text is not an RFC 3339 date and time.
@@ -62,33 +62,33 @@ impl std::hash::Hash for Timestamp {
 }
 
 impl Timestamp {
-    /// The timestamp at `seconds` since the epoch, in UTC; `None` when out of range.
+    /// Creates the timestamp at `seconds` since the epoch, in UTC; `None` if it is out of range.
     pub fn from_seconds(seconds: i64) -> Option<Timestamp> {
         Timestamp::new(seconds, 0)
     }
 
-    /// The timestamp at `seconds` since the epoch and `nanos` below 10⁹ after that, in UTC; `None` when out of
-    /// range.
+    /// Creates the timestamp at `seconds` since the epoch plus `nanos` (below 10⁹), in UTC; `None` if it is
+    /// out of range.
     pub fn new(seconds: i64, nanos: u32) -> Option<Timestamp> {
         let legal = (SECONDS_MIN..=SECONDS_MAX).contains(&seconds) && i64::from(nanos) < NANOS_PER_SECOND;
         legal.then_some(Timestamp { seconds, nanos, offset: 0 })
     }
 
-    /// Seconds since the epoch, rounded down.
+    /// Returns the seconds since the epoch, rounded down.
     pub fn seconds(self) -> i64 {
         self.seconds
     }
 
-    /// Nanoseconds after [`Timestamp::seconds`].
+    /// Returns the nanoseconds after [`Timestamp::seconds`].
     pub fn nanos(self) -> u32 {
         self.nanos
     }
 
-    /// Reads an RFC 3339 date and time.
+    /// Parses an RFC 3339 date and time.
     ///
-    /// As lenient as the reference: one digit for the hour, a comma before the fraction, digits beyond the
-    /// nanosecond (dropped), and zone offsets up to 24:60 are read; lower case `t` and `z`, leap seconds and a
-    /// missing zone are not.
+    /// The parser is as lenient as the reference. It accepts one digit for the hour, a comma before the
+    /// fraction, digits beyond the nanosecond (dropped), and zone offsets up to 24:60. It refuses lower case
+    /// `t` and `z`, leap seconds and a missing zone.
     pub fn parse(text: &str) -> Result<Timestamp, TimestampError> {
         let fields = Rfc3339::read(text.as_bytes()).ok_or(TimestampError::Malformed)?;
         let local = days_from_civil(fields.year, fields.month, fields.day) * SECONDS_PER_DAY
@@ -100,7 +100,8 @@ impl Timestamp {
         Ok(Timestamp { offset: fields.offset, ..timestamp })
     }
 
-    /// The date and time in RFC 3339 with the offset it was read with and as many digits as the fraction needs.
+    /// Formats the date and time in RFC 3339, with the offset of its text and as many digits as the fraction
+    /// needs.
     pub fn to_text(self) -> String {
         let civil = Civil::at(self.seconds + i64::from(self.offset));
         let mut text = format!(
@@ -122,7 +123,8 @@ impl Timestamp {
         text
     }
 
-    /// The date and time as error texts show it: `2024-02-29 12:34:56.5 +0000 UTC`. A zone without a name is its offset.
+    /// Formats the date and time for error texts: `2024-02-29 12:34:56.5 +0000 UTC`. A zone without a name is
+    /// printed as its offset.
     pub fn to_plain_text(self) -> String {
         let text = self.to_text();
         let end =
@@ -135,7 +137,7 @@ impl Timestamp {
         format!("{} {offset} {name}", clock.replacen('T', " ", 1))
     }
 
-    /// The timestamp `nanos` later; `None` when out of range.
+    /// Returns the timestamp `nanos` later; `None` if it is out of range.
     pub fn checked_add(self, nanos: i64) -> Option<Timestamp> {
         let sum = i64::from(self.nanos) + nanos % NANOS_PER_SECOND;
         let seconds = self.seconds + nanos / NANOS_PER_SECOND + sum.div_euclid(NANOS_PER_SECOND);
@@ -143,29 +145,29 @@ impl Timestamp {
         Some(Timestamp { offset: self.offset, ..Timestamp::new(seconds, nanos)? })
     }
 
-    /// The nanoseconds from `earlier` to this timestamp; `None` when a duration cannot hold them.
+    /// Returns the nanoseconds from `earlier` to this timestamp; `None` if they do not fit in a duration.
     pub fn checked_since(self, earlier: Timestamp) -> Option<i64> {
         let seconds = self.seconds - earlier.seconds;
         let nanos = i128::from(self.nanos) - i128::from(earlier.nanos);
         i64::try_from(i128::from(seconds) * i128::from(NANOS_PER_SECOND) + nanos).ok()
     }
 
-    /// The calendar fields `offset` seconds east of UTC.
+    /// Returns the calendar fields at `offset` seconds east of UTC.
     pub fn civil(self, offset: i64) -> Civil {
         Civil::at(self.seconds + offset)
     }
 
-    /// The seconds east of UTC of `zone` at this instant. A zone is a name of the time zone database or an
-    /// offset `[+-]hours:minutes`; the error is the text the reference gives.
+    /// Returns the offset of `zone` at this instant in seconds east of UTC. A zone is a name of the time zone
+    /// database or an offset `[+-]hours:minutes`. The error is the text of the reference.
     pub fn zone_offset(self, zone: &str) -> Result<i64, String> {
         if let Some((hours, minutes)) = zone.split_once(':') {
             let (hours, minutes) = (parse_integer(hours)?, parse_integer(minutes)?);
             let signed = if zone.starts_with('-') { minutes.wrapping_neg() } else { minutes };
             let minutes = hours.wrapping_mul(60).wrapping_add(signed);
-            // A duration of that many minutes, which wraps around as the reference's does.
+            // The reference computes a duration of this many minutes, which wraps around.
             return Ok(minutes.wrapping_mul(60 * NANOS_PER_SECOND) / NANOS_PER_SECOND);
         }
-        // The server's own zone is UTC.
+        // The server's own time zone is UTC.
         if matches!(zone, "" | "UTC" | "Local") {
             return Ok(0);
         }
@@ -176,7 +178,7 @@ impl Timestamp {
         let zones = ZONES.get_or_init(TimeZoneDatabase::bundled);
         let unknown = || format!("unknown time zone {zone}");
         let found = zones.get(zone).map_err(|_| unknown())?;
-        // The database ignores case, the reference does not.
+        // The database lookup ignores case, the reference does not.
         if found.iana_name() != Some(zone) {
             return Err(unknown());
         }
@@ -188,26 +190,26 @@ impl Timestamp {
 /// A date and time of day in the proleptic Gregorian calendar.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Civil {
-    /// The year; 0 is the year before year 1.
+    /// Year; 0 is the year before year 1.
     pub year: i64,
-    /// 1 to 12.
+    /// Month, from 1 to 12.
     pub month: i64,
-    /// 1 to 31.
+    /// Day of the month, 1 to 31.
     pub day: i64,
-    /// 0 to 23.
+    /// Hour, from 0 to 23.
     pub hour: i64,
-    /// 0 to 59.
+    /// Minute, from 0 to 59.
     pub minute: i64,
-    /// 0 to 59.
+    /// Second, from 0 to 59.
     pub second: i64,
-    /// Days since Sunday, 0 to 6.
+    /// Day of the week, 0 (Sunday) to 6.
     pub weekday: i64,
     /// Days since the first of January, 0 to 365.
     pub day_of_year: i64,
 }
 
 impl Civil {
-    /// The date and time `seconds` after 1970-01-01T00:00:00.
+    /// Returns the date and time `seconds` after 1970-01-01T00:00:00.
     fn at(seconds: i64) -> Civil {
         let (days, time) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
         let (year, month, day) = civil_from_days(days);
@@ -225,12 +227,12 @@ impl Civil {
     }
 }
 
-/// Days in the 400 years after which the calendar repeats.
+/// Number of days in 400 years, after which the calendar repeats.
 const DAYS_PER_ERA: i64 = 146_097;
-/// Days from 0000-03-01 to the epoch. Years are counted from March so that the leap day is the last one.
+/// Days from 0000-03-01 to the epoch. Years start in March here, so that the leap day is the last day.
 const EPOCH_DAYS: i64 = 719_468;
 
-/// Days from the epoch to a date.
+/// Returns the number of days from the epoch to a date.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -239,7 +241,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * DAYS_PER_ERA + day_of_era - EPOCH_DAYS
 }
 
-/// The year, month and day a number of days after the epoch.
+/// Returns the year, month and day that is `days` days after the epoch.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + EPOCH_DAYS;
     let (era, day_of_era) = (days.div_euclid(DAYS_PER_ERA), days.rem_euclid(DAYS_PER_ERA));
@@ -261,7 +263,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// The fields of an RFC 3339 text, each in range.
+/// The fields of an RFC 3339 text, each checked to be in range.
 struct Rfc3339 {
     year: i64,
     month: i64,
@@ -308,7 +310,7 @@ fn take_digits(rest: &mut &[u8], count: usize) -> Option<i64> {
     Some(digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0')))
 }
 
-/// The nanoseconds of a fraction, if there is one.
+/// Takes the fraction of a second, if there is one, as nanoseconds.
 fn take_fraction(rest: &mut &[u8]) -> u32 {
     let [b'.' | b',', after @ ..] = *rest else { return 0 };
     let count = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -322,7 +324,7 @@ fn take_fraction(rest: &mut &[u8]) -> u32 {
     })
 }
 
-/// `Z` or `[+-]hh:mm`, in seconds east of UTC.
+/// Takes `Z` or `[+-]hh:mm`, in seconds east of UTC.
 fn take_offset(rest: &mut &[u8]) -> Option<i32> {
     if take_byte(rest, b'Z').is_some() {
         return Some(0);
@@ -339,7 +341,7 @@ fn take_offset(rest: &mut &[u8]) -> Option<i32> {
     i32::try_from(sign * (hours * 60 + minutes) * 60).ok()
 }
 
-/// An integer with an optional sign; the error is the reference's text.
+/// Parses an integer with an optional sign. The error is the text of the reference.
 fn parse_integer(text: &str) -> Result<i64, String> {
     text.parse::<i64>().map_err(|error| {
         let cause = match error.kind() {

@@ -1,6 +1,6 @@
 //! Types of the checker, and how hosts describe their object types.
 //!
-//! `Display` writes the notation of the checker's messages: `list(string)`, `map(string, dyn)`, `wrapper(int)`,
+//! `Display` uses the notation of the checker's messages: `list(string)`, `map(string, dyn)`, `wrapper(int)`,
 //! `optional_type(int)`, `timestamp`.
 
 use std::fmt;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use crate::ast::Name;
 
-/// A type. Cloning shares the parts.
+/// A type of the language. Cloning is cheap.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Type {
-    /// The type of `null`.
+    /// The type of the value `null`.
     Null,
-    /// `true` and `false`.
+    /// The type of `true` and `false`.
     Bool,
     /// 64-bit signed integers.
     Int,
@@ -21,31 +21,32 @@ pub enum Type {
     Uint,
     /// 64-bit floating point numbers.
     Double,
-    /// Unicode text.
+    /// Unicode text, called `string`.
     String,
-    /// Byte sequences.
+    /// Sequences of bytes, called `bytes`.
     Bytes,
-    /// `google.protobuf.Duration`.
+    /// Spans of time, `google.protobuf.Duration`.
     Duration,
-    /// `google.protobuf.Timestamp`.
+    /// Points in time, `google.protobuf.Timestamp`.
     Timestamp,
-    /// Any value; checked at run time.
+    /// Any value; its type is checked at run time.
     Dyn,
-    /// `google.protobuf.Any`; the checker treats it like [`Type::Dyn`].
+    /// `google.protobuf.Any`, which the checker treats like [`Type::Dyn`].
     Any,
-    /// The type of an expression with an error; fits everywhere, so that one error is reported once.
+    /// The type of an expression with an error. It is assignable to every type, so that each error is
+    /// reported once.
     Error,
-    /// The type of types: `type` itself when there is no parameter.
+    /// The type of a type used as a value; without a parameter, the type `type` itself.
     Type(Option<Arc<Type>>),
-    /// A primitive or `null`.
+    /// A primitive that may be `null`.
     Wrapper(Primitive),
-    /// `list(T)`.
+    /// A list type `list(T)`.
     List(Arc<Type>),
-    /// `map(K, V)`.
+    /// A map type `map(K, V)`.
     Map(Arc<(Type, Type)>),
-    /// `optional_type(T)`.
+    /// An optional type `optional_type(T)`.
     Optional(Arc<Type>),
-    /// A type of a library, known by its name alone: `net.IP`, `kubernetes.Quantity`.
+    /// A type of a library, identified by its name: `net.IP`, `kubernetes.Quantity`.
     Opaque(Name),
     /// An object type, resolved by a [`TypeProvider`].
     Object(Name),
@@ -53,60 +54,60 @@ pub enum Type {
     Param(Name),
 }
 
-/// The primitives that have a wrapper type.
+/// The primitive types that have a wrapper type.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Primitive {
-    /// `google.protobuf.BoolValue`
+    /// The wrapper `google.protobuf.BoolValue` of bool.
     Bool,
-    /// `google.protobuf.Int64Value`
+    /// The wrapper `google.protobuf.Int64Value` of int.
     Int,
-    /// `google.protobuf.UInt64Value`
+    /// The wrapper `google.protobuf.UInt64Value` of uint.
     Uint,
-    /// `google.protobuf.DoubleValue`
+    /// The wrapper `google.protobuf.DoubleValue` of double.
     Double,
-    /// `google.protobuf.StringValue`
+    /// The wrapper `google.protobuf.StringValue` of string.
     String,
-    /// `google.protobuf.BytesValue`
+    /// The wrapper `google.protobuf.BytesValue` of bytes.
     Bytes,
 }
 
 impl Type {
-    /// `list(element)`
+    /// Creates the type `list(element)`.
     pub fn list(element: Type) -> Self {
         Self::List(Arc::new(element))
     }
 
-    /// `map(key, value)`
+    /// Creates the type `map(key, value)`.
     pub fn map(key: Type, value: Type) -> Self {
         Self::Map(Arc::new((key, value)))
     }
 
-    /// `optional_type(value)`
+    /// Creates the type `optional_type(value)`.
     pub fn optional(value: Type) -> Self {
         Self::Optional(Arc::new(value))
     }
 
-    /// `type(of)`
+    /// Creates the type `type(of)`.
     pub fn type_of(of: Type) -> Self {
         Self::Type(Some(Arc::new(of)))
     }
 
-    /// A type of a library.
+    /// Creates a type of a library.
     pub fn opaque(name: &str) -> Self {
         Self::Opaque(name.into())
     }
 
-    /// An object type.
+    /// Creates an object type of the host.
     pub fn object(name: &str) -> Self {
         Self::Object(name.into())
     }
 
-    /// A type parameter.
+    /// Creates a type parameter with this name.
     pub fn param(name: &str) -> Self {
         Self::Param(name.into())
     }
 
-    /// The name of the type as a value: what `type(x)` prints and what run-time errors say.
+    /// Returns the name of the type as a value, as `type(x)` prints it and run-time errors show it.
     pub fn runtime_name(&self) -> &str {
         match self {
             Self::Null => "null_type",
@@ -130,7 +131,7 @@ impl Type {
         }
     }
 
-    /// The name of the protobuf message that struct literals of a well-known type are written with.
+    /// Returns the protobuf message name with which struct literals of a well-known type are written.
     pub fn message_name(&self) -> Option<&'static str> {
         Some(match self {
             Self::Any => "google.protobuf.Any",
@@ -145,7 +146,7 @@ impl Type {
         })
     }
 
-    /// Whether the types are the same; a wrapper is the same as its primitive.
+    /// Returns whether the types are the same. A wrapper is the same as its primitive.
     pub fn is_exactly(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Wrapper(a), b) | (b, Self::Wrapper(a)) => match b {
@@ -161,7 +162,7 @@ impl Type {
         }
     }
 
-    /// Whether the type has more than `max` parts, counting repeated ones each time.
+    /// Returns whether the type has more than `max` components, counting repeated ones each time.
     pub fn exceeds(&self, max: usize) -> bool {
         fn count(of: &Type, left: &mut usize) -> bool {
             if *left == 0 {
@@ -177,14 +178,14 @@ impl Type {
         !count(self, &mut { max })
     }
 
-    /// Whether values of this type are only checked at run time.
+    /// Returns whether values of this type are only checked at run time.
     pub fn is_dynamic(&self) -> bool {
         matches!(self, Self::Dyn | Self::Any)
     }
 }
 
 impl Primitive {
-    /// The type without `null`.
+    /// Returns the primitive type of a wrapper, which excludes `null`.
     pub fn unwrapped(self) -> Type {
         match self {
             Self::Bool => Type::Bool,
@@ -196,7 +197,7 @@ impl Primitive {
         }
     }
 
-    /// The name of the protobuf wrapper message.
+    /// Returns the name of the protobuf wrapper message.
     pub fn wrapper_name(self) -> &'static str {
         match self {
             Self::Bool => "google.protobuf.BoolValue",
@@ -209,13 +210,13 @@ impl Primitive {
     }
 }
 
-/// A type in the notation of declarations: protobuf names, such as `google.protobuf.Timestamp`, where messages have
-/// short ones.
+/// A type in the notation of declarations, which uses protobuf names such as `google.protobuf.Timestamp`
+/// instead of the short names in messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Declared<'t>(&'t Type);
 
 impl Type {
-    /// The type as declarations write it.
+    /// Returns the type in the notation of declarations.
     pub fn declared(&self) -> Declared<'_> {
         Declared(self)
     }
@@ -254,9 +255,9 @@ impl fmt::Display for Type {
 
 /// The object types of a host.
 pub trait TypeProvider: Send + Sync {
-    /// Whether `name` is an object type.
+    /// Returns whether `name` is an object type.
     fn has_type(&self, name: &str) -> bool;
 
-    /// The type of `field` in the object type `name`; `None` when there is no such field.
+    /// Returns the type of `field` in the object type `name`; `None` if the field does not exist.
     fn field_type(&self, name: &str, field: &str) -> Option<Type>;
 }

@@ -1,24 +1,24 @@
-//! Syntax tree to text: as an expression, and as an outline with macros expanded.
+//! Conversion of a syntax tree to text: as an expression, or as an outline with macros expanded.
 //!
-//! The expression form writes macro calls as they were written, all literals in one notation, and parentheses only where
-//! precedence asks for them.
+//! The expression form contains macro calls as they were written, all literals in one notation, and
+//! parentheses only if precedence requires them.
 
 use std::fmt::Write as _;
 
 use crate::ast::{Ast, Constant, NodeId, NodeKind};
 use crate::number;
 
-/// Columns after which `&&` and `||` begin a new line.
+/// Column after which `&&` and `||` begin a new line.
 const WRAP_COLUMN: usize = 80;
 
-/// The expression as text.
+/// Formats the tree as an expression.
 pub fn unparse(ast: &Ast) -> String {
     let mut writer = Unparser { ast, out: String::new(), wrapped_at: 0 };
     writer.node(ast.root);
     writer.out
 }
 
-/// Text and precedence of a binary operator; lower binds tighter.
+/// Returns the text and precedence of a binary operator; lower binds tighter.
 fn binary_operator(function: &str) -> Option<(&'static str, u8)> {
     Some(match function {
         "_*_" => ("*", 3),
@@ -39,7 +39,7 @@ fn binary_operator(function: &str) -> Option<(&'static str, u8)> {
     })
 }
 
-/// Precedence of what a function's name stands for; 0 for plain calls.
+/// Returns the precedence of the operator that a function stands for; 0 for plain calls.
 fn precedence(function: &str) -> u8 {
     match function {
         "_[_]" | "_[?_]" | "_?._" => 1,
@@ -107,7 +107,7 @@ impl Unparser<'_> {
                 }
                 self.out.push('}');
             }
-            // Only macros make comprehensions.
+            // Only macros produce comprehensions.
             NodeKind::Comprehension(_) => {}
         }
     }
@@ -221,7 +221,7 @@ impl Unparser<'_> {
         }
     }
 
-    /// Number of arguments of a call, 0 for other nodes.
+    /// Returns the number of arguments of a call, 0 for other nodes.
     fn arguments(&self, id: NodeId) -> usize {
         match self.ast.kind(id) {
             NodeKind::Call { args, .. } => args.len(),
@@ -240,13 +240,13 @@ impl Unparser<'_> {
         self.precedence(id) == Some(level)
     }
 
-    /// Whether a node is a binary operator or a conditional.
+    /// Returns whether a node is a binary operator or a conditional.
     fn is_operator(&self, id: NodeId) -> bool {
         self.arguments(id) >= 2 && self.precedence(id).is_some_and(|level| level >= 3)
     }
 }
 
-/// A literal as both forms write it.
+/// Formats a literal, in the same way for both forms.
 fn literal_text(constant: &Constant) -> String {
     match constant {
         Constant::Null => "null".to_owned(),
@@ -259,7 +259,7 @@ fn literal_text(constant: &Constant) -> String {
     }
 }
 
-/// The tree as an outline: one part per line, indented by depth, macros expanded.
+/// Formats the tree as an outline, with one node per line, indented by depth, and macros expanded.
 pub fn outline(ast: &Ast) -> String {
     let mut writer = Outline { ast, out: String::new(), indent: 0 };
     writer.node(ast.root);
@@ -278,7 +278,7 @@ impl Outline<'_> {
         (0..self.indent).for_each(|_| self.out.push_str("  "));
     }
 
-    /// Writes parts on lines of their own, one level deeper, between brackets.
+    /// Writes `parts` on separate lines between brackets, indented one level deeper.
     fn block<T>(&mut self, brackets: [&str; 2], parts: &[T], mut write: impl FnMut(&mut Self, usize, &T)) {
         self.out.push_str(brackets[0]);
         if !parts.is_empty() {

@@ -1,8 +1,9 @@
 //! Values at run time.
 //!
-//! A value either owns its parts through `Arc` or reads the host's data in place: strings are borrowed, lists, maps and
-//! objects of the host are a [`HostRef`], a copyable pair of the host's node and of the host's schema for it. Values are
-//! covariant in their lifetime, so constants (`Value<'static>`) serve in every evaluation.
+//! A value either owns its components through `Arc` or refers to the host's data: strings are borrowed, and
+//! lists, maps and objects of the host are a [`HostRef`], a copyable pair of the host's node and of the
+//! host's schema for it. Values are covariant in their lifetime, so constants (`Value<'static>`) can be used
+//! in every evaluation.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -29,75 +30,75 @@ pub mod object;
 /// A value of the language.
 #[derive(Clone, Debug)]
 pub enum Value<'v> {
-    /// `null`
+    /// The value `null` of the type `null_type`.
     Null,
-    /// A boolean.
+    /// A boolean, true or false.
     Bool(bool),
-    /// A signed integer.
+    /// A signed 64-bit integer.
     Int(i64),
-    /// An unsigned integer.
+    /// An unsigned 64-bit integer.
     Uint(u64),
-    /// A floating point number.
+    /// A 64-bit floating point number.
     Double(f64),
-    /// Text.
+    /// A text, borrowed or shared.
     String(Text<'v>),
-    /// Bytes.
+    /// A byte sequence, borrowed or shared.
     Bytes(Octets<'v>),
-    /// A span of time.
+    /// A span of time in nanoseconds.
     Duration(Duration),
     /// A point in time.
     Timestamp(Timestamp),
     /// A type as a value.
     Type(Type),
-    /// A list.
+    /// A list of the host or of the evaluation.
     List(List<'v>),
-    /// A map.
+    /// A map of the host or of the evaluation.
     Map(Map<'v>),
     /// An object with a type of the host.
     Object(Object<'v>),
-    /// An optional.
+    /// An optional value, possibly empty.
     Optional(Option<Arc<Value<'v>>>),
     /// A value of a library's own type.
     Opaque(Arc<dyn Opaque>),
 }
 
-/// Text, borrowed or shared.
+/// A text, borrowed or shared.
 #[derive(Clone, Debug)]
 pub enum Text<'v> {
     /// Text of the host or of the expression.
     Borrowed(&'v str),
-    /// Text made by the evaluation.
+    /// Text created by the evaluation.
     Shared(Arc<str>),
 }
 
-/// Bytes, borrowed or shared.
+/// A byte sequence, borrowed or shared.
 #[derive(Clone, Debug)]
 pub enum Octets<'v> {
-    /// Bytes of the host.
+    /// Bytes that the host owns.
     Borrowed(&'v [u8]),
-    /// Bytes made by the evaluation.
+    /// Bytes created by the evaluation.
     Shared(Arc<[u8]>),
 }
 
 /// A value of a library's own type: an IP address, a quantity, an authorizer.
 pub trait Opaque: fmt::Debug + Send + Sync {
-    /// The type, as the checker declares it.
+    /// Returns the type, as the checker declares it.
     fn type_of(&self) -> Type;
 
-    /// Equality with another opaque value.
+    /// Compares the value with another opaque value.
     fn equals(&self, other: &dyn Opaque) -> bool;
 
-    /// The size that costs grow with.
+    /// Returns the size that determines the cost.
     fn size(&self) -> u64 {
         1
     }
 
-    /// For implementations, to get at the concrete type.
+    /// Returns the value as `Any`, so that implementations can access the concrete type.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// A value of the host that cannot be read, such as a malformed date. It stands where the value would, in a list or as
-/// a variable, and is an error only of an expression that uses it.
+/// A value of the host that cannot be read, such as a malformed date. It takes the position of the value, in
+/// a list or as a variable, and is an error only if an expression uses it.
 #[derive(Clone, Debug)]
 pub struct Fault(pub EvalError);
 
@@ -138,30 +139,30 @@ impl Deref for Octets<'_> {
 }
 
 impl<'v> Value<'v> {
-    /// Text made by the evaluation.
+    /// Creates a text owned by the evaluation.
     pub fn string(text: impl Into<Arc<str>>) -> Self {
         Self::String(Text::Shared(text.into()))
     }
 
-    /// A list made by the evaluation.
+    /// Creates a list owned by the evaluation.
     pub fn list(elements: impl Into<Arc<[Value<'v>]>>) -> Self {
         Self::List(List::Shared(elements.into()))
     }
 
-    /// A map made by the evaluation.
+    /// Creates a map owned by the evaluation.
     pub fn map(entries: OwnedMap<'v>) -> Self {
         Self::Map(Map::Shared(Arc::new(entries)))
     }
 
-    /// A value of the host that cannot be read: using it is this error of the evaluation.
+    /// Creates a value that cannot be read; using it in an expression gives `error`.
     pub fn fault(error: EvalError) -> Self {
         Self::Opaque(Arc::new(Fault(error)))
     }
 
-    /// The value, unless it is a [`Fault`].
+    /// Returns the value, unless it is a [`Fault`].
     ///
     /// # Errors
-    /// The host's.
+    /// The error of the [`Fault`].
     pub fn checked(self) -> Result<Self, EvalError> {
         if let Self::Opaque(opaque) = &self
             && let Some(Fault(error)) = opaque.as_any().downcast_ref()
@@ -171,13 +172,13 @@ impl<'v> Value<'v> {
         Ok(self)
     }
 
-    /// An optional with a value.
+    /// Creates an optional with a value.
     pub fn some(value: Value<'v>) -> Self {
         Self::Optional(Some(Arc::new(value)))
     }
 
-    /// The size that `size(x)` gives: code points, bytes, elements, entries. `None` for values
-    /// without a size.
+    /// Returns the result of `size(x)`: code points, bytes, elements or entries. `None` for values without a
+    /// size.
     pub fn size(&self) -> Option<usize> {
         Some(match self {
             Self::String(text) => text.chars().count(),
@@ -189,7 +190,7 @@ impl<'v> Value<'v> {
         })
     }
 
-    /// The size that costs grow with: that of the value, of the value in an optional, or 1.
+    /// Returns the size that determines the cost: that of the value, of the value in an optional, or 1.
     pub fn cost_size(&self) -> u64 {
         match self {
             Self::Optional(Some(value)) => value.cost_size(),
@@ -198,7 +199,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The name of the value's type at run time.
+    /// Returns the name of the value's type at run time.
     pub fn type_name(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
             Self::Null => "null_type",
@@ -219,7 +220,7 @@ impl<'v> Value<'v> {
         })
     }
 
-    /// The type of the value. Lists and maps have `dyn` parameters at run time.
+    /// Returns the type of the value. At run time, the parameters of lists and maps are `dyn`.
     pub fn type_of(&self) -> Type {
         match self {
             Self::Null => Type::Null,

@@ -1,14 +1,15 @@
-//! One write for all that an HTTP/2 connection has to send.
+//! A single write for everything that an HTTP/2 connection has to send.
 //!
-//! HTTP/2 hands its stream a frame at a time and has it flushed after each that carries data: a system call for each frame, and
-//! a TLS record. A connection with many streams often has a frame of each.
+//! The HTTP/2 library writes one frame at a time to its stream and flushes after each frame with data, which
+//! costs a system call and a TLS record per frame. A connection with many streams often has a frame for each
+//! of them.
 //!
 //! ```text
 //! streams ─ frames ─► connection ─► Cork: a buffer ─ after the connection has been polled ─► stream
 //! ```
 //!
-//! [`Corked`] polls the connection and sends. Where several streams are open it first lets run what is ready with it: the tasks
-//! of the other streams, whose frames leave with the same write.
+//! [`Corked`] polls the connection and then sends. If several streams are open, it first lets the other ready
+//! tasks run: the tasks of the other streams, whose frames then leave with the same write.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -21,19 +22,21 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
 
-/// Bytes in the buffer from which on it is sent before more is taken: what a TLS record holds.
+/// Size limit of the buffer in bytes: the content of one TLS record. A full buffer is sent before more is
+/// accepted.
 const HELD_MAX: usize = 16 << 10;
 
-/// A write of so many bytes goes to the stream without being copied.
+/// A write of at least this many bytes goes to the stream without being copied.
 const DIRECT_MIN: usize = 8 << 10;
 
-/// A stream that holds back what is written to it, flushed or not, until [`Cork::send`]. Clones are the same stream.
+/// A stream that buffers writes, even if they are flushed, until [`Cork::send`]. Clones refer to the same
+/// stream.
 pub struct Cork<S>(Arc<Mutex<Held<S>>>);
 
 struct Held<S> {
     stream: S,
     bytes: BytesMut,
-    /// Why bytes could not be sent, until the connection is told.
+    /// Error of sending, until it is reported to the connection.
     failed: Option<io::Error>,
 }
 
@@ -44,13 +47,13 @@ impl<S> Clone for Cork<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Cork<S> {
-    /// Nothing is held back yet.
+    /// Creates a stream with an empty buffer.
     pub fn new(stream: S) -> Cork<S> {
         Cork(Arc::new(Mutex::new(Held { stream, bytes: BytesMut::new(), failed: None })))
     }
 
-    /// Sends what is held back, or has the task woken when the stream takes more. If it fails, the task is woken, and the next
-    /// read or write of the connection fails.
+    /// Sends the buffer. If the stream is not ready, the task is woken when it accepts more. If sending
+    /// fails, the task is woken, and the next read or write of the connection fails.
     pub fn send(&self, cx: &mut Context<'_>) {
         let mut held = self.0.lock();
         if let Poll::Ready(Err(error)) = held.poll_send(cx) {
@@ -61,7 +64,7 @@ impl<S: AsyncWrite + Unpin> Cork<S> {
 }
 
 impl<S> Held<S> {
-    /// Tells the connection that sending failed, once.
+    /// Reports once to the connection that sending failed.
     fn told(&mut self) -> io::Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
@@ -75,7 +78,7 @@ impl<S: AsyncWrite + Unpin> Held<S> {
                 sent => self.bytes.advance(sent),
             }
         }
-        // Most connections are at rest most of the time.
+        // Frees the buffer, because most connections are idle most of the time.
         self.bytes = BytesMut::new();
         Pin::new(&mut self.stream).poll_flush(cx)
     }
@@ -123,7 +126,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Cork<S> {
         true
     }
 
-    /// Sends nothing: that is for [`Cork::send`].
+    /// Does nothing; [`Cork::send`] sends the buffer.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -136,7 +139,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Cork<S> {
     }
 }
 
-/// A connection on a [`Cork`], which sends each time it has been polled.
+/// A connection on a [`Cork`], which sends each time after it is polled.
 pub struct Corked<C, S> {
     connection: C,
     cork: Cork<S>,
@@ -144,21 +147,21 @@ pub struct Corked<C, S> {
 }
 
 impl<C: Future + Unpin, S: AsyncWrite + Unpin> Corked<C, S> {
-    /// Of a connection whose stream is a clone of `cork`.
+    /// Wraps a connection whose stream is a clone of `cork`.
     pub fn new(connection: C, cork: Cork<S>) -> Corked<C, S> {
         Corked { connection, cork, is_put_off: false }
     }
 
-    /// The connection.
+    /// Returns the wrapped connection.
     pub fn connection(&mut self) -> &mut C {
         &mut self.connection
     }
 
-    /// Polls the connection and sends; where it has `several` streams, after what the thread has ready.
+    /// Polls the connection and sends. If it has `several` streams, the thread's other ready tasks run first.
     pub fn poll_among(&mut self, cx: &mut Context<'_>, several: bool) -> Poll<C::Output> {
         self.is_put_off = several && !self.is_put_off;
         if self.is_put_off {
-            // Polled once, it has the task woken when the thread has run all else.
+            // A single poll of this future wakes the task after the thread has run all other ready tasks.
             let _ = pin!(yield_now()).poll(cx);
             return Poll::Pending;
         }
@@ -190,7 +193,7 @@ mod tests {
         .await;
     }
 
-    /// What has arrived at the other end so far.
+    /// Returns the bytes that have arrived at the other end so far.
     async fn arrived(other: &mut DuplexStream) -> Vec<u8> {
         let mut part = vec![0; 1 << 16];
         poll_fn(|cx| {
@@ -248,7 +251,7 @@ mod tests {
                 taken += written.unwrap();
                 assert!(taken <= HELD_MAX + 1000, "{taken}");
             }
-            // The rest leaves as the peer reads.
+            // The remaining bytes leave as the peer reads.
             let mut read = vec![0; taken];
             let (..) = tokio::join!(send(&cork), async { other.read_exact(&mut read).await.unwrap() });
             assert_eq!(read, vec![7; taken]);
@@ -278,7 +281,7 @@ mod tests {
                 let mut corked = Corked::new(connection, Cork::new(duplex(1).0));
                 tokio::spawn(async move { poll_fn(|cx| corked.poll_among(cx, several)).await })
             };
-            // It waits to be woken.
+            // The sending task waits to be woken.
             tokio::time::sleep(Duration::from_millis(1)).await;
             woken.notify_one();
             for _ in 0..10 {

@@ -1,7 +1,7 @@
-//! Calls with one request and one answer, each within its deadline.
+//! Calls with one request and one response, each within a deadline.
 //!
-//! A call that only reads is repeated at the next endpoint when a member does not answer it; one that may change something is
-//! sent once.
+//! If a member does not answer a call that only reads, the call is retried at the next endpoint. A call that
+//! may change something is sent only once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,14 +27,14 @@ use crate::rpc::{
 };
 use crate::watch::Watch;
 
-/// How a client reaches its etcd.
+/// The configuration of a client: its endpoints, TLS and deadline.
 #[derive(Clone)]
 pub struct Config {
-    /// The endpoints, in the order in which they are tried.
+    /// Endpoints, in the order in which they are tried.
     pub endpoints: Vec<Endpoint>,
-    /// For endpoints with TLS.
+    /// TLS configuration, required for `https` endpoints.
     pub tls: Option<Tls>,
-    /// How long a call may take, with all its attempts.
+    /// Time limit of a call, including its retries.
     pub deadline: Duration,
 }
 
@@ -45,45 +45,45 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     pool: Pool,
     deadline: Duration,
-    /// The cluster of the first answer; 0 before it.
+    /// Identifier of the cluster that answered first; 0 before the first response.
     cluster: AtomicU64,
 }
 
-/// Whether a call may be repeated.
+/// Whether a call changes something, and so must not be retried.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Effect {
     Reads,
     Changes,
 }
 
-/// How a call is made.
+/// The limits and the retry rule of a call.
 #[derive(Clone, Copy)]
 struct Terms {
     effect: Effect,
-    /// How long it may take, with all its attempts.
+    /// Time limit, including retries.
     within: Duration,
-    /// Most bytes of its answer that are taken.
+    /// Size limit of the response in bytes.
     answer_bytes_max: usize,
 }
 
 impl Client {
-    /// A client; nothing is connected yet.
+    /// Creates a client. It connects at the first call.
     pub fn new(config: Config) -> Client {
         Client::dialing(config, None)
     }
 
-    /// The same whose connections `dial` makes, if it is given.
+    /// Creates a client whose connections are made by `dial`, if it is given.
     pub fn dialing(config: Config, dial: Option<Arc<dyn Dial>>) -> Client {
         let pool = Pool::new(config.endpoints, config.tls, dial);
         Client(Arc::new(Inner { pool, deadline: config.deadline, cluster: AtomicU64::new(0) }))
     }
 
-    /// The cluster that the client belongs to since its first answer; 0 before it.
+    /// Returns the identifier of the cluster that answered first; 0 before the first response.
     pub fn cluster(&self) -> u64 {
         self.0.cluster.load(Ordering::Acquire)
     }
 
-    /// How long a call may take.
+    /// Returns the time limit of a call.
     pub fn deadline(&self) -> Duration {
         self.0.deadline
     }
@@ -99,15 +99,15 @@ impl Client {
     /// Reads keys.
     ///
     /// # Errors
-    /// See [`Error`]; nothing was changed.
+    /// See [`Error`]; the call changes nothing.
     pub async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Error> {
         self.call("/etcdserverpb.KV/Range", request, self.reading()).await
     }
 
-    /// As [`Client::range`], within another deadline.
+    /// Reads keys like [`Client::range`], with another time limit.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Client::range`].
     pub async fn range_within(
         &self,
         request: &RangeRequest,
@@ -116,7 +116,7 @@ impl Client {
         self.call("/etcdserverpb.KV/Range", request, Terms { within, ..self.reading() }).await
     }
 
-    /// Carries out a transaction, at most once.
+    /// Executes a transaction, at most once.
     ///
     /// # Errors
     /// See [`Error::outcome_is_unknown`].
@@ -124,27 +124,28 @@ impl Client {
         self.call("/etcdserverpb.KV/Txn", request, self.changing()).await
     }
 
-    /// Carries out a transaction that only reads. An answer of more than so many bytes is [`Error::Malformed`].
+    /// Executes a transaction that only reads. A response larger than `answer_bytes_max` is
+    /// [`Error::Malformed`].
     ///
     /// # Errors
-    /// See [`Error`]; nothing was changed.
+    /// See [`Error`]; the call changes nothing.
     pub async fn read(&self, request: &TxnRequest, answer_bytes_max: usize) -> Result<TxnResponse, Error> {
         self.call("/etcdserverpb.KV/Txn", request, Terms { answer_bytes_max, ..self.reading() }).await
     }
 
-    /// Has etcd forget history before `revision`.
+    /// Compacts the history before `revision`.
     ///
     /// # Errors
-    /// See [`Error`]; compacting again does no harm.
+    /// See [`Error`]; repeating the compaction is harmless.
     pub async fn compact(&self, revision: i64) -> Result<CompactionResponse, Error> {
         let request = CompactionRequest { revision, physical: false };
         self.call("/etcdserverpb.KV/Compact", &request, self.changing()).await
     }
 
-    /// Makes a lease of so many seconds.
+    /// Creates a lease with a time to live in seconds.
     ///
     /// # Errors
-    /// See [`Error`]; a lease whose answer was lost ends by itself.
+    /// See [`Error`]; if the response is lost, the lease expires by itself.
     pub async fn lease(&self, seconds: i64) -> Result<i64, Error> {
         let request = LeaseGrantRequest { ttl: seconds, id: 0 };
         let path = "/etcdserverpb.Lease/LeaseGrant";
@@ -155,7 +156,7 @@ impl Client {
         }
     }
 
-    /// How the member that the client is connected to is.
+    /// Returns the status of the member that the client is connected to.
     ///
     /// # Errors
     /// See [`Error`].
@@ -163,7 +164,7 @@ impl Client {
         self.call("/etcdserverpb.Maintenance/Status", &StatusRequest {}, self.reading()).await
     }
 
-    /// The members of the cluster.
+    /// Returns the members of the cluster.
     ///
     /// # Errors
     /// See [`Error`].
@@ -171,7 +172,7 @@ impl Client {
         self.call("/etcdserverpb.Cluster/MemberList", &MemberListRequest {}, self.reading()).await
     }
 
-    /// Begins to follow changes. The wait for the beginning has the deadline of a call.
+    /// Starts a watch. Opening it has the time limit of a call.
     ///
     /// # Errors
     /// See [`Error`].
@@ -179,7 +180,7 @@ impl Client {
         Watch::open(self, request).await
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its response, with retries.
     async fn call<A: Answer>(
         &self,
         path: &'static str,
@@ -195,7 +196,7 @@ impl Client {
             let connection = timeout_at(deadline, self.0.pool.connection()).await;
             let connection = connection.map_err(|_| Error::Unreachable("no connection in time".into()))??;
             let left = deadline.saturating_duration_since(Instant::now());
-            // A member that is silent leaves time for another one, where the request may be repeated.
+            // If the request may be retried, a silent member gets only half of the remaining time.
             let may_repeat = effect == Effect::Reads && attempts > 0;
             let wait = if may_repeat { left / 2 } else { left };
             let answered = unary::<A>(&connection, path, bytes.clone(), (left, answer_bytes_max));
@@ -219,7 +220,7 @@ impl Client {
         }
     }
 
-    /// Whether the answer is of the client's cluster.
+    /// Checks that the response comes from the client's cluster.
     pub(crate) fn belongs(&self, header: ResponseHeader) -> Result<(), Error> {
         let found = header.cluster_id;
         match self.0.cluster.compare_exchange(0, found, Ordering::AcqRel, Ordering::Acquire) {
@@ -229,7 +230,7 @@ impl Client {
         }
     }
 
-    /// Opens a stream in both directions, at the member that is used at present, with a first message.
+    /// Opens a bidirectional stream with a first message, at the member of the current connection.
     pub(crate) async fn stream(&self, path: &'static str, first: Bytes) -> Result<Stream, Error> {
         let deadline = Instant::now() + self.0.deadline;
         let connection = timeout_at(deadline, self.0.pool.connection()).await;
@@ -250,16 +251,16 @@ impl Client {
         }
     }
 
-    /// Has later calls use another member than that of the connection.
+    /// Makes later calls use another member than that of this connection.
     pub(crate) async fn leave(&self, connection: &Connection) {
         self.0.pool.leave(connection).await;
     }
 }
 
-/// A stream in both directions.
+/// A bidirectional stream on a connection.
 pub(crate) struct Stream {
     pub(crate) connection: Connection,
-    /// Open for as long as answers are wanted.
+    /// Sending half; keeping it open keeps the responses coming.
     _requests: SendStream<Bytes>,
     pub(crate) body: RecvStream,
 }
@@ -290,7 +291,7 @@ async fn unary<A: Answer>(
     answer.ok_or_else(|| Error::Lost("the answer broke off".into()))
 }
 
-/// Sends the head of a request.
+/// Sends the headers of a request.
 async fn send(
     connection: &Connection,
     path: &'static str,
@@ -303,7 +304,8 @@ async fn send(
     request = request.header(CONTENT_TYPE, "application/grpc").header(TE, "trailers");
     request = match left {
         Some(left) => request.header("grpc-timeout", grpc_timeout(left)),
-        // A stream at a member without a leader says nothing for as long as that lasts; this has it end.
+        // Without this header, a stream at a member without a leader stays silent; with it, etcd ends the
+        // stream.
         None => request.header("hasleader", "true"),
     };
     let request = request.body(()).map_err(|error| Error::Malformed(error.to_string()))?;
@@ -312,13 +314,13 @@ async fn send(
     sender.send_request(request, false).map_err(|error| Error::unreachable(&error))
 }
 
-/// A timeout for etcd: whole seconds, so that the texts of calls are equal and HTTP/2 sends a number for them. The caller keeps
-/// the exact one.
+/// Formats a timeout for etcd in whole seconds, rounded up. Thus the headers of calls are equal and HTTP/2
+/// compresses them. The caller enforces the exact time limit.
 fn grpc_timeout(left: Duration) -> String {
     format!("{}S", left.as_millis().div_ceil(1000).clamp(1, 99_999_999))
 }
 
-/// Waits for the head of an answer that has a body.
+/// Waits for the headers of a response with a body.
 async fn begun(answer: ResponseFuture) -> Result<RecvStream, Error> {
     let response = answer.await.map_err(|error| Error::lost(&error))?;
     if response.status() != StatusCode::OK {
@@ -328,7 +330,7 @@ async fn begun(answer: ResponseFuture) -> Result<RecvStream, Error> {
     Ok(response.into_body())
 }
 
-/// The next bytes of an answer; `None` at its end, if that is a good one.
+/// Returns the next bytes of a response; `None` at its end, if the call succeeded.
 pub(crate) async fn data(body: &mut RecvStream) -> Result<Option<Bytes>, Error> {
     match body.data().await {
         Some(data) => {
@@ -344,7 +346,7 @@ pub(crate) async fn data(body: &mut RecvStream) -> Result<Option<Bytes>, Error> 
     }
 }
 
-/// What headers or trailers say of the call; nothing is fine.
+/// Reads the status of the call from headers or trailers; an absent status is a success.
 fn verdict(headers: &HeaderMap) -> Result<(), Error> {
     let Some(status) = headers.get("grpc-status") else { return Ok(()) };
     let code = status.to_str().ok().and_then(|code| code.parse().ok()).unwrap_or(Code::UNKNOWN.0);

@@ -1,6 +1,7 @@
-//! Where members of etcd listen, and how their connections are made.
+//! Endpoints of etcd members, and connections to them.
 //!
-//! An endpoint is `http://host:port` or `https://host:port`. Its host is resolved at each connection, so that a member may move.
+//! An endpoint is `http://host:port` or `https://host:port`. Its host name is resolved for each connection,
+//! so a member may move.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,30 +13,30 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// The port of an endpoint that names none.
+/// Port of an endpoint that does not name one.
 const PORT_DEFAULT: u16 = 2379;
 
-/// Where a member listens.
+/// The address at which a member listens.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Endpoint {
-    /// A name or an address, without brackets.
+    /// Host name or IP address, without brackets.
     pub host: String,
-    /// The port.
+    /// TCP port of the member.
     pub port: u16,
-    /// Whether it speaks TLS.
+    /// Whether the member uses TLS.
     pub tls: bool,
 }
 
-/// Why a text is no endpoint, or files are no TLS configuration.
+/// The error of an invalid endpoint or TLS configuration.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct EndpointError(String);
 
 impl Endpoint {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// A text that is not `http://host[:port]` or `https://host[:port]`.
+    /// The text is not `http://host[:port]` or `https://host[:port]`.
     pub fn parse(url: &str) -> Result<Endpoint, EndpointError> {
         let wrong = |why: &str| EndpointError(format!("endpoint {url:?}: {why}"));
         let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("no http:// or https:// URL"))?;
@@ -62,7 +63,7 @@ impl Endpoint {
         Ok(Endpoint { host, port, tls })
     }
 
-    /// The URL, as it is shown.
+    /// Returns the URL of the endpoint.
     pub fn url(&self) -> String {
         format!("{}://{}", if self.tls { "https" } else { "http" }, self.authority())
     }
@@ -74,7 +75,7 @@ impl Endpoint {
         }
     }
 
-    /// A connection without TLS; `dial` makes it, if it is given.
+    /// Opens a connection without TLS, through `dial` if it is given.
     pub(crate) async fn connect(&self, dial: Option<&dyn Dial>) -> Result<Box<dyn Stream>, String> {
         if let Some(dial) = dial {
             return dial.dial(&self.host, self.port).await;
@@ -90,29 +91,30 @@ impl Endpoint {
     }
 }
 
-/// The bytes of a connection.
+/// The byte stream of a connection.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A connection that is being made, or why there is none.
+/// A future of a connection, or of the error text.
 pub type Dialing<'d> = Pin<Box<dyn Future<Output = Result<Box<dyn Stream>, String>> + Send + 'd>>;
 
-/// Makes connections in another way than directly.
+/// A way to open connections other than directly.
 pub trait Dial: Send + Sync {
-    /// A connection to a port of a host.
+    /// Opens a connection to a port of a host.
     fn dial<'d>(&'d self, host: &'d str, port: u16) -> Dialing<'d>;
 }
 
-/// How members with TLS are known, and how the client shows itself to them.
+/// The verification of members with TLS, and the client's own certificate.
 #[derive(Clone)]
 pub struct Tls(pub(crate) Arc<ClientConfig>);
 
 impl Tls {
-    /// Members are verified by `verifier`; the client's certificate and its key are PEM texts.
+    /// Creates the TLS configuration. `verifier` verifies the members; the client's certificate and its key
+    /// are PEM texts.
     ///
     /// # Errors
-    /// A text without what it should hold.
+    /// A text does not contain what it should.
     pub fn new(
         verifier: Arc<dyn ServerCertVerifier>,
         client: Option<(&[u8], &[u8])>,

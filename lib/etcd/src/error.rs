@@ -1,70 +1,71 @@
-//! What can go wrong with a call, cut by what the caller may do next.
+//! Errors of calls, classified by what the caller may do next.
 
-/// Why a call has no answer, or a bad one.
+/// The reasons why a call has no valid response.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// No endpoint took the request: it was not carried out.
+    /// No endpoint received the request, so it was not executed.
     #[error("etcd cannot be reached: {0}")]
     Unreachable(String),
-    /// The request was sent, and its answer was lost or did not come in time: **it may have been carried out or not.**
+    /// The request was sent, but its response was lost or late: **the request may or may not have been
+    /// executed.**
     #[error("etcd did not answer: {0}")]
     Lost(String),
-    /// The answer of etcd.
+    /// An error response of etcd.
     #[error("{message}")]
     Answered {
-        /// Its code.
+        /// Status code of gRPC.
         code: Code,
-        /// Its text, such as `etcdserver: mvcc: database space exceeded`.
+        /// Error text, such as `etcdserver: mvcc: database space exceeded`.
         message: String,
     },
-    /// The answer is not one of the protocol, or larger than is taken.
+    /// The response violates the protocol, or exceeds the size limit.
     #[error("etcd's answer cannot be read: {0}")]
     Malformed(String),
-    /// Another cluster answers than before.
+    /// A different cluster than before answered.
     #[error("the endpoint belongs to the etcd cluster {found:x}, not to {expected:x}")]
     OtherCluster {
-        /// The cluster that the client belongs to.
+        /// Cluster that the client belongs to.
         expected: u64,
-        /// The one that answered.
+        /// Cluster that answered this call.
         found: u64,
     },
 }
 
-/// The code of an answer, by the numbers of gRPC.
+/// A gRPC status code.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Code(pub u32);
 
 impl Code {
     /// The request was cancelled.
     pub const CANCELLED: Code = Code(1);
-    /// Something else.
+    /// The error has no specific code.
     pub const UNKNOWN: Code = Code(2);
-    /// The deadline passed.
+    /// The deadline of the call passed.
     pub const DEADLINE_EXCEEDED: Code = Code(4);
-    /// What was asked for is not there.
+    /// The requested entity does not exist.
     pub const NOT_FOUND: Code = Code(5);
-    /// A limit or a full disk.
+    /// A limit is exceeded or the disk is full.
     pub const RESOURCE_EXHAUSTED: Code = Code(8);
-    /// Compacted, or in the future.
+    /// The requested revision is compacted or in the future.
     pub const OUT_OF_RANGE: Code = Code(11);
-    /// Broken invariant.
+    /// An invariant of etcd is broken.
     pub const INTERNAL: Code = Code(13);
-    /// No leader, a lost leader, a request that timed out.
+    /// The member has no leader or lost it, or the request timed out.
     pub const UNAVAILABLE: Code = Code(14);
 }
 
 impl Error {
-    /// A request that no endpoint took.
+    /// Creates the error of a request that no endpoint received.
     pub(crate) fn unreachable(cause: &dyn std::error::Error) -> Error {
         Error::Unreachable(with_causes(cause))
     }
 
-    /// A request whose answer was lost.
+    /// Creates the error of a request whose response was lost.
     pub(crate) fn lost(cause: &dyn std::error::Error) -> Error {
         Error::Lost(with_causes(cause))
     }
 
-    /// Whether a request that fails so may have been carried out all the same.
+    /// Returns whether a request with this error may nevertheless have been executed.
     pub fn outcome_is_unknown(&self) -> bool {
         match self {
             Error::Unreachable(_) | Error::OtherCluster { .. } => false,
@@ -80,7 +81,7 @@ impl Error {
         }
     }
 
-    /// Whether another member may give the answer that this one did not.
+    /// Returns whether another member may be able to answer the call.
     pub(crate) fn is_of_the_member(&self) -> bool {
         match self {
             Error::Unreachable(_) | Error::Lost(_) => true,
@@ -89,18 +90,18 @@ impl Error {
         }
     }
 
-    /// Whether the wanted revision is compacted.
+    /// Returns whether the requested revision is compacted.
     pub fn is_compacted(&self) -> bool {
         matches!(self, Error::Answered { code: Code::OUT_OF_RANGE, message } if message.contains("compacted"))
     }
 
-    /// Whether the wanted revision has not happened.
+    /// Returns whether the requested revision is in the future.
     pub fn is_future(&self) -> bool {
         matches!(self, Error::Answered { code: Code::OUT_OF_RANGE, message } if message.contains("future"))
     }
 }
 
-/// The text of an error and of what caused it: the outermost says little more than where it was met.
+/// Formats an error and its causes, because the outermost error alone says little.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,28 +1,30 @@
-//! Messages on a stream: a byte that says they are not compressed, four of length, the message.
+//! Framing of messages on a stream: one byte for the compression (0: none), four bytes for the length, then
+//! the message.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 
 use crate::error::Error;
 
-/// Bytes in front of a message.
+/// Length of the frame header in bytes.
 const HEAD_BYTES: usize = 5;
 
-/// Greatest message that is taken: far more than a page of the largest values that etcd takes by default, and a bound on memory.
+/// Size limit of a message in bytes, which bounds the memory: far more than a page of the largest values that
+/// etcd accepts by default.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
-/// A message with what stands in front of it.
+/// Encodes a message with its frame header.
 pub(crate) fn encode(message: &impl Message) -> Bytes {
     let len = message.encoded_len();
     let mut out = BytesMut::with_capacity(HEAD_BYTES + len);
     out.put_u8(0);
     out.put_u32(u32::try_from(len).unwrap_or(u32::MAX));
-    // A BytesMut grows; encoding into it does not fail.
+    // A BytesMut grows, so encoding into it does not fail.
     let _ = message.encode(&mut out);
     out.freeze()
 }
 
-/// Bytes that came, until they are whole messages.
+/// A buffer that collects received bytes into whole messages.
 #[derive(Default)]
 pub(crate) struct Decoder {
     buffer: BytesMut,
@@ -33,7 +35,7 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole message.
+    /// Returns the next whole message; `None` if it is not complete yet.
     pub(crate) fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Error> {
         let Some(head) = self.buffer.get(..HEAD_BYTES) else { return Ok(None) };
         if head[0] != 0 {
@@ -47,7 +49,7 @@ impl Decoder {
             return Ok(None);
         }
         self.buffer.advance(HEAD_BYTES);
-        // Values of the message are slices of it.
+        // The values in the message are slices of this buffer.
         let message = self.buffer.split_to(len).freeze();
         M::decode(message).map(Some).map_err(|error| Error::Malformed(error.to_string()))
     }

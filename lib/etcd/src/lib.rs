@@ -1,13 +1,14 @@
-//! A client of etcd's v3 protocol, as small as a server that keeps its objects there needs.
+//! A minimal client of etcd's v3 protocol, for a server that stores its objects in etcd.
 //!
 //! ```text
 //! Client ─► Pool (one HTTP/2 connection, the next endpoint when it fails) ─► frame ─► etcd
-//!        └► Watch (a stream of whole responses, told apart by why it ended)
+//!        └► Watch (a stream of whole responses, with the reason of its end)
 //! ```
 //!
-//! Every call has a deadline, and every answer a greatest size. A call that changes something is sent once: when its answer is
-//! lost, the error says that its outcome is unknown ([`Error::outcome_is_unknown`]), and whether to look is the caller's
-//! decision. This crate knows keys and bytes, and nothing of what they are used for.
+//! Every call has a deadline, and every response has a size limit. A call that changes something is sent
+//! once. If its response is lost, the error says that its outcome is unknown ([`Error::outcome_is_unknown`]),
+//! and the caller decides whether to check it. This crate treats keys and values as bytes, and does not
+//! depend on their meaning.
 
 mod client;
 mod endpoint;

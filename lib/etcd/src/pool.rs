@@ -1,10 +1,11 @@
-//! The connection that calls share, and which endpoint it goes to.
+//! The connection that all calls share, and the choice of its endpoint.
 //!
-//! One HTTP/2 connection at a time. When it fails, or its member does not answer, the next endpoint in the list is tried. Pings
-//! notice a peer that is gone without a word. What was begun on an old connection may end on it.
+//! There is one HTTP/2 connection at a time. If it fails, or its member does not answer, the next endpoint in
+//! the list is tried. Pings detect a peer that disappeared silently. Calls that started on an old connection
+//! may finish on it.
 //!
-//! Calls hand their frames to HTTP/2 themselves, so that the answer wakes the caller and no task between. The frames of all calls
-//! that were ready together leave with one write.
+//! Calls pass their frames to HTTP/2 directly, so that the response wakes the caller without a task in
+//! between. The frames of all calls that are ready at the same time leave in one write.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -24,27 +25,27 @@ use tokio_rustls::TlsConnector;
 use crate::endpoint::{Dial, Endpoint, Tls};
 use crate::error::{Error, with_causes};
 
-/// Longest wait for one connection, its handshakes included.
+/// Time limit for opening a connection, including its handshakes.
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
 
-/// Between two pings, and the wait for the answer.
+/// Time between two pings, and time limit for the response to a ping.
 const PING: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
 
-/// Bytes that etcd may send ahead of their reader: of one stream, and of all.
+/// Number of bytes that etcd may send before they are read: per stream, and in total.
 const WINDOWS: (u32, u32) = (4 << 20, 8 << 20);
 
-/// A connection that requests can be sent on.
+/// A connection that accepts requests.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) sender: SendRequest<Bytes>,
     pub(crate) base: Uri,
     id: u64,
-    /// Closed once the connection has ended.
+    /// Channel that closes when the connection ends.
     alive: watch::Receiver<()>,
     calls: Arc<AtomicUsize>,
 }
 
-/// A call that is under way on a connection, for as long as this lives.
+/// A guard that counts a call in progress on its connection.
 pub(crate) struct Call(Arc<AtomicUsize>);
 
 impl Drop for Call {
@@ -54,7 +55,7 @@ impl Drop for Call {
 }
 
 impl Connection {
-    /// Begins a call. The frames of one that is alone wait for no others.
+    /// Counts a call. If it is the only one, its frames are sent without waiting for other tasks.
     pub(crate) fn begin(&self) -> Call {
         self.calls.fetch_add(1, Ordering::Relaxed);
         Call(self.calls.clone())
@@ -74,7 +75,7 @@ pub(crate) struct Pool {
 }
 
 struct State {
-    /// The endpoint of the connection, or the one that is tried next.
+    /// Index of the endpoint of the connection, or of the endpoint to be tried next.
     at: usize,
     connection: Option<Connection>,
 }
@@ -85,12 +86,12 @@ impl Pool {
         Pool { endpoints, tls, dial, ids: AtomicU64::new(1), state }
     }
 
-    /// How many endpoints there are.
+    /// Returns the number of endpoints.
     pub(crate) fn len(&self) -> usize {
         self.endpoints.len()
     }
 
-    /// The connection as it is, or a new one.
+    /// Returns the current connection, or opens a new one.
     pub(crate) async fn connection(&self) -> Result<Connection, Error> {
         let mut state = self.state.lock().await;
         if let Some(connection) = &state.connection
@@ -116,7 +117,7 @@ impl Pool {
         Err(Error::Unreachable(troubles.join("; ")))
     }
 
-    /// Has later calls use another endpoint than this connection's, where there is one.
+    /// Makes later calls use another endpoint than that of this connection, if there is another one.
     pub(crate) async fn leave(&self, connection: &Connection) {
         let mut state = self.state.lock().await;
         if state.connection.as_ref().is_some_and(|current| current.id == connection.id) {
@@ -176,7 +177,7 @@ where
     Ok((sender, alive))
 }
 
-/// Pings until there is no answer in time, and says so.
+/// Sends pings until one is not answered in time, and returns the reason.
 async fn keep_alive(pings: Option<PingPong>) -> String {
     let Some(mut pings) = pings else { return std::future::pending().await };
     loop {

@@ -1,12 +1,12 @@
-//! The messages of etcd's v3 protocol that the client uses, with the protocol's numbers. Fields that it never sets or reads are
-//! left out; what etcd sends of them is skipped.
+//! The messages of etcd's v3 protocol that the client uses, with the protocol's field numbers. Fields that
+//! the client never sets or reads are left out; if etcd sends them, they are skipped.
 
 #![allow(missing_docs, reason = "the fields are those of etcd's published protocol")]
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
-/// Which cluster and member answered, and at which revision.
+/// The cluster and member that answered, and the revision of the response.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct ResponseHeader {
     #[prost(uint64, tag = "1")]
@@ -19,7 +19,7 @@ pub struct ResponseHeader {
     pub raft_term: u64,
 }
 
-/// A key with its value and its columns.
+/// A key with its value, revisions, version and lease.
 #[derive(Clone, PartialEq, Message)]
 pub struct KeyValue {
     #[prost(bytes = "bytes", tag = "1")]
@@ -36,19 +36,19 @@ pub struct KeyValue {
     pub lease: i64,
 }
 
-/// One change of one key.
+/// A change of one key.
 #[derive(Clone, PartialEq, Message)]
 pub struct Event {
-    /// [`EVENT_PUT`] or [`EVENT_DELETE`].
+    /// Kind of the event, [`EVENT_PUT`] or [`EVENT_DELETE`].
     #[prost(int32, tag = "1")]
     pub kind: i32,
     #[prost(message, optional, tag = "2")]
     pub kv: Option<KeyValue>,
 }
 
-/// The key has a new state.
+/// The key has a new value.
 pub const EVENT_PUT: i32 = 0;
-/// The key is gone.
+/// The key is deleted.
 pub const EVENT_DELETE: i32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
@@ -119,7 +119,7 @@ pub struct RequestOp {
     pub request: Option<Request>,
 }
 
-/// One operation of a transaction.
+/// An operation of a transaction.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Request {
     #[prost(message, tag = "1")]
@@ -136,7 +136,7 @@ pub struct ResponseOp {
     pub response: Option<Response>,
 }
 
-/// What came of one operation of a transaction.
+/// The result of one operation of a transaction.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Response {
     #[prost(message, tag = "1")]
@@ -147,7 +147,7 @@ pub enum Response {
     Delete(DeleteRangeResponse),
 }
 
-/// A condition on a column of a key.
+/// A condition of a transaction on a property of a key.
 #[derive(Clone, PartialEq, Message)]
 pub struct Compare {
     #[prost(int32, tag = "1")]
@@ -160,7 +160,7 @@ pub struct Compare {
     pub value: Option<Target>,
 }
 
-/// What a column is compared with.
+/// The value that a property is compared with.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Target {
     #[prost(int64, tag = "4")]
@@ -170,17 +170,17 @@ pub enum Target {
 }
 
 impl Compare {
-    /// The key was last changed at `revision`; 0: it does not exist.
+    /// Requires that the key was last changed at `revision`; 0 requires that it does not exist.
     pub fn mod_revision(key: Bytes, revision: i64) -> Compare {
         Compare { result: 0, target: 2, key, value: Some(Target::ModRevision(revision)) }
     }
 
-    /// The key exists.
+    /// Requires that the key exists.
     pub fn exists(key: Bytes) -> Compare {
         Compare { result: 1, target: 0, key, value: Some(Target::Version(0)) }
     }
 
-    /// The key was changed `version` times since it was created.
+    /// Requires that the key was changed `version` times since it was created.
     pub fn version(key: Bytes, version: i64) -> Compare {
         Compare { result: 0, target: 0, key, value: Some(Target::Version(version)) }
     }
@@ -232,7 +232,7 @@ pub struct WatchRequest {
     pub action: Option<WatchAction>,
 }
 
-/// What is asked of a watch stream.
+/// A request on a watch stream.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum WatchAction {
     #[prost(message, tag = "1")]
@@ -344,9 +344,9 @@ pub struct Member {
     pub client_urls: Vec<String>,
 }
 
-/// Answers that say who gave them.
+/// A response with a header.
 pub trait Answer: Message + Default {
-    /// The header.
+    /// Returns the header of the response.
     fn header(&self) -> ResponseHeader;
 }
 

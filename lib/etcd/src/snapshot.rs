@@ -1,12 +1,14 @@
-//! A snapshot file of etcd (`etcdctl snapshot save`): the keys at its newest revision, and their values by position.
+//! A snapshot file of etcd (`etcdctl snapshot save`): the keys at its newest revision, and the positions of
+//! their values.
 //!
 //! ```text
 //! file ─ digest ─► meta page ─► root bucket ─► bucket `key`: revision → key, value, columns ─► newest state of each key
 //! ```
 //!
-//! The file is a tree of pages (bbolt): a header of 16 bytes, then elements that point into the page. Nothing of it is
-//! believed: each position is checked against the page, each page against the file, and a page is visited once at most. Memory
-//! is in proportion to the keys, [`KEYS_MAX`] at most; values are read again from the file when they are wanted.
+//! The file is a tree of pages (bbolt): a page has a header of 16 bytes, then elements that point into the
+//! page. The content is not trusted: each offset is checked against the page, each page number against the
+//! file, and each page is visited at most once. The memory is proportional to the number of keys, at most
+//! [`KEYS_MAX`]; values are read from the file on demand.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -20,22 +22,23 @@ use sha2::{Digest, Sha256};
 
 use crate::rpc::KeyValue;
 
-/// Most keys of a snapshot.
+/// Maximum number of keys in a snapshot.
 pub const KEYS_MAX: usize = 20_000_000;
 
-/// Largest page with its overflow: far above the largest value that etcd takes by default.
+/// Maximum size of a page with its overflow, in bytes: far above the largest value that etcd accepts by
+/// default.
 const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Deepest tree. One of 64 levels would have more pages than any file.
+/// Maximum depth of the tree. A tree of 64 levels would have more pages than any file.
 const DEPTH_MAX: usize = 64;
 
-/// Sizes of a page, the usual one first.
+/// Possible page sizes in bytes, the usual one first.
 const PAGE_SIZES: [usize; 7] = [4096, 16384, 65536, 8192, 32768, 1024, 2048];
 
-/// Bytes of the digest at the end, and what the length of a file without it is a multiple of.
+/// Size of the digest at the end in bytes, and the number that divides the length of a file without digest.
 const DIGEST: (usize, u64) = (32, 512);
 
-/// Pieces in which the digest is made.
+/// Number of bytes that are hashed at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
 const MAGIC: u32 = 0xED0C_DAED;
@@ -46,13 +49,13 @@ const BRANCH: u16 = 0x01;
 const LEAF: u16 = 0x02;
 const IS_BUCKET: u32 = 0x01;
 
-/// Why a file is no snapshot that can be read.
+/// The reasons why a file is not a readable snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// The file cannot be read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Its content is not that of a snapshot.
+    /// The content is not that of a valid snapshot.
     #[error("it is no sound snapshot of etcd: {0}")]
     Unsound(String),
 }
@@ -61,7 +64,7 @@ fn unsound(why: impl Into<String>) -> SnapshotError {
     SnapshotError::Unsound(why.into())
 }
 
-/// Where a value stands in the file.
+/// The position of a value in the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Place {
     offset: u64,
@@ -71,14 +74,14 @@ struct Place {
 /// A key at the newest revision.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Key {
-    /// The key.
+    /// Name of the key.
     pub key: Bytes,
-    /// The revision that wrote its state.
+    /// Revision that wrote the current value.
     pub mod_revision: i64,
     place: Place,
 }
 
-/// An open snapshot.
+/// An open snapshot file.
 #[derive(Debug)]
 pub struct Snapshot {
     file: File,
@@ -88,10 +91,10 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads the keys of a file, and compares its digest where it has one.
+    /// Reads the keys of a file, and verifies its digest if it has one.
     ///
     /// # Errors
-    /// It cannot be read, or is no sound snapshot.
+    /// The file cannot be read, or is not a valid snapshot.
     pub fn open(path: &Path) -> Result<Snapshot, SnapshotError> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
@@ -128,25 +131,26 @@ impl Snapshot {
         Ok(Snapshot { file, keys, revision, has_digest })
     }
 
-    /// The newest revision.
+    /// Returns the newest revision.
     pub fn revision(&self) -> i64 {
         self.revision
     }
 
-    /// Whether the file has a digest, which fits then. A copy of a member's own file has none.
+    /// Returns whether the file has a digest, which was verified. A copy of a member's own database file has
+    /// no digest.
     pub fn has_digest(&self) -> bool {
         self.has_digest
     }
 
-    /// The keys, by ascending revision.
+    /// Returns the keys, by ascending revision.
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
 
-    /// The state of a key of this snapshot.
+    /// Reads the value and properties of a key of this snapshot.
     ///
     /// # Errors
-    /// The file changed meanwhile.
+    /// The file changed since it was opened.
     pub fn read(&self, key: &Key) -> Result<KeyValue, SnapshotError> {
         let mut bytes = vec![0; key.place.len as usize];
         self.file.read_exact_at(&mut bytes, key.place.offset)?;
@@ -158,7 +162,7 @@ impl Snapshot {
     }
 }
 
-/// `main_sub`, eight bytes each, with a `t` behind it where the key is gone from then on.
+/// Parses `main_sub`, eight bytes each, followed by a `t` if the key is deleted at that revision.
 fn read_revision(name: &[u8]) -> Option<(i64, bool)> {
     let (main, rest) = name.split_first_chunk::<8>()?;
     let is_gone = match rest {
@@ -196,7 +200,7 @@ struct Pages<'f> {
     visited: HashSet<u64>,
 }
 
-/// A page with what overflows it.
+/// A page with its overflow.
 struct Page {
     offset: u64,
     flags: u16,
@@ -204,7 +208,7 @@ struct Page {
     bytes: Vec<u8>,
 }
 
-/// A bucket: a page of its own, or a small one in the value that names it.
+/// A bucket: either a page of its own, or a small page inside the value that names the bucket.
 enum Bucket {
     Page(u64),
     Inline(Page),
@@ -212,7 +216,7 @@ enum Bucket {
 
 type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8], Place) -> Result<(), SnapshotError>;
 
-/// With the flags of the element.
+/// A callback for elements, with the flags of the element.
 type VisitElement<'v> = &'v mut dyn FnMut(u32, &[u8], &[u8], Place) -> Result<(), SnapshotError>;
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -228,7 +232,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl Pages<'_> {
-    /// Finds the newer sound meta page, and returns the page of the root bucket.
+    /// Finds the newer valid meta page, and returns the number of the root bucket's page.
     fn meta(&mut self) -> Result<u64, SnapshotError> {
         let mut newest: Option<(u64, u64)> = None;
         for (size, number) in PAGE_SIZES.into_iter().flat_map(|size| [(size, 0), (size, 1)]) {
@@ -276,7 +280,7 @@ impl Pages<'_> {
         Ok(Page::of(bytes, offset))
     }
 
-    /// The bucket of a name in the bucket at a page.
+    /// Returns the bucket with the name `wanted` in the bucket at page `root`.
     fn bucket(&mut self, root: u64, wanted: &[u8]) -> Result<Option<Bucket>, SnapshotError> {
         let mut found = None;
         self.elements(Bucket::Page(root), 0, &mut |flags, name, value, place| {

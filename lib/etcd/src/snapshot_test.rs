@@ -1,4 +1,4 @@
-//! Snapshots made by hand, sound ones and broken ones. Real ones are read in the end-to-end tests.
+//! Tests with handmade snapshots, valid and broken. The end-to-end tests read real ones.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const PAGE: usize = 4096;
 
-/// `main, key, value`; without a value: the key is gone from then on.
+/// `main, key, value`; without a value, the key is deleted.
 type State = (i64, &'static str, Option<&'static str>);
 
 fn header(page: &mut [u8], number: u64, flags: u16, count: u16, overflow: u32) {
@@ -70,7 +70,7 @@ fn states(states: &[State]) -> Vec<(u32, Vec<u8>, Vec<u8>)> {
     states.iter().map(element).collect()
 }
 
-/// Two metas, a root bucket, a branch, two leaves of keys.
+/// Returns a valid snapshot: two metas, a root bucket, a branch, two leaves of keys.
 fn sound() -> Vec<u8> {
     let head = [6_u64.to_le_bytes(), 0_u64.to_le_bytes()].concat();
     let large = "l".repeat(5000).leak();
@@ -127,16 +127,16 @@ fn what_is_no_snapshot_is_refused() {
         (b"SQLite format 3\0".repeat(1000), "no sound head"),
         (digested, "its digest does not fit"),
         (sound()[..4 * PAGE].to_vec(), "page 6 is not in the file"),
-        // The root has no bucket of keys, or one at no page.
+        // The root has no bucket of keys, or one without a page.
         (change(2 * PAGE + 32, b"kex"), "there is no bucket of keys"),
         (change(2 * PAGE + 35, &u64::MAX.to_le_bytes()), "is not in the file"),
-        // A branch that has itself below it; a page with another number, of no form, too large.
+        // A branch contains itself; a page has another number, an unknown type, or is too large.
         (change(6 * PAGE + 16 + 8, &6_u64.to_le_bytes()), "page 6 is in two places"),
         (change(6 * PAGE + 16 + 8, &5_u64.to_le_bytes()), "page 5 is in two places"),
         (change(4 * PAGE, &9_u64.to_le_bytes()), "page 4 has another number"),
         (change(4 * PAGE + 8, &[0x10, 0]), "a page of an unknown form (0x10)"),
         (change(4 * PAGE + 12, &u32::MAX.to_le_bytes()), "page 4 is larger than the file"),
-        // Elements outside of their page.
+        // Elements lie outside of their page.
         (change(4 * PAGE + 10, &u16::MAX.to_le_bytes()), "an element is not in its page"),
         (change(4 * PAGE + 16 + 4, &u32::MAX.to_le_bytes()), "an element is not in its page"),
         (change(4 * PAGE + 16 + 12, &u32::MAX.to_le_bytes()), "an element is not in its page"),

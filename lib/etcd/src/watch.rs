@@ -1,31 +1,31 @@
-//! A stream of changes: whole responses, in order, until it ends, and then why.
+//! A stream of changes: whole responses in order, and at the end the reason.
 //!
-//! etcd cuts large responses into fragments where the client allows it; they are put together again here, so that the events of
-//! one revision never come apart. A stream ends by compaction, by etcd's decision, or by a broken connection; each is
-//! begun again differently, so the end says which.
+//! If the client allows it, etcd splits large responses into fragments. They are joined here, so that the
+//! events of one revision are never separated. A stream ends by compaction, by a decision of etcd, or by a
+//! broken connection. Each of these needs a different restart, so the end states the reason.
 
 use crate::client::{self, Client, Stream};
 use crate::error::Error;
 use crate::frame::{self, Decoder, MESSAGE_BYTES_MAX};
 use crate::rpc::{WatchAction, WatchCreateRequest, WatchRequest, WatchResponse};
 
-/// A stream of changes.
+/// A stream of changes of keys.
 pub struct Watch {
     client: Client,
     stream: Stream,
     decoder: Decoder,
-    /// Fragments of the response that is under way, and their bytes.
+    /// Fragments of the current response, and their size in bytes.
     begun: Option<WatchResponse>,
     begun_bytes: usize,
 }
 
-/// Why a stream ended.
+/// The reasons why a stream ended.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum WatchEnd {
-    /// The revision that comes next is compacted; this is the oldest that can be followed.
+    /// The next revision is compacted; the value is the oldest revision that can be watched.
     #[error("the wanted revision is compacted, the oldest is {0}")]
     Compacted(i64),
-    /// etcd ended it.
+    /// etcd ended the stream with this reason.
     #[error("etcd ended the stream: {0}")]
     Cancelled(String),
     /// The connection or the member failed.
@@ -41,11 +41,11 @@ impl Watch {
         Ok(Watch { client, stream, decoder, begun: None, begun_bytes: 0 })
     }
 
-    /// The next response; waits for ever where nothing happens. Give the wait a bound, or nothing else to wait for. A wait that is
-    /// given up loses nothing.
+    /// Returns the next response; waits indefinitely if nothing changes, so the caller should bound the wait.
+    /// Dropping the future loses no events.
     ///
     /// # Errors
-    /// Why the stream ended. It is over then.
+    /// The reason why the stream ended. It cannot be used afterwards.
     pub async fn next(&mut self) -> Result<WatchResponse, WatchEnd> {
         loop {
             while let Some(response) = self.decoder.next::<WatchResponse>()? {
@@ -67,7 +67,7 @@ impl Watch {
         }
     }
 
-    /// The response that this fragment completes.
+    /// Adds a fragment, and returns the response if this fragment completes it.
     fn whole(&mut self, response: WatchResponse) -> Result<Option<WatchResponse>, Error> {
         let bytes: usize =
             response.events.iter().filter_map(|event| event.kv.as_ref()).map(|kv| kv.value.len()).sum();
@@ -92,7 +92,7 @@ impl Watch {
         Ok(None)
     }
 
-    /// Has later calls use another member: this one does not keep up, or has no leader.
+    /// Makes later calls use another member, because this one lags or has no leader.
     pub async fn leave_member(&self) {
         self.client.leave(&self.stream.connection).await;
     }

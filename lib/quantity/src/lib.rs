@@ -1,69 +1,70 @@
 //! Quantities: decimal numbers with a suffix, such as `100m`, `1.5Gi` or `1e3`
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>).
 //!
-//! A quantity is `mantissa × 10^scale` with the family of suffixes it was written with. The reference server keeps short
-//! numbers in 64 bits and all others in a decimal of arbitrary precision; [`Quantity::to_integer`] works on the former
-//! only, so a quantity remembers which one it is. Mantissas here have 128 bits, enough for 28 digits before the point
-//! besides the nine behind it; a longer number is refused, so that the work stays proportional to the length of the text.
+//! A quantity is `mantissa × 10^scale`, with the family of suffixes of its text. The reference server keeps
+//! short numbers in 64 bits and all others in a decimal of arbitrary precision. [`Quantity::to_integer`]
+//! supports only the short form, so a quantity remembers which one it is. Here, mantissas have 128 bits,
+//! which is enough for 28 digits before the point and the nine after it. A longer number is refused, so that
+//! the work stays proportional to the length of the text.
 //!
-//! A text that is canonical in its digits is kept as it stands (`1E3`, `+1`, `1.001`); any other becomes the canonical
-//! text of its value (`1000m` → `1`, `1024Ki` → `1Mi`, `0.5` → `500m`).
+//! A text whose digits are canonical is kept unchanged (`1E3`, `+1`, `1.001`). Any other text is replaced by
+//! the canonical text of its value (`1000m` → `1`, `1024Ki` → `1Mi`, `0.5` → `500m`).
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// Error for text of another form.
+/// Error about text that is not a quantity.
 pub const FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-/// Error for an unknown suffix.
+/// Error about an unknown suffix.
 const SUFFIX: &str = "unable to parse quantity's suffix";
-/// Error for a number that does not fit 128 bits.
+/// Error about a number that does not fit in 128 bits.
 pub const RANGE: &str = "quantity out of range";
 
-/// Digits that always fit 64 bits.
+/// Number of digits that always fit in 64 bits.
 const COMPACT_DIGITS: i64 = 18;
-/// The smallest scale.
+/// Minimum scale of a mantissa.
 const NANO: i64 = -9;
 const MILLI: i64 = -3;
-/// The largest scale of a number that is read. Its text stays one that can be read again, whatever zeros at the end of the
-/// mantissa become part of the exponent.
+/// Maximum scale of a parsed number. It is low enough that its canonical text can be parsed again, even if
+/// trailing zeros of the mantissa move into the exponent.
 const SCALE_MAX: i64 = i32::MAX as i64 - 64;
 
-/// The suffixes a quantity is written with.
+/// The family of suffixes in the text of a quantity.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Family {
-    /// `Ki`, `Mi`, …
+    /// Binary suffixes: `Ki`, `Mi`, …
     Binary,
-    /// `n`, `u`, `m`, none, `k`, `M`, …
+    /// Decimal suffixes: `n`, `u`, `m`, no suffix, `k`, `M`, …
     Decimal,
-    /// `e3`, `E-6`.
+    /// Exponents: `e3`, `E-6`.
     Exponent,
 }
 
-/// A number with its way of writing. Two are equal when their values are.
+/// A number with its notation. Two quantities are equal if their values are equal.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
-    /// More than `i128::MIN`, so that its negative is one too.
+    /// Greater than `i128::MIN`, so that the negated value also fits.
     mantissa: i128,
     scale: i64,
     family: Family,
-    /// Whether the reference server has it in 64 bits.
+    /// Whether the reference server keeps the number in 64 bits.
     compact: bool,
 }
 
-/// The parts of a text.
+/// The components of a text.
 struct Parts<'t> {
     negative: bool,
-    /// Without leading zeros.
+    /// Integral digits without leading zeros.
     whole: &'t str,
     fraction: &'t str,
     suffix: &'t str,
 }
 
-/// The text that a quantity written as `text` is stored as. White space around `text` is no part of it.
+/// Returns the text that is stored for a quantity written as `text`. White space around `text` is ignored.
 ///
 /// # Errors
-/// The sentence for text that is no quantity.
+/// The error text, if `text` is not a quantity.
 pub fn canonical(text: &str) -> Result<Cow<'_, str>, &'static str> {
     let text = text.trim();
     if is_plainly_canonical(text) {
@@ -73,8 +74,8 @@ pub fn canonical(text: &str) -> Result<Cow<'_, str>, &'static str> {
     Ok(if is_kept { Cow::Borrowed(text) } else { Cow::Owned(quantity.to_text()) })
 }
 
-/// Whether this is a whole number below a thousand with no suffix, `m`, `Ki`, `Mi` or `Gi`, as nearly all quantities
-/// are.
+/// Returns whether the text is an integer below a thousand without suffix or with `m`, `Ki`, `Mi` or `Gi`.
+/// Nearly all quantities have this form.
 fn is_plainly_canonical(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let leading_zero = text.starts_with('0') && text != "0";
@@ -82,21 +83,21 @@ fn is_plainly_canonical(text: &str) -> bool {
 }
 
 impl Quantity {
-    /// Nothing, written `0`.
+    /// The quantity zero, written `0`.
     pub const ZERO: Self = Self::whole(0);
 
-    /// Reads a quantity.
+    /// Parses a quantity.
     ///
     /// # Errors
-    /// The sentence for text that is no quantity.
+    /// The error text, if `text` is not a quantity.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         Self::read(text).map(|(quantity, _)| quantity)
     }
 
-    /// Reads a quantity, and says whether its text is kept.
+    /// Parses a quantity, and returns whether its text is kept unchanged.
     ///
     /// # Errors
-    /// The sentence for text that is no quantity.
+    /// The error text, if `text` is not a quantity.
     pub fn read(text: &str) -> Result<(Self, bool), &'static str> {
         let parts = Parts::of(text)?;
         let (family, exponent) = suffix_meaning(parts.suffix).ok_or(SUFFIX)?;
@@ -110,51 +111,52 @@ impl Quantity {
         Ok((if parts.negative { magnitude.negated() } else { magnitude }, is_kept))
     }
 
-    /// A whole number, written with decimal suffixes.
+    /// Creates an integer quantity with decimal suffixes.
     pub const fn whole(value: i64) -> Self {
         Self { mantissa: value as i128, scale: 0, family: Family::Decimal, compact: true }
     }
 
-    /// Whether this is nothing.
+    /// Returns whether the value is zero.
     pub fn is_zero(self) -> bool {
         self.mantissa == 0
     }
 
-    /// Whether this is less than nothing.
+    /// Returns whether the value is below zero.
     pub fn is_negative(self) -> bool {
         self.mantissa < 0
     }
 
-    /// −1, 0 or 1.
+    /// Returns the sign of the value: −1, 0 or 1.
     pub fn signum(self) -> i64 {
         self.mantissa.signum() as i64
     }
 
-    /// Whether this is a whole number.
+    /// Returns whether the value is an integer.
     pub fn is_whole(self) -> bool {
         let (mantissa, scale) = without_trailing_zeros(self.mantissa, self.scale);
         mantissa == 0 || scale >= 0
     }
 
-    /// Whether this is a whole number of times `unit`, which must be more than nothing.
+    /// Returns whether the value is an integral multiple of `unit`, which must be greater than zero.
     pub fn is_multiple_of(self, unit: Self) -> bool {
         aligned(self, unit).is_some_and(|(mantissa, unit, _)| unit > 0 && mantissa % unit == 0)
     }
 
-    /// The value in thousandths, rounded away from zero, so that a little of something never becomes nothing.
+    /// Returns the value in thousandths, rounded away from zero, so that a small value never becomes zero.
     #[must_use]
     pub fn rounded_up_to_milli(self) -> Self {
         if self.scale >= MILLI {
             return self;
         }
-        // At most 10^6, because nothing is finer than a billionth.
+        // At most 10^6, because the smallest scale is nano.
         let divisor = 10i128.pow((MILLI - self.scale.max(NANO)) as u32);
         let is_cut = self.mantissa % divisor != 0;
         let mantissa = self.mantissa / divisor + if is_cut { self.mantissa.signum() } else { 0 };
         Self { mantissa, scale: MILLI, ..self }
     }
 
-    /// The whole number at or next to the value, away from zero, within 64 bits.
+    /// Returns the value as a 64-bit integer, rounded away from zero. A value out of range gives the nearest
+    /// limit.
     pub fn rounded_up(self) -> i64 {
         if self.mantissa == 0 {
             return 0;
@@ -173,14 +175,14 @@ impl Quantity {
         whole.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// The same below nothing.
+    /// Returns the negated value.
     #[must_use]
     pub fn negated(self) -> Self {
         Self { mantissa: -self.mantissa, ..self }
     }
 
-    /// The sum, in the family of the left operand unless that is nothing. A sum that does not fit is the operand of the
-    /// larger magnitude.
+    /// Returns the sum, in the family of the left operand unless that is zero. If the sum does not fit, the
+    /// operand with the larger magnitude is returned.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.checked_plus(other).unwrap_or_else(|| {
@@ -190,13 +192,13 @@ impl Quantity {
         })
     }
 
-    /// The difference, by the rules of [`plus`](Self::plus).
+    /// Returns the difference, with the rules of [`plus`](Self::plus).
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         self.plus(other.negated())
     }
 
-    /// The sum, in the family of the left operand unless that is nothing; `None` if it does not fit.
+    /// Returns the sum, in the family of the left operand unless that is zero; `None` if it does not fit.
     pub fn checked_plus(self, other: Self) -> Option<Self> {
         let family = if self.mantissa == 0 { other.family } else { self.family };
         let compact = self.compact && other.compact;
@@ -212,7 +214,7 @@ impl Quantity {
         Some(Self { mantissa, scale, family, compact })
     }
 
-    /// The value as a 64-bit integer, when the number has the short form without decimals.
+    /// Returns the value as a 64-bit integer, if the number has the short form without decimals.
     pub fn to_integer(self) -> Option<i64> {
         if !self.compact || self.scale < 0 {
             return None;
@@ -224,7 +226,7 @@ impl Quantity {
         i64::try_from(self.mantissa.checked_mul(factor)?).ok()
     }
 
-    /// The nearest double; of large numbers, near it.
+    /// Returns the nearest double; for large numbers, a double near the value.
     pub fn to_f64(self) -> f64 {
         let base = self.mantissa as f64;
         if self.scale == 0 {
@@ -234,7 +236,7 @@ impl Quantity {
         base * power
     }
 
-    /// The canonical text: at most three zeros at the end turn into a larger suffix.
+    /// Formats the canonical text: at most three trailing zeros turn into a larger suffix.
     pub fn to_text(self) -> String {
         if self.mantissa == 0 {
             return "0".to_owned();
@@ -249,7 +251,7 @@ impl Quantity {
         let lift = scale.rem_euclid(3);
         match mantissa.checked_mul([1, 10, 100][lift as usize]) {
             Some(lifted) => (mantissa, scale) = (lifted, scale - lift),
-            // No room for the step to a multiple of three: the exponent form takes any scale.
+            // The mantissa has no room for a multiple of three, but the exponent form allows any scale.
             None => return format!("{mantissa}e{scale}"),
         }
         const SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
@@ -261,8 +263,8 @@ impl Quantity {
         }
     }
 
-    /// Mantissa and power of 1024; `None` between −1024 and 1024 and for numbers with decimals, where decimal suffixes
-    /// lose nothing.
+    /// Returns the mantissa and the power of 1024. `None` between −1024 and 1024 and for numbers with
+    /// decimals, which decimal suffixes represent exactly.
     fn in_powers_of_1024(self) -> Option<(i128, usize)> {
         let (mantissa, scale) = without_trailing_zeros(self.mantissa, self.scale);
         let factor = 10i128.checked_pow(u32::try_from(scale).ok()?)?;
@@ -280,11 +282,12 @@ impl Quantity {
 }
 
 impl Ord for Quantity {
-    /// Order by value, whatever the way of writing.
+    /// Orders by value, regardless of the notation.
     fn cmp(&self, other: &Self) -> Ordering {
         match aligned(*self, *other) {
             Some((left, right, _)) => left.cmp(&right),
-            // The one with the larger scale does not fit at the smaller one, so its magnitude is the larger.
+            // The operand with the larger scale does not fit at the smaller scale, so its magnitude is
+            // larger.
             None if self.scale > other.scale => self.mantissa.cmp(&0),
             None => 0.cmp(&other.mantissa),
         }
@@ -306,7 +309,8 @@ impl PartialEq for Quantity {
 impl Eq for Quantity {}
 
 impl<'t> Parts<'t> {
-    /// Splits `[sign] digits [. digits] [letters [sign] digits]`. A sign or a point without digits counts as 0.
+    /// Splits `[sign] digits [. digits] [letters [sign] digits]`. A sign or a point without digits counts as
+    /// 0.
     fn of(text: &'t str) -> Result<Self, &'static str> {
         if text.is_empty() {
             return Err(FORMAT);
@@ -323,8 +327,8 @@ impl<'t> Parts<'t> {
         Ok(Self { negative, whole: whole.trim_start_matches('0'), fraction, suffix })
     }
 
-    /// Whether the reference takes the text for canonical and keeps it. It looks at the digits only, so that `+1` and
-    /// `5.` are kept.
+    /// Returns whether the reference considers the text canonical and keeps it. It checks only the digits, so
+    /// `+1` and `5.` are kept.
     fn is_canonical(&self, number: Quantity) -> bool {
         if number.family == Family::Binary {
             let last = self.digits().fold(0u8, |sum, digit| (sum.wrapping_mul(10)).wrapping_add(digit));
@@ -337,13 +341,13 @@ impl<'t> Parts<'t> {
         self.whole.bytes().chain(self.fraction.bytes()).map(|digit| digit - b'0')
     }
 
-    /// The number in the short form, when the reference keeps it so.
+    /// Returns the number in the short form, if the reference uses that form for it.
     fn compact(&self, family: Family, exponent: i64) -> Option<Quantity> {
         let whole_len = self.whole.len().max(1) as i64;
         let fraction_len = self.fraction.len() as i64;
         let (room, factor) = match family {
             Family::Binary if fraction_len > 0 => return None,
-            // A power of two takes about three decimal digits for each ten bits.
+            // A power of two takes about three decimal digits per ten bits.
             Family::Binary => (15 - whole_len - exponent * 3 / 10 - 1, 1i128 << exponent),
             Family::Decimal | Family::Exponent => (COMPACT_DIGITS - whole_len - fraction_len, 1),
         };
@@ -351,13 +355,15 @@ impl<'t> Parts<'t> {
         if room < 0 || scale < NANO {
             return None;
         }
-        // At most 18 digits, times 2^60 at most, which 15 digits and the room above keep below 64 bits.
+        // At most 18 digits, times at most 2^60; the limit of 15 digits and the check of the room keep the
+        // product below 64 bits.
         let mantissa = self.digits().fold(0i128, |sum, digit| sum * 10 + i128::from(digit)) * factor;
         i64::try_from(mantissa).ok()?;
         Some(Quantity { mantissa, scale, family, compact: true })
     }
 
-    /// The number rounded away from zero to a whole number of nanos; with binary suffixes at most 2^63−1.
+    /// Returns the number rounded away from zero to a whole number of nanos; with binary suffixes at most
+    /// 2^63−1.
     fn rounded(&self, family: Family, exponent: i64) -> Result<Quantity, &'static str> {
         let digits = match family {
             Family::Binary => times_power_of_two(self.digits(), exponent),
@@ -404,7 +410,7 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-/// Both mantissas at the smaller of the scales, when 128 bits hold them.
+/// Returns both mantissas at the smaller of the two scales, if they fit in 128 bits.
 fn aligned(left: Quantity, right: Quantity) -> Option<(i128, i128, i64)> {
     let scale = left.scale.min(right.scale);
     let lift = |quantity: Quantity| {
@@ -425,7 +431,7 @@ fn without_trailing_zeros(mut mantissa: i128, mut scale: i64) -> (i128, i64) {
     (mantissa, scale)
 }
 
-/// Family and exponent of a suffix: of ten, or of two for binary suffixes.
+/// Returns the family and exponent of a suffix: an exponent of two for binary suffixes, otherwise of ten.
 fn suffix_meaning(suffix: &str) -> Option<(Family, i64)> {
     Some(match suffix {
         "" => (Family::Decimal, 0),
@@ -446,13 +452,13 @@ fn suffix_meaning(suffix: &str) -> Option<(Family, i64)> {
         "Ei" => (Family::Binary, 60),
         _ => {
             let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            // The reference keeps the low 32 bits.
+            // The reference keeps only the low 32 bits.
             (Family::Exponent, i64::from(exponent as i32))
         }
     })
 }
 
-/// Decimal digits of `number × 2^exponent`, most significant first.
+/// Returns the decimal digits of `number × 2^exponent`, most significant first.
 fn times_power_of_two(number: impl DoubleEndedIterator<Item = u8>, exponent: i64) -> Vec<u8> {
     let mut carry: u128 = 0;
     let mut product = Vec::new();

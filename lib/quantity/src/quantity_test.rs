@@ -1,4 +1,4 @@
-//! Tables of quantities: how texts are read, stored, compared and added.
+//! Tests of quantities: how texts are parsed, stored, compared and added.
 
 use super::*;
 

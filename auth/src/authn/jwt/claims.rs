@@ -1,14 +1,14 @@
-//! The claims of a verified token, and their texts in Go's words for what does not fit.
+//! The claims of a verified token. Errors about claims of the wrong type have the texts of Go.
 
 use go::date::{in_range, seconds};
 use serde_json::{Map, Value};
 
 use crate::json_error::{unfit, unfit_member};
 
-/// The claims of a token.
+/// The claims of a token, by name.
 pub type Claims = Map<String, Value>;
 
-/// A claim as text; null is empty.
+/// Returns a string claim; null gives an empty string.
 pub(super) fn text(claims: &Claims, name: &str) -> Result<String, String> {
     match claims.get(name) {
         None => Err("claim not present".to_owned()),
@@ -18,7 +18,7 @@ pub(super) fn text(claims: &Claims, name: &str) -> Result<String, String> {
     }
 }
 
-/// A claim as a flag; null is false.
+/// Returns a boolean claim; null gives false.
 pub(super) fn flag(value: &Value) -> Result<bool, String> {
     match value {
         Value::Null => Ok(false),
@@ -27,7 +27,7 @@ pub(super) fn flag(value: &Value) -> Result<bool, String> {
     }
 }
 
-/// A claim as texts: one, or a list; null is none.
+/// Returns a claim that is a string or a list of strings; null gives an empty list.
 pub(super) fn texts(value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Null => Ok(Vec::new()),
@@ -44,13 +44,13 @@ pub(super) fn texts(value: &Value) -> Result<Vec<String>, String> {
     }
 }
 
-/// The claims that each token is checked by, whatever makes its user. A claim of another type than OpenID Connect gives it
-/// makes the whole token unusable.
+/// The claims that are checked for every token, regardless of how its user is mapped. A claim whose type
+/// differs from the OpenID Connect specification makes the whole token unusable.
 pub(super) struct Registered {
     pub(super) audiences: Vec<String>,
-    /// Seconds since 1970; `None` without the claim.
+    /// Expiry (`exp`) in seconds since the Unix epoch; `None` without the claim.
     pub(super) end: Option<i64>,
-    /// Seconds since 1970; `None` without the claim.
+    /// Start of validity (`nbf`) in seconds since the Unix epoch; `None` without the claim.
     pub(super) start: Option<i64>,
 }
 
@@ -103,7 +103,7 @@ fn check_text(value: Option<&Value>, place: &str) -> Result<(), String> {
     }
 }
 
-/// One audience or several; null is one without a name.
+/// Returns one or several audiences; null gives one empty audience.
 fn audiences(value: Option<&Value>) -> Result<Vec<String>, String> {
     const PLACE: &str = "idToken.aud";
     let one = |value: &Value| {
@@ -118,7 +118,7 @@ fn audiences(value: Option<&Value>) -> Result<Vec<String>, String> {
     }
 }
 
-/// The values of an object; none without it.
+/// Iterates over the values of an object; an absent object has no values.
 fn members<'c>(
     claims: &'c Claims,
     name: &str,
@@ -132,7 +132,7 @@ fn members<'c>(
     Ok(members.into_iter().flat_map(Map::values))
 }
 
-/// Checks a source of distributed claims.
+/// Checks an entry of `_claim_sources`.
 fn check_source(source: &Value) -> Result<(), String> {
     match source {
         Value::Null => Ok(()),
@@ -146,7 +146,8 @@ fn check_source(source: &Value) -> Result<(), String> {
     }
 }
 
-/// A date in seconds since 1970, as a number or as a text of one; fractions are cut off.
+/// Returns a date in seconds since the Unix epoch, given as a number or as a string that contains a number.
+/// Fractions are truncated.
 fn date(value: &Value, name: &str) -> Result<i64, String> {
     let number = match value {
         Value::Null => return Err("strconv.ParseFloat: parsing \"\": invalid syntax".to_owned()),
@@ -161,9 +162,9 @@ fn date(value: &Value, name: &str) -> Result<i64, String> {
     })
 }
 
-/// The number that a text is.
+/// Parses a number from a string.
 fn number(text: &str) -> Option<serde_json::Number> {
-    // The parser would skip white space.
+    // The parser would skip white space, which is not allowed here.
     let is_bare = text.ends_with(|c: char| c.is_ascii_digit()) && !text.starts_with(char::is_whitespace);
     serde_json::from_str(text).ok().filter(|_| is_bare)
 }

@@ -1,13 +1,15 @@
-//! Distributed claims: a token may say that a claim is elsewhere, and where (OpenID Connect Core 1.0, section 5.6.2).
+//! Distributed claims: a token may refer to another endpoint that returns a claim (OpenID Connect Core 1.0,
+//! section 5.6.2).
 //!
 //! ```text
 //! _claim_names ─► name of a source ─► _claim_sources ─► endpoint, access token ─► a token with the claim
-//!                                                                                     └─ verified as its own issuer's
+//!                                                                                     └─ verified with its issuer's keys
 //! ```
 //!
-//! Only groups are looked up, and only where a claim, not an expression, gives them. The token that comes back may have
-//! another issuer: its keys are found as those of any issuer, and it must be for the same audiences. Claims are not
-//! remembered beyond the token that names them.
+//! Only the groups claim is fetched, and only if a claim, not an expression, provides the groups. The
+//! returned token may have another issuer. The keys of that issuer are discovered like those of any issuer,
+//! and the token must have one of the same audiences. Fetched claims are not cached beyond the token that
+//! refers to them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,13 +24,14 @@ use super::provider::{Fetch, Provider};
 use crate::authn::jws;
 use crate::strict::text_of;
 
-/// Most issuers of distributed claims that are remembered: endpoints name them, so there could be any number.
+/// Maximum number of cached issuers of distributed claims. Endpoints choose the issuers, so their number is
+/// otherwise unlimited.
 const PROVIDERS_MAX: usize = 64;
 
-/// Least time between two attempts to find the keys of one.
+/// Minimum time between two attempts to discover the keys of one issuer.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Finds one claim.
+/// A resolver of one distributed claim.
 pub(super) struct Distributed {
     claim: String,
     fetch: Arc<dyn Fetch>,
@@ -40,13 +43,13 @@ struct Known {
     attempted: Option<Instant>,
 }
 
-/// A source of claims.
+/// The endpoint of a claim.
 struct Source {
     endpoint: String,
     access_token: String,
 }
 
-/// A token with a claim, and the keys that should have signed it.
+/// A token with the claim, and the provider whose keys should have signed it.
 pub(super) struct Found {
     pub(super) token: String,
     pub(super) provider: Arc<Provider>,
@@ -58,7 +61,8 @@ impl Distributed {
         Distributed { claim, fetch, providers: Mutex::default() }
     }
 
-    /// The token that has the claim, if the claims say that it is elsewhere; it is not verified yet.
+    /// Fetches the token that has the claim, if the claims refer to another endpoint. The token is not
+    /// verified yet.
     pub(super) async fn find(&self, claims: &Claims) -> Result<Option<Found>, String> {
         let Some(Source { endpoint, access_token }) = self.source(claims)? else { return Ok(None) };
         let read = self.fetch.get(&endpoint, Some(access_token.as_str()).filter(|token| !token.is_empty()));
@@ -81,7 +85,7 @@ impl Distributed {
         Ok(Some(Found { token, provider, endpoint }))
     }
 
-    /// Puts the claim of a verified token among the claims of the token that named it.
+    /// Copies the claim of a verified token to the claims of the token that referred to it.
     pub(super) fn put(&self, found: &Found, mut from: Claims, claims: &mut Claims) -> Result<(), String> {
         let Some(value) = from.remove(&self.claim) else {
             return Err(format!(
@@ -94,8 +98,9 @@ impl Distributed {
         Ok(())
     }
 
-    /// Where the claim is, if it is elsewhere. The claims are verified: their members have the right types, and sources
-    /// that are named are there.
+    /// Returns the source of the claim, if it is distributed. `claims` passed
+    /// [`Registered::read`](super::claims::Registered::read): their members have the right types, and every
+    /// named source exists.
     fn source(&self, claims: &Claims) -> Result<Option<Source>, String> {
         if claims.contains_key(&self.claim) {
             return Ok(None);
@@ -107,11 +112,12 @@ impl Distributed {
             endpoint: text_of(source, "endpoint"),
             access_token: text_of(source, "access_token"),
         });
-        // A source without an endpoint has the claims in itself; these are not read.
+        // A source without an endpoint contains the claims itself (aggregated claims). These are not
+        // supported.
         Ok(source.filter(|source| !source.endpoint.is_empty()))
     }
 
-    /// The keys of an issuer, once they can be found.
+    /// Returns the keys of an issuer, or `None` if they cannot be discovered now.
     async fn provider(&self, issuer: &str) -> Option<Arc<Provider>> {
         let provider = {
             let mut providers = self.providers.lock();

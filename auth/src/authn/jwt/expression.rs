@@ -1,4 +1,5 @@
-//! Expressions over `claims` and `user`: compiled when the configuration is read, evaluated for every token.
+//! Expressions over `claims` and `user`. They are compiled when the configuration is read, and evaluated for
+//! every token.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -17,19 +18,19 @@ use super::claims::Claims;
 use crate::expression_fault::ExpressionFault;
 use crate::identity::User;
 
-/// The compatibility version: expressions may use what it has.
+/// Compatibility version, which determines the functions that expressions may use.
 const VERSION: Version = Version::new(1, 35);
 
-/// Most that one evaluation may cost.
+/// Cost limit of one evaluation.
 const COST_MAX: u64 = 1_000_000;
 
-/// Longest evaluation, for those that take longer than they cost.
+/// Time limit of one evaluation, in case it takes longer than its cost suggests.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Name of the type of `user`.
+/// Name of the type of the variable `user`.
 const USER: &str = "kubernetes.UserInfo";
 
-/// Name of the type that `claims` has when it is read.
+/// Name of the type of `claims` in expressions.
 const CLAIMS_TYPE: &str = "kubernetes.claims";
 
 static CLAIMS: LazyLock<Environment> =
@@ -61,9 +62,9 @@ impl TypeProvider for UserType {
     }
 }
 
-/// A compiled expression.
+/// A compiled expression over `claims` or `user`.
 pub struct Expression {
-    /// As it was written.
+    /// Source text of the expression.
     pub text: String,
     program: Program,
     checked: CheckedAst,
@@ -73,7 +74,7 @@ impl Expression {
     /// Compiles an expression over `claims`.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason why the expression is invalid.
     pub fn of_claims(text: &str) -> Result<Expression, ExpressionFault> {
         Expression::compile(text, &CLAIMS, None)
     }
@@ -81,7 +82,7 @@ impl Expression {
     /// Compiles a condition over `claims`.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason why the expression is invalid.
     pub fn condition_of_claims(text: &str) -> Result<Expression, ExpressionFault> {
         Expression::compile(text, &CLAIMS, Some(&Type::Bool))
     }
@@ -89,13 +90,14 @@ impl Expression {
     /// Compiles a condition over `user`.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason why the expression is invalid.
     pub fn condition_of_user(text: &str) -> Result<Expression, ExpressionFault> {
         Expression::compile(text, &USERS, Some(&Type::Bool))
     }
 
-    /// Compiles an expression, whose result must be of the type `wanted`. The type is checked before the constant parts are
-    /// evaluated, as by kube-apiserver: of an expression that fails both, only the type is told.
+    /// Compiles an expression whose result must have the type `wanted`. As in kube-apiserver, the type is
+    /// checked before the constant subexpressions are evaluated: if both fail, only the type error is
+    /// reported.
     fn compile(
         text: &str,
         environment: &Environment,
@@ -114,12 +116,12 @@ impl Expression {
         Ok(Expression { text: text.to_owned(), program, checked })
     }
 
-    /// The type of the result.
+    /// Returns the type of the result.
     pub fn result_type(&self) -> &Type {
         self.checked.result_type()
     }
 
-    /// Whether the expression selects the member `name` of `claims`.
+    /// Returns whether the expression selects the member `name` of `claims`.
     pub(super) fn selects_claim(&self, name: &str) -> bool {
         let is_claims =
             |id: NodeId| matches!(self.checked.ast.kind(id), NodeKind::Ident(ident) if &**ident == "claims");
@@ -136,19 +138,19 @@ impl Expression {
         })
     }
 
-    /// The result for some claims.
+    /// Evaluates the expression for some claims.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The evaluation fails or exceeds a limit.
     pub fn on_claims<'c>(&self, claims: &'c Claims) -> Result<Value<'c>, String> {
         let fields = claims.iter().map(|(name, value)| (name.as_str().into(), value_of(value))).collect();
         self.evaluate(vec![("claims".to_owned(), lazy(CLAIMS_TYPE, fields))])
     }
 
-    /// The result for a user.
+    /// Evaluates the expression for a user.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The evaluation fails or exceeds a limit.
     pub fn on_user<'u>(&self, user: &'u User) -> Result<Value<'u>, String> {
         self.evaluate(vec![("user".to_owned(), value_of_user(user))])
     }
@@ -159,21 +161,23 @@ impl Expression {
     }
 }
 
-/// Functions whose lists of texts the reference server keeps in a form that it does not take for texts.
+/// Functions that return lists of strings in a form that the reference server does not accept as a list of
+/// strings.
 const TEXT_LISTS: [&str; 2] = ["split", "findAll"];
 
 impl Expression {
-    /// The result as texts: one, or a list of them; empty ones are left out, null is none. A list that comes straight from
-    /// a function that splits texts is refused, as by kube-apiserver: a configuration must not mean more here than there.
+    /// Converts the result, a string or a list of strings, to strings. Empty strings are left out, and null
+    /// gives an empty list. Like kube-apiserver, this function refuses a list that is directly the result of
+    /// a [`TEXT_LISTS`] function, so that a configuration does not accept more here than there.
     ///
     /// # Errors
-    /// It is something else.
+    /// The result has another type.
     pub(super) fn texts(&self, value: &Value<'_>) -> Result<Vec<String>, String> {
         let is_split = matches!(value, Value::List(_)) && self.splits(self.checked.ast.root);
         if is_split { Err(OTHER.to_owned()) } else { texts(value) }
     }
 
-    /// Whether the result of a node is that of a function that splits texts.
+    /// Returns whether the result of a node comes from a [`TEXT_LISTS`] function.
     fn splits(&self, id: NodeId) -> bool {
         match self.checked.ast.kind(id) {
             NodeKind::Call { function, .. } if TEXT_LISTS.contains(&&**function) => true,
@@ -203,7 +207,8 @@ fn texts(value: &Value<'_>) -> Result<Vec<String>, String> {
     Ok(texts.into_iter().filter(|text| !text.is_empty()).collect())
 }
 
-/// JSON as a value; all numbers are floating point numbers, as in the reference. The depth is that of the JSON parser.
+/// Converts JSON to a value. As in the reference, all numbers become floating point numbers. The JSON parser
+/// limits the depth of the recursion.
 fn value_of(json: &Json) -> Value<'_> {
     match json {
         Json::Null => Value::Null,

@@ -1,5 +1,5 @@
-//! The configuration file of authentication, decoded strictly: a member that is not known is an error, so that a typing
-//! mistake does not open or close a door.
+//! The authentication configuration file, decoded strictly: an unknown member is an error, so that a typing
+//! mistake cannot silently grant or refuse access.
 
 use serde_json::Value;
 
@@ -7,27 +7,27 @@ use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings,
 use crate::document::Document;
 use crate::strict::{File, Form, INTERNAL, Object, items, text_of};
 
-/// The kind of the file's object.
+/// Kind of the object in the file.
 const KIND: &str = "AuthenticationConfiguration";
 
-/// Versions of the file. All but the internal one have the same members.
+/// Versions of the file. All except the internal one have the same members.
 const VERSIONS: [&str; 4] = ["v1", "v1beta1", "v1alpha1", INTERNAL];
 
-/// What the file says about requests without credentials.
+/// The settings of the file for requests without credentials.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AnonymousSettings {
-    /// Whether they are served.
+    /// Whether anonymous requests are served.
     pub enabled: bool,
-    /// Paths that they may ask for; empty: all.
+    /// Paths that anonymous requests may use; empty allows all paths.
     pub paths: Vec<String>,
 }
 
 /// The contents of the file.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Contents {
-    /// The issuers.
+    /// Settings of the token issuers.
     pub settings: Settings,
-    /// Anonymous requests, if the file speaks of them.
+    /// Settings of anonymous requests, if the file has them.
     pub anonymous: Option<AnonymousSettings>,
 }
 
@@ -40,7 +40,8 @@ static ROOT: Object = Object {
         ("anonymous", Form::Object(&ANONYMOUS)),
     ],
 };
-/// In the internal version the members have other names: `JWT`, `Anonymous`. Nothing is configured in it.
+/// In the internal version the members have other names: `JWT`, `Anonymous`. They are accepted but configure
+/// nothing.
 static INTERNAL_ROOT: Object =
     Object { name: KIND, members: &[("apiVersion", Form::Text), ("kind", Form::Text)] };
 static ANONYMOUS: Object = Object {
@@ -97,7 +98,7 @@ static PLAIN: Object =
 static EXTRA: Object =
     Object { name: "ExtraMapping", members: &[("key", Form::Text), ("valueExpression", Form::Text)] };
 
-/// Reads the file. `group` is the group of its version.
+/// Reads the file. `group` is the API group of its version.
 ///
 /// # Errors
 /// The text of kube-apiserver's error.
@@ -114,7 +115,7 @@ pub fn read(document: &Document, group: &str) -> Result<Contents, String> {
 }
 
 impl AnonymousSettings {
-    /// What is wrong with the settings: conditions without permission.
+    /// Returns an error if paths are set although anonymous requests are disabled.
     pub fn fault(&self) -> Option<String> {
         if self.enabled || self.paths.is_empty() {
             return None;

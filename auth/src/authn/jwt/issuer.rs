@@ -1,4 +1,4 @@
-//! One issuer: its tokens verified, and their claims made a user.
+//! An issuer of tokens: verifies its tokens and maps their claims to a user.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,10 +15,10 @@ use crate::authn::NameDomains;
 use crate::authn::jws::{Algorithm, Compact};
 use crate::identity::User;
 
-/// Tolerated clock difference before a token's start; there is none after its end.
+/// Tolerated clock difference before the start of a token's validity. Its end has no tolerance.
 const START_LEEWAY: Duration = Duration::from_secs(5 * 60);
 
-/// Why a token of an issuer is refused; for logs and token reviews.
+/// The reason why a token of an issuer is refused, for logs and token reviews.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct TokenRefused(String);
@@ -43,13 +43,13 @@ pub struct Issuer {
     url: String,
 }
 
-/// An expression that must be true, and what the error says otherwise.
+/// An expression that must be true, and the error message if it is not.
 struct Condition {
     expression: Expression,
     message: String,
 }
 
-/// Where a part of the user comes from.
+/// The source of one property of the user.
 enum Source {
     Claim { name: String, prefix: String },
     Expression(Expression),
@@ -67,7 +67,7 @@ impl Source {
 }
 
 impl Issuer {
-    /// An issuer as `settings` describe it, whose documents `fetch` reads. The settings have passed their validation.
+    /// Creates an issuer from validated `settings`; `fetch` reads its documents.
     ///
     /// # Errors
     /// An expression does not compile.
@@ -119,17 +119,17 @@ impl Issuer {
         })
     }
 
-    /// The issuer's name.
+    /// Returns the issuer's name, an https URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where its keys come from.
+    /// Returns the provider of the issuer's keys.
     pub fn provider(&self) -> &Provider {
         &self.provider
     }
 
-    /// The user of a token that names this issuer.
+    /// Authenticates a token that names this issuer and returns its user.
     pub(super) async fn user(
         &self,
         token: &str,
@@ -147,7 +147,7 @@ impl Issuer {
         self.mapped(&claims, domains)
     }
 
-    /// Adds the groups that are at another place.
+    /// Adds groups that are a distributed claim.
     async fn expand(&self, claims: &mut Claims, now: SystemTime) -> Result<(), String> {
         let Some(distributed) = &self.distributed else { return Ok(()) };
         let Some(found) = distributed.find(claims).await? else { return Ok(()) };
@@ -156,7 +156,8 @@ impl Issuer {
         distributed.put(&found, verified, claims)
     }
 
-    /// The claims of a token that `provider` signed, for one of the audiences, and within its time.
+    /// Verifies a token: `provider` has a key that signed it, it is for one of the audiences, and it is
+    /// within its validity. Returns its claims.
     async fn verified(&self, provider: &Provider, token: &str, now: SystemTime) -> Result<Claims, String> {
         let token = Compact::parse(token).map_err(|why| format!("oidc: malformed jwt: {why}"))?;
         let claims: Claims = serde_json::from_slice(&token.payload)
@@ -202,13 +203,14 @@ impl Issuer {
         })
     }
 
-    /// The user that the claims describe, if all rules hold.
+    /// Maps the claims to a user and checks all rules.
     fn mapped(&self, claims: &Claims, domains: &NameDomains) -> Result<User, TokenRefused> {
         let name = self.name(claims)?;
         let mut user = User::new(name, self.groups(claims)?);
         user.uid = self.uid(claims)?;
         let extra = self.extra.iter().map(|(key, from)| Ok((key, from, from.on_claims(claims)?)));
-        // An expression without a result is told before a result that is no text.
+        // All expressions are evaluated before any result is converted, so an evaluation error is reported
+        // before a result of the wrong type.
         for (key, expression, value) in extra.collect::<Result<Vec<_>, String>>().map_err(refused)? {
             let values = expression.texts(&value).map_err(|why| {
                 refused(format!("oidc: error evaluating extra claim expression: {}: {why}", expression.text))
@@ -293,7 +295,7 @@ impl Issuer {
     }
 }
 
-/// The result of an expression that must be text.
+/// Evaluates an expression whose result must be a string.
 fn one_text(expression: &Expression, claims: &Claims, what: &str) -> Result<String, TokenRefused> {
     let value = expression.on_claims(claims).and_then(|value| match value {
         cel::value::Value::String(text) => Ok(text.to_string()),
@@ -302,7 +304,7 @@ fn one_text(expression: &Expression, claims: &Claims, what: &str) -> Result<Stri
     value.map_err(|why| refused(format!("oidc: error evaluating {what} claim expression: {why}")))
 }
 
-/// Checks that all conditions are true. One that cannot be evaluated is told before one that is false.
+/// Checks that all conditions are true. An evaluation error is reported before a false condition.
 fn check<'v>(
     conditions: &'v [Condition],
     what: &str,
@@ -321,12 +323,12 @@ fn check<'v>(
     Err(refused(format!("oidc: error evaluating {what}: {why}")))
 }
 
-/// A time that is not set, as Go prints it.
+/// An unset time as Go prints it.
 const NEVER: &str = "0001-01-01 00:00:00 +0000 UTC";
 
-/// A time in seconds since 1970 as Go prints it.
+/// Formats a time, given in seconds since the Unix epoch, as Go prints it.
 fn shown(seconds: i64) -> String {
-    // A time beyond the range of the calendar is shown as its number.
+    // A time outside the range of the calendar is printed as a number.
     match jiff::Timestamp::from_second(seconds) {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),
         Err(_) => seconds.to_string(),

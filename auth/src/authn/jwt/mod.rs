@@ -1,13 +1,13 @@
-//! Tokens of other issuers: OpenID Connect providers, and whatever else signs JSON web tokens and publishes its keys
-//! (docs/api/authentication.md#issuers).
+//! Tokens of external issuers: OpenID Connect providers, and other signers of JSON web tokens that publish
+//! their keys (docs/api/authentication.md#issuers).
 //!
 //! ```text
 //! token ─ iss (not verified) ─► issuer ─ claims of time and audience ─ signature ─► claims ─ mapping, rules ─► User
 //!                                  └─ keys: discovery, then a key set that is read again when no key verifies
 //! ```
 //!
-//! The issuer is only asked for its keys, never about a token. The texts of errors are those of kube-apiserver, which
-//! token reviews show; clients see nothing of them.
+//! The server requests only keys from the issuer; it never sends a token to it. Error texts are those of
+//! kube-apiserver. Token reviews show them; clients do not see them.
 
 mod claims;
 mod distributed;
@@ -30,7 +30,7 @@ pub use issuer::{Issuer, TokenRefused};
 pub use provider::{Answered, Answering, Fetch, Provider};
 pub use settings::Settings;
 
-/// The issuers whose tokens are accepted, replaced as a whole when their configuration changes.
+/// The issuers whose tokens are accepted. They are replaced as a whole when the configuration changes.
 pub struct Issuers {
     issuers: RwLock<Arc<[Arc<Issuer>]>>,
     generation: AtomicU64,
@@ -38,18 +38,18 @@ pub struct Issuers {
 }
 
 impl Issuers {
-    /// Accepts the tokens of `issuers`.
+    /// Creates an authenticator that accepts tokens of `issuers`.
     pub fn new(issuers: Vec<Arc<Issuer>>, domains: NameDomains) -> Issuers {
         Issuers { issuers: RwLock::new(issuers.into()), generation: AtomicU64::new(0), domains }
     }
 
-    /// Accepts the tokens of other issuers from now on; what was remembered of tokens counts no more.
+    /// Replaces the accepted issuers and invalidates cached results.
     pub fn replace(&self, issuers: Vec<Arc<Issuer>>) {
         *self.issuers.write() = issuers.into();
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// The issuers.
+    /// Returns the accepted issuers.
     pub fn all(&self) -> Arc<[Arc<Issuer>]> {
         self.issuers.read().clone()
     }

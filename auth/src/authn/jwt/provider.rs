@@ -1,17 +1,17 @@
-//! Where an issuer's keys come from: its discovery document, then its key set
-//! (OpenID Connect Discovery 1.0, section 4; RFC 7517).
+//! The keys of an issuer: read from its discovery document, then from its key set (OpenID Connect Discovery
+//! 1.0, section 4; RFC 7517).
 //!
 //! ```text
 //! token ─► a known key signed it ─► accepted
-//!             │ none
+//!             │ no
 //!             ▼
 //!          the key set is still fresh ─► refused
-//!             │ it is not
+//!             │ no
 //!             ▼
 //!          the key set is read ─► a key in it signed it ─► accepted
 //! ```
 //!
-//! The texts of errors are those of kube-apiserver, which token reviews show.
+//! Error texts are those of kube-apiserver, because token reviews show them.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -27,48 +27,50 @@ use tokio::sync::OnceCell;
 use crate::authn::jws::{Compact, Jwk, PublicKey};
 use crate::authn::token_header::check_key;
 
-/// Reads of a key set that may follow each other at once, and the time for one more: tokens with wrong signatures must not
-/// cause one each.
+/// Rate limit for reads of a key set: a burst of this many, then one per [`READ_INTERVAL`]. Without it, every
+/// token with a wrong signature would cause a read.
 const READS_AT_ONCE: u32 = 8;
 const READ_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A key set that ends so soon is read again for a token that none of its keys signed.
+/// If the remaining freshness of a key set is shorter than this, the set is read again for a token that none
+/// of its keys signed.
 const FRESHNESS_LEEWAY: Duration = Duration::from_secs(30);
 
-/// Most bytes of an answer that an error and a line of the log show.
+/// Maximum number of bytes of a response in an error or a log line.
 const SHOWN_MAX: usize = 1024;
 
-/// Most keys of an issuer.
+/// Maximum number of keys of an issuer.
 const KEYS_MAX: usize = 256;
 
-/// An answer to a request for a document.
+/// The response to a request for a document.
 #[derive(Clone, Debug, Default)]
 pub struct Answered {
-    /// Its code, as 404.
+    /// HTTP status code, for example 404.
     pub code: u16,
-    /// The code with its reason, as `404 Not Found`.
+    /// Status code with its reason, for example `404 Not Found`.
     pub status: String,
-    /// Media type as the answer names it; empty where it names none.
+    /// Media type of the response; empty if the response names none.
     pub content_type: String,
-    /// How long the document counts without being read again (RFC 9111, section 4.2).
+    /// How long the document may be used without being read again (RFC 9111, section 4.2).
     pub fresh_for: Duration,
-    /// The document.
+    /// Response body, the document itself.
     pub body: Vec<u8>,
 }
 
 impl Answered {
-    /// Whether the answer is the document that was asked for.
+    /// Returns whether the response is the requested document.
     fn is_ok(&self) -> bool {
         self.code == 200
     }
 }
 
-/// What a [`Fetch`] answers later.
+/// The future that a [`Fetch`] returns.
 pub type Answering = Pin<Box<dyn Future<Output = Result<Answered, String>> + Send>>;
 
-/// Reads documents of an issuer.
+/// A client that reads documents of an issuer.
 pub trait Fetch: Send + Sync {
-    /// The answer to GET, perhaps with a bearer token. Must end within a bounded time, with a bounded body.
+    /// Sends a GET request, optionally with a bearer token. The future must complete within a bounded time
+    /// and with a bounded response body.
     fn get(&self, url: &str, token: Option<&str>) -> Answering;
 }
 
@@ -84,15 +86,15 @@ pub struct Provider {
 struct State {
     keys_uri: Option<String>,
     keys: Arc<[Key]>,
-    /// Until then no other keys are to be expected.
+    /// Time until which the issuer is not expected to publish other keys.
     fresh_until: Option<Instant>,
-    /// When all reads that were made are paid for by [`READ_INTERVAL`].
+    /// Time at which the rate limit is fully restored: every read adds one [`READ_INTERVAL`].
     reads_settled: Option<Instant>,
-    /// The read that is under way.
+    /// The read in progress, if any.
     reading: Weak<Reading>,
 }
 
-/// One read of the key set, for all that wait for it.
+/// A read of the key set, shared by all tasks that wait for it.
 type Reading = OnceCell<Result<Arc<[Key]>, String>>;
 
 struct Key {
@@ -104,7 +106,7 @@ struct Key {
 #[derive(Deserialize)]
 struct Configuration {
     issuer: String,
-    /// Without it the document counts, and no signature can be verified.
+    /// Address of the key set. A document without it is valid, but then no signature can be verified.
     jwks_uri: Option<String>,
 }
 
@@ -115,21 +117,22 @@ struct KeySet {
 }
 
 impl Provider {
-    /// Reads the keys of the issuer `url`, discovered there or at `discovery_url`.
+    /// Creates a provider of the keys of the issuer `url`, whose discovery document is at `discovery_url` or
+    /// at the standard path.
     pub fn new(url: &str, discovery_url: Option<&str>, fetch: Arc<dyn Fetch>) -> Provider {
         let discovery_url = discovery_url.map(str::to_owned);
         Provider { url: url.to_owned(), discovery_url, fetch, state: Mutex::default() }
     }
 
-    /// Whether the keys can be read.
+    /// Returns whether discovery succeeded, so that the keys can be read.
     pub fn is_ready(&self) -> bool {
         self.state.lock().keys_uri.is_some()
     }
 
-    /// Reads the discovery document.
+    /// Reads the discovery document. May be called again after an error.
     ///
     /// # Errors
-    /// It cannot be read, or is that of another issuer. May be tried again.
+    /// The document cannot be read, or belongs to another issuer.
     pub async fn discover(&self) -> Result<(), String> {
         let url = match &self.discovery_url {
             Some(url) => url.clone(),
@@ -156,11 +159,11 @@ impl Provider {
         Ok(())
     }
 
-    /// Checks that a key of the issuer signed the token. Reads the key set if none of the known keys did; a read that is
-    /// under way is waited for.
+    /// Checks that a key of the issuer signed the token. If no known key did, the function reads the key set,
+    /// or waits for the read in progress.
     ///
     /// # Errors
-    /// None did, or the key set cannot be read.
+    /// No key signed the token, or the key set cannot be read.
     pub async fn check_signature(&self, token: &Compact<'_>) -> Result<(), String> {
         const UNSIGNED: &str = "failed to verify id token signature";
         let known = self.state.lock().keys.clone();
@@ -170,12 +173,13 @@ impl Provider {
         let reading = self.state.lock().read();
         let read = reading.get_or_init(|| self.newest_keys()).await;
         let keys = read.as_ref().map_err(|why| format!("fetching keys {why}"))?;
-        // The same keys need not be tried twice.
+        // Unchanged keys need no second check.
         let is_signed = !Arc::ptr_eq(keys, &known) && verifies(keys, token);
         if is_signed { Ok(()) } else { Err(UNSIGNED.to_owned()) }
     }
 
-    /// The key set as it is now, read anew where it may be. Each beginning counts, as whoever waits for it may go away.
+    /// Returns the current key set, and reads it again if the rate limit and its freshness allow it. A read
+    /// counts when it starts, because the waiting task may be cancelled.
     async fn newest_keys(&self) -> Result<Arc<[Key]>, String> {
         let known = {
             let mut state = self.state.lock();
@@ -187,7 +191,7 @@ impl Provider {
         }
     }
 
-    /// Reads the key set. The keys that were known stay if it cannot be read.
+    /// Reads the key set. If that fails, the known keys remain.
     async fn read_keys(&self) -> Result<Arc<[Key]>, String> {
         let uri = self.state.lock().keys_uri.clone().unwrap_or_default();
         let began = Instant::now();
@@ -206,7 +210,7 @@ impl Provider {
 }
 
 impl State {
-    /// The read that is under way, or a new one.
+    /// Returns the read in progress, or starts a new one.
     fn read(&mut self) -> Arc<Reading> {
         if let Some(reading) = self.reading.upgrade() {
             return reading;
@@ -216,7 +220,7 @@ impl State {
         reading
     }
 
-    /// Whether the key set may be read at `now`; counts the read.
+    /// Returns whether the key set may be read at `now`, and counts the read if so.
     fn take_read(&mut self, now: Instant) -> bool {
         if self.fresh_until.is_some_and(|until| now + FRESHNESS_LEEWAY <= until) {
             return false;
@@ -230,7 +234,8 @@ impl State {
     }
 }
 
-/// The keys of an answer: those of a kind that can verify tokens, if all have their form.
+/// Parses the keys of a response. Keys of kinds that cannot verify tokens are left out; a malformed key makes
+/// the set invalid.
 fn keys_of(answered: &Answered) -> Result<Arc<[Key]>, String> {
     let shown = &answered.body[..answered.body.len().min(SHOWN_MAX)];
     let text = String::from_utf8_lossy(shown);
@@ -257,7 +262,8 @@ fn keys_of(answered: &Answered) -> Result<Arc<[Key]>, String> {
     Ok(usable.collect())
 }
 
-/// A key id in the token selects keys; without one all are tried.
+/// Returns whether one of `keys` signed the token. A key id in the token selects keys; without an id all keys
+/// are tried.
 fn verifies(keys: &[Key], token: &Compact<'_>) -> bool {
     let wanted = &token.header.kid;
     let mut candidates = keys.iter().filter(|key| wanted.is_empty() || key.id == *wanted);
@@ -321,7 +327,7 @@ mod tests {
         assert!(keys(500, JSON, &"x".repeat(1 << 20)).unwrap_err().len() < SHOWN_MAX + 100);
     }
 
-    /// Answers once it is told to, with a set of one key, and counts how often it is asked.
+    /// A `Fetch` that waits for a signal before it responds with a set of one key, and counts its calls.
     struct Slow {
         asked: AtomicUsize,
         key: String,
@@ -339,7 +345,7 @@ mod tests {
         }
     }
 
-    /// A token, and the key that signed it as a member of a set.
+    /// Returns a token, and the key that signed it as a member of a key set.
     fn signed() -> (String, String) {
         let pair = KeyPair::generate().unwrap();
         let point = pair.public_key_raw();
@@ -361,7 +367,7 @@ mod tests {
         let provider = Provider::new("https://i.example", None, slow.clone());
         let mut context = Context::from_waker(Waker::noop());
         let mut waiting: Vec<_> = (0..50).map(|_| Box::pin(provider.check_signature(&token))).collect();
-        // The one that reads goes away, and another one reads instead.
+        // The task that reads is cancelled, and another waiting task reads instead.
         while !waiting.is_empty() {
             waiting.retain_mut(|one| one.as_mut().poll(&mut context).is_pending());
             waiting.drain(..waiting.len().min(1));

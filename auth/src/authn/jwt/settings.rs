@@ -1,84 +1,85 @@
-//! What an operator says about issuers of tokens, in flags or in a configuration file.
+//! The operator's settings for token issuers, from flags or from a configuration file.
 
-/// All issuers.
+/// The settings of all issuers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Settings {
-    /// One entry for each issuer.
+    /// Settings of each issuer, in order.
     pub jwt: Vec<JwtSettings>,
 }
 
-/// One issuer: where its keys are, whom its tokens are for, and how claims become a user.
+/// The settings of one issuer: its keys, its audiences, and the mapping of claims to a user.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct JwtSettings {
-    /// The issuer.
+    /// Issuer that signs the tokens.
     pub issuer: IssuerSettings,
-    /// What must hold of the claims.
+    /// Rules that the claims must meet.
     pub claim_rules: Vec<ClaimRule>,
-    /// How claims become a user.
+    /// Mapping of claims to a user.
     pub mappings: Mappings,
-    /// What must hold of the user.
+    /// Rules that the mapped user must meet.
     pub user_rules: Vec<Rule>,
 }
 
-/// The issuer of tokens.
+/// The issuer of tokens and its keys.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct IssuerSettings {
-    /// Its name, an https address.
+    /// Name of the issuer, an https URL.
     pub url: String,
-    /// Address of its discovery document, if it is not below `url`.
+    /// Address of the discovery document; empty if it is below `url`.
     pub discovery_url: String,
-    /// PEM of the authorities of its certificate; empty: those of the system.
+    /// PEM of the authorities that sign the issuer's serving certificate; empty for the authorities of the
+    /// system.
     pub certificate_authority: String,
-    /// Audiences; a token must have one of them.
+    /// Accepted audiences; a token must have one of them.
     pub audiences: Vec<String>,
-    /// How a token matches several audiences.
+    /// How a token must match several audiences.
     pub audience_match_policy: String,
-    /// Network that the issuer is reached through.
+    /// Network through which the issuer is reached.
     pub egress_selector_type: String,
 }
 
-/// A rule about claims: a required value, or an expression.
+/// A rule about claims: either a required value or an expression.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClaimRule {
-    /// Claim that must have `required_value`.
+    /// Claim that must have the value `required_value`.
     pub claim: String,
-    /// Value of `claim`.
+    /// Value that `claim` must have.
     pub required_value: String,
-    /// Expression that must be true.
+    /// Expression over `claims` that must be true.
     pub expression: String,
-    /// What the error says.
+    /// Error message if the expression is false.
     pub message: String,
 }
 
-/// A rule about the user.
+/// A rule about the mapped user.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rule {
-    /// Expression that must be true.
+    /// Expression over `user` that must be true.
     pub expression: String,
-    /// What the error says.
+    /// Error message if the expression is false.
     pub message: String,
 }
 
-/// How claims become a user.
+/// The mapping of claims to a user.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Mappings {
-    /// The name.
+    /// Source of the user name.
     pub username: Mapping,
-    /// The groups.
+    /// Source of the groups.
     pub groups: Mapping,
-    /// The uid; the prefix is not used.
+    /// Source of the uid; the prefix is not used.
     pub uid: Mapping,
-    /// Extra values: key, and the expression of their value.
+    /// Extra values: the key, and the expression of the value.
     pub extra: Vec<(String, String)>,
 }
 
-/// A claim, perhaps with a prefix, or an expression.
+/// The source of a property: a claim with an optional prefix, or an expression.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Mapping {
-    /// The claim.
+    /// Name of the claim; empty if `expression` is used.
     pub claim: String,
-    /// Written before its value.
+    /// Text that is put in front of the claim's value.
     pub prefix: Option<String>,
-    /// The expression.
+    /// Expression over `claims`; empty if `claim` is used.
     pub expression: String,
 }

@@ -1,4 +1,4 @@
-//! Issuers against docs/api/authentication.md#issuers: keys made on the spot, documents from memory.
+//! Tests issuers against docs/api/authentication.md#issuers, with generated keys and documents in memory.
 
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -18,7 +18,7 @@ use crate::document::Document;
 
 const NOW: u64 = 1_800_000_000;
 
-/// Documents by address, and which were read.
+/// Documents by address, and a record of which were read.
 #[derive(Default)]
 struct Documents {
     texts: Mutex<HashMap<String, String>>,
@@ -30,7 +30,7 @@ impl Fetch for Documents {
     fn get(&self, url: &str, token: Option<&str>) -> Answering {
         self.read.lock().push(url.to_owned());
         let text = self.texts.lock().get(url).cloned();
-        // What is behind a path of its own needs the token that the path names.
+        // A document below `/for/<token>` requires this token.
         let wanted = url.split_once("/for/").map(|(_, token)| token);
         let (code, reason) = match &text {
             _ if wanted.is_some() && wanted != token => (401, "Unauthorized"),

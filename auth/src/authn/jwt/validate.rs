@@ -9,10 +9,10 @@ use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings,
 use crate::expression_fault::ExpressionFault;
 use crate::forms;
 
-/// Most issuers.
+/// Maximum number of issuers.
 const ISSUERS_MAX: usize = 64;
 
-/// Domains that extra keys may not have, with their subdomains.
+/// Domains that extra keys may not use; their subdomains are reserved as well.
 const RESERVED_DOMAINS: [&str; 2] = ["k8s.io", "kubernetes.io"];
 
 /// Field errors, in the order in which they were found.
@@ -33,7 +33,7 @@ impl Errors {
         self.0.push(format!("{path}: Duplicate value: {}", quote(value)));
     }
 
-    /// Compiles an expression; the path of a refused one gets an error.
+    /// Compiles an expression; an invalid one adds an error at `path`.
     fn compiled(
         &mut self,
         path: &str,
@@ -45,11 +45,12 @@ impl Errors {
 }
 
 impl Settings {
-    /// Checks the settings, and those of anonymous requests that stand beside them. `own_issuers` are those of service
-    /// account tokens, which no other issuer may have; `may_name_networks` is that of [`faults`](Self::faults).
+    /// Checks the settings, and the settings of anonymous requests from the same file. No issuer may have a
+    /// name in `own_issuers`, the issuers of service account tokens. For `may_name_networks` see
+    /// [`faults`](Self::faults).
     ///
     /// # Errors
-    /// All problems, in one line unless an expression has several.
+    /// All problems, on one line unless an expression has several.
     pub fn validate(
         &self,
         own_issuers: &[String],
@@ -73,8 +74,8 @@ impl Settings {
         Ok(())
     }
 
-    /// What is wrong with each issuer, in the order of the settings. `may_name_networks`: whether issuers may say by
-    /// which network they are reached.
+    /// Returns the errors of all issuers, in the order of the settings. `may_name_networks` says whether an
+    /// issuer may select the network through which it is reached.
     pub fn faults(&self, may_name_networks: bool) -> Vec<String> {
         let mut errors = Errors::default();
         if self.jwt.len() > ISSUERS_MAX {
@@ -161,7 +162,7 @@ fn validate_audiences(errors: &mut Errors, path: &str, issuer: &IssuerSettings) 
     }
 }
 
-/// Checks the text of a bundle; an empty one stands for the authorities of the system.
+/// Checks the text of a CA bundle; empty means the authorities of the system.
 fn authorities(pem: &str) -> Result<(), &'static str> {
     use rustls_pki_types::CertificateDer;
     use rustls_pki_types::pem::PemObject;
@@ -202,12 +203,13 @@ fn validate_url(errors: &mut Errors, path: &str, text: &str) {
     }
 }
 
-/// Checks the rules; whether one of them looks at `email_verified`.
+/// Checks the rules. Returns whether one of them reads `email_verified`.
 fn validate_claim_rules(errors: &mut Errors, path: &str, rules: &[ClaimRule]) -> bool {
     let mut selects_verified = false;
     for (at, rule) in rules.iter().enumerate() {
         let path = format!("{path}.claimValidationRules[{at}]");
-        // A rule that has both is refused as a whole: it makes no later one a duplicate.
+        // A rule with both a claim and an expression is invalid as a whole, so it does not make a later rule
+        // a duplicate.
         let mut before =
             rules[..at].iter().filter(|rule| rule.claim.is_empty() != rule.expression.is_empty());
         match (rule.claim.is_empty(), rule.expression.is_empty()) {
@@ -276,7 +278,7 @@ fn validate_mappings(errors: &mut Errors, path: &str, mappings: &Mappings, selec
     }
 }
 
-/// Checks a mapping; its expression, if it has one and nothing is wrong with the mapping.
+/// Checks a mapping. Returns its expression, if it has one and the mapping is valid.
 fn validate_mapping(
     errors: &mut Errors,
     path: &str,
@@ -321,7 +323,7 @@ fn validate_extra_key(errors: &mut Errors, path: &str, key: &str) {
     for fault in forms::domain_prefixed_path(key) {
         errors.invalid(path, fault.value, fault.why);
     }
-    // The rules below also hold for a key that is no path.
+    // The following checks also apply to a key that is not a valid path.
     if key.chars().any(char::is_uppercase) {
         errors.invalid(path, key, "must be lowercase");
     }

@@ -1,4 +1,5 @@
-//! Bound tokens: they end with their time, with their account, and with the object they are bound to.
+//! Bound tokens: they expire at their end time, or when their account or the object they are bound to is
+//! deleted.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,10 +10,10 @@ use super::{AccountSource, Incarnation, Reference, TokenError};
 use crate::authn::NameDomains;
 use crate::identity::{User, service_account_groups, service_account_user};
 
-/// Tolerated clock difference, and how long the tokens of a deleted object stay valid.
+/// Tolerated clock difference. Tokens of a deleted object also remain valid for this long.
 const LEEWAY: Duration = Duration::from_secs(60);
 
-/// The claim under the server's own domain.
+/// The private claim, whose name contains the server's own domain.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Private {
     pub(super) namespace: String,
@@ -32,7 +33,7 @@ impl Private {
         let Some(members) = members(claims.get(domains.claim()), "serviceaccount.kubernetes")? else {
             return Ok(Private::default());
         };
-        // An error in the time ends the reading, whatever else is wrong.
+        // A malformed time is reported first, before other errors.
         let warnafter = date(members.get("warnafter"))?.map(whole);
         let named = |name: &str| reference(members.get(name));
         Ok(Private {
@@ -46,7 +47,7 @@ impl Private {
     }
 }
 
-/// The verified contents of a bound token; times in seconds since 1970.
+/// The verified contents of a bound token. Times are in seconds since the Unix epoch.
 pub(super) struct Bound {
     expires: Option<u64>,
     not_before: u64,
@@ -67,7 +68,7 @@ impl Bound {
         })
     }
 
-    /// Checks dates, account and bound object, as of now.
+    /// Checks dates, account and bound object at `now`.
     pub(super) fn check(&self, accounts: &dyn AccountSource, now: SystemTime) -> Result<(), TokenError> {
         self.check_dates(now)?;
         let Private { namespace, serviceaccount: account, pod, secret, node, .. } = &self.private;
@@ -92,7 +93,8 @@ impl Bound {
             let found = accounts.pod(namespace, &pod.name);
             check_object("pod", "service account pod ref claim", pod, found, now)?;
         }
-        // For a pod's token the node describes the pod; a token bound to the node itself ends with the node.
+        // In a pod's token the node only describes the pod. A token that is bound to a node itself ends with
+        // the node.
         if let (Some(node), None) = (node, pod) {
             let found = accounts.node(&node.name);
             check_object("node", "service account node ref claim", node, found, now)?;
@@ -101,7 +103,8 @@ impl Bound {
     }
 
     fn check_dates(&self, now: SystemTime) -> Result<(), TokenError> {
-        // Not in whole seconds: a token ends at the second, not one later.
+        // The comparison uses fractions of seconds, so that a token ends exactly at its last second and not
+        // up to one second later.
         let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let is_after = |seconds: u64| since_epoch > Duration::from_secs(seconds).saturating_add(LEEWAY);
         let is_before = |seconds: u64| since_epoch.saturating_add(LEEWAY) < Duration::from_secs(seconds);
@@ -116,7 +119,7 @@ impl Bound {
         }
     }
 
-    /// The user of the token.
+    /// Returns the user of the token.
     pub(super) fn user(&self, domains: &NameDomains) -> User {
         let Private { namespace, serviceaccount: account, pod, node, .. } = &self.private;
         let name = service_account_user(namespace, &account.name);
@@ -143,7 +146,7 @@ impl Bound {
     }
 }
 
-/// Whole seconds of a numeric date; a date before 1970 is 1970, and so is one beyond what Go's clock holds.
+/// Converts a numeric date to whole seconds. A date before 1970, or beyond the range of Go's clock, gives 0.
 fn whole(seconds: f64) -> u64 {
     u64::try_from(go::date::seconds(seconds)).unwrap_or(0)
 }

@@ -1,12 +1,13 @@
-//! What a token whose signature is verified says, read as go-jose reads it. A claim of another JSON type is refused in its
-//! words, which token reviews show; a claim that is missing or null is empty.
+//! The claims of a token whose signature is verified, with the semantics of go-jose. A claim of another JSON
+//! type is refused with go-jose's error text, because token reviews show it. A missing or null claim counts
+//! as empty.
 
 use serde_json::{Map, Value};
 
 use super::{Reference, TokenError};
 use crate::json_error;
 
-/// The claims of RFC 7519 that matter here; times in seconds since 1970.
+/// The claims of RFC 7519 that matter here. Times are in seconds since the Unix epoch.
 #[derive(Debug)]
 pub(super) struct Claims {
     pub(super) sub: String,
@@ -19,10 +20,10 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Reads a payload.
+    /// Parses the payload of a token.
     pub(super) fn read(payload: &[u8]) -> Result<Claims, TokenError> {
         let all: Map<String, Value> = serde_json::from_slice(payload).map_err(|_| TokenError::Malformed)?;
-        // Times and audiences first: an error in one of them ends the reading, whatever else is wrong.
+        // Audiences and times are read first, so that their errors are reported before other errors.
         let audiences = audiences(all.get("aud"))?;
         let [exp, nbf, iat] = ["exp", "nbf", "iat"].map(|name| date(all.get(name)));
         let (exp, nbf, iat) = (exp?, nbf?, iat?);
@@ -30,13 +31,13 @@ impl Claims {
         Ok(Claims { sub: sub?, audiences, exp, nbf, iat, jti: jti?, all })
     }
 
-    /// The claim of this name.
+    /// Returns the claim with this name.
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
         self.all.get(name)
     }
 }
 
-/// A claim that is text.
+/// Reads a string claim.
 pub(super) fn text(value: Option<&Value>) -> Result<String, TokenError> {
     match value {
         None | Some(Value::Null) => Ok(String::new()),
@@ -45,7 +46,7 @@ pub(super) fn text(value: Option<&Value>) -> Result<String, TokenError> {
     }
 }
 
-/// A claim that is a time.
+/// Reads a numeric date.
 pub(super) fn date(value: Option<&Value>) -> Result<Option<f64>, TokenError> {
     match value {
         None | Some(Value::Null) => Ok(None),
@@ -53,7 +54,8 @@ pub(super) fn date(value: Option<&Value>) -> Result<Option<f64>, TokenError> {
     }
 }
 
-/// The members of a claim that is an object, of the named type of kube-apiserver.
+/// Returns the members of an object claim. `wanted` is the type of the claim in kube-apiserver, for the error
+/// text.
 pub(super) fn members<'v>(
     value: Option<&'v Value>,
     wanted: &'static str,
@@ -65,13 +67,13 @@ pub(super) fn members<'v>(
     }
 }
 
-/// A claim that names an object.
+/// Reads a claim that refers to an object.
 pub(super) fn reference(value: Option<&Value>) -> Result<Option<Reference>, TokenError> {
     let Some(members) = members(value, "serviceaccount.ref")? else { return Ok(None) };
     Ok(Some(Reference { name: text(members.get("name"))?, uid: text(members.get("uid"))? }))
 }
 
-/// One audience or several. Unlike other claims it must not be null.
+/// Reads one or several audiences. Unlike other claims, this one must not be null.
 fn audiences(value: Option<&Value>) -> Result<Vec<String>, TokenError> {
     let text = |value: &Value| value.as_str().map(str::to_owned).ok_or(TokenError::NoAudience);
     match value {

@@ -1,8 +1,9 @@
-//! Tokens that are signed elsewhere: the header and the signature that a signer made of claims, checked before a client gets
-//! the token (docs/api/authentication.md#external-signers).
+//! Tokens of an external signer: checks the header and the signature that the signer returns for claims
+//! before a client receives the token (docs/api/authentication.md#external-signers).
 //!
-//! What the signer says is not believed: the algorithm is one that this server signs with itself, so neither `none` nor a
-//! shared secret, and the signature is verified with the key that the header names.
+//! The response of the signer is not trusted. The algorithm must be one that this server itself signs with,
+//! which excludes `none` and shared secrets, and the signature is verified with the key that the header
+//! names.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,40 +15,40 @@ use crate::authn::VerificationKey;
 use crate::authn::jws::{Compact, TOKEN_BYTES_MAX};
 use crate::authn::signing::is_signed_by_named;
 
-/// Longest id of a key: what kube-apiserver takes.
+/// Size limit of a key id in bytes, as in kube-apiserver.
 pub const KEY_ID_BYTES_MAX: usize = 1 << 10;
 
-/// The algorithms that a header may name.
+/// Algorithms that a header may name.
 const ALGORITHMS: [&str; 4] = ["RS256", "ES256", "ES384", "ES512"];
 
-/// What is wrong with the answer of a signer, in the words of kube-apiserver where it has some.
+/// Reasons why the response of a signer is refused, with kube-apiserver's texts if it has them.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// The header is not base64.
     #[error("while validating header: while unwrapping header: {0}")]
     Encoding(base64::DecodeError),
-    /// The header is not the expected object.
+    /// The header is not the expected JSON object.
     #[error("while validating header: while parsing header JSON: {0}")]
     Header(serde_json::Error),
-    /// The header is of another type.
+    /// The type in the header is not `JWT`.
     #[error("while validating header: bad type")]
     Type,
     /// The header names no key.
     #[error("while validating header: key id missing")]
     NoKey,
-    /// The header names a key by too long a name.
+    /// The key id in the header is too long.
     #[error("while validating header: key id longer than 1 kb")]
     LongKey,
-    /// Another algorithm.
+    /// The header names an algorithm that is not allowed.
     #[error("while validating header: bad signing algorithm {}", quote(.0))]
     Algorithm(String),
-    /// No signature.
+    /// The signature is empty.
     #[error("empty signature returned")]
     NoSignature,
-    /// The token would be too long for this server.
+    /// The token would exceed the size limit of this server.
     #[error("the token has {0} bytes, more than {max}", max = TOKEN_BYTES_MAX)]
     Long(usize),
-    /// The key that the header names did not sign the claims, or is unknown.
+    /// The key that the header names is unknown or did not sign the claims.
     #[error("the signature is not one of the key {}", quote(.0))]
     Signature(String),
 }
@@ -63,13 +64,13 @@ struct Header {
     typ: String,
 }
 
-/// The id of the key that a header names, if the header is as it should be.
+/// Returns the id of the key that a header names, if the header is valid.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why the header is refused.
 pub fn key_id_of(header: &str) -> Result<String, AnswerError> {
     let bytes = URL_SAFE_NO_PAD.decode(header).map_err(AnswerError::Encoding)?;
-    // A structure could also be read from an array.
+    // Parsing through a map first refuses arrays, which serde would accept for a structure.
     let members: Map<String, Value> = serde_json::from_slice(&bytes).map_err(AnswerError::Header)?;
     let Header { alg, kid, typ } = serde_json::from_value(members.into()).map_err(AnswerError::Header)?;
     match kid.len() {
@@ -81,10 +82,10 @@ pub fn key_id_of(header: &str) -> Result<String, AnswerError> {
     }
 }
 
-/// The token of a header, claims and a signature, each in base64url, if one of `keys` signed it.
+/// Joins a header, claims and a signature, each in base64url, to a token, if one of `keys` signed it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why the response is refused.
 pub fn assemble(
     header: &str,
     claims: &str,

@@ -1,4 +1,4 @@
-//! Answers of a signer, good and bad.
+//! Tests valid and invalid responses of a signer.
 
 use rcgen::{KeyPair, PublicKeyData};
 use serde_json::json;
@@ -45,7 +45,8 @@ fn a_token_is_one_only_with_the_signature_of_its_key() {
     let key = SigningKey::from_pem(pem.as_bytes()).unwrap();
     let der = KeyPair::from_pem(&pem).unwrap().subject_public_key_info();
     let keys = [VerificationKey::named(key.public().id(), &der).unwrap()];
-    // The server's own headers have no type; the signature is over the whole, so one with a type is made here.
+    // The server's own headers have no type, and the signature covers the header. So this test signs a header
+    // with a type itself.
     let signed = key.sign(br#"{"iss":"x"}"#).unwrap();
     let [own, claims, signature] = signed.split('.').collect::<Vec<_>>()[..] else { panic!("{signed}") };
     assert!(matches!(assemble(own, claims, signature, &keys), Err(AnswerError::Type)));

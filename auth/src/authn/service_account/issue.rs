@@ -11,13 +11,13 @@ use super::bound::Private;
 use crate::authn::{NameDomains, SigningKey, VerificationKey, hex};
 use crate::identity::service_account_user;
 
-/// Issues tokens for service accounts.
+/// An issuer of tokens for service accounts, with its own key.
 pub struct TokenIssuer {
     drafts: Drafts,
     key: RwLock<Arc<SigningKey>>,
 }
 
-/// Writes down what tokens say, for whoever signs it.
+/// A builder of the claims of tokens, which another component signs.
 #[derive(Clone, Debug)]
 pub struct Drafts {
     issuer: String,
@@ -27,63 +27,63 @@ pub struct Drafts {
 /// A token before it is signed.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// What it says, in JSON.
+    /// Claims of the token, in JSON.
     pub claims: Vec<u8>,
-    /// Its id (`jti`), for the audit record.
+    /// Id of the token (`jti`), for the audit record.
     pub id: String,
-    /// End of validity, in seconds since 1970.
+    /// End of validity, in seconds since the Unix epoch.
     pub expires: u64,
 }
 
-/// Contents of a new token.
+/// The specification of a new token.
 #[derive(Clone, Debug)]
 pub struct TokenSpec {
-    /// Namespace of the account.
+    /// Namespace of the service account.
     pub namespace: String,
-    /// The account.
+    /// Service account that the token is for.
     pub account: Reference,
-    /// Audiences; a token without any is for the server that verifies it.
+    /// Audiences of the token. A token without audiences is for the server that verifies it.
     pub audiences: Vec<String>,
-    /// Start of validity.
+    /// Time at which the validity starts.
     pub issued: SystemTime,
-    /// Length of validity.
+    /// How long the token is valid.
     pub lifetime: Duration,
     /// Age after which a use of the token is noted in the audit record.
     pub warn_after: Option<Duration>,
-    /// Pod that the token is bound to.
+    /// Pod that the token is bound to, if any.
     pub pod: Option<Reference>,
-    /// Secret that the token is bound to.
+    /// Secret that the token is bound to, if any.
     pub secret: Option<Reference>,
-    /// Node of the pod, or, without pod and secret, the node that the token is bound to.
+    /// Node of the pod. Without pod and secret, the node that the token is bound to.
     pub node: Option<Reference>,
 }
 
-/// A new token.
+/// A new signed token.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    /// The token.
+    /// Token in compact form.
     pub token: String,
-    /// Its id (`jti`), for the audit record.
+    /// Id of the token (`jti`), for the audit record.
     pub id: String,
-    /// End of validity, in seconds since 1970.
+    /// End of validity, in seconds since the Unix epoch.
     pub expires: u64,
 }
 
-/// The cryptography library returned no signature or no randomness.
+/// The error that the cryptography library returned no signature or no randomness.
 #[derive(Debug, thiserror::Error)]
 #[error("signing a service account token failed")]
 pub struct IssueError;
 
 impl Drafts {
-    /// Of tokens that name `issuer`.
+    /// Creates a builder of tokens that name `issuer`.
     pub fn new(issuer: impl Into<String>, domains: NameDomains) -> Drafts {
         Drafts { issuer: issuer.into(), domains }
     }
 
-    /// Writes down a token.
+    /// Builds the claims of a token.
     ///
     /// # Errors
-    /// There is no randomness for its id.
+    /// No randomness is available for the token id.
     pub fn draft(&self, spec: &TokenSpec) -> Result<Draft, IssueError> {
         let id = random_uuid().ok_or(IssueError)?;
         let issued = spec.issued.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -111,17 +111,17 @@ impl Drafts {
 }
 
 impl TokenIssuer {
-    /// Signs with `key` as `issuer`.
+    /// Creates an issuer with the name `issuer` that signs with `key`.
     pub fn new(issuer: impl Into<String>, key: SigningKey, domains: NameDomains) -> TokenIssuer {
         TokenIssuer { drafts: Drafts::new(issuer, domains), key: RwLock::new(Arc::new(key)) }
     }
 
-    /// Signs with another key from now on.
+    /// Replaces the signing key for all later tokens.
     pub fn replace_key(&self, key: SigningKey) {
         *self.key.write() = Arc::new(key);
     }
 
-    /// The public half of the key, which verifies the tokens issued here.
+    /// Returns the public half of the key, which verifies the tokens issued here.
     pub fn public_key(&self) -> VerificationKey {
         self.key.read().public().clone()
     }
@@ -137,7 +137,7 @@ impl TokenIssuer {
     }
 }
 
-/// A random (version 4) UUID.
+/// Returns a random (version 4) UUID.
 fn random_uuid() -> Option<String> {
     let mut bytes = [0; 16];
     aws_lc_rs::rand::fill(&mut bytes).ok()?;

@@ -1,4 +1,5 @@
-//! Legacy tokens: without an end, kept in a secret, valid as long as the secret has them.
+//! Legacy tokens: they have no end and are stored in a secret. A legacy token is valid as long as its secret
+//! contains it.
 
 use aws_lc_rs::constant_time;
 
@@ -41,7 +42,7 @@ impl Legacy {
         }
     }
 
-    /// Checks that the secret still has this token, and that the account exists.
+    /// Checks that the secret still contains this token, and that the account exists.
     pub(super) fn check(&self, accounts: &dyn AccountSource, token: &str) -> Result<(), TokenError> {
         let secret = accounts.token_secret(&self.namespace, &self.secret);
         let secret = secret.filter(|secret| !secret.is_deleted).ok_or(TokenError::SecretGone)?;
@@ -70,7 +71,7 @@ impl Legacy {
         Ok(())
     }
 
-    /// The user of the token.
+    /// Returns the user of the token.
     pub(super) fn user(&self) -> User {
         let name = service_account_user(&self.namespace, &self.account);
         let mut user = User::new(name, service_account_groups(&self.namespace));

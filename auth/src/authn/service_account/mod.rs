@@ -1,13 +1,14 @@
-//! Service account tokens: signed claims that name an account (docs/api/authentication.md#service-account-tokens).
+//! Service account tokens: signed claims that name an account
+//! (docs/api/authentication.md#service-account-tokens).
 //!
 //! ```text
-//! token ─ issuer ours? ─ signature (remembered by digest) ─ audience ─┬ bound:  dates ─ account ─ bound object ─┬► User
-//!                                                                     └ legacy: secret ─ account ───────────────┘
+//! token ─ issuer ours? ─ signature (cached by digest) ─ audience ─┬ bound:  dates ─ account ─ bound object ─┬► User
+//!                                                                 └ legacy: secret ─ account ───────────────┘
 //! ```
 //!
-//! Only the result of the signature check is cached. Dates, audiences and objects are checked at every use, so a
-//! token ends as soon as its account or pod is deleted. A token without audiences is for this server. Keys are replaced
-//! together with that cache, so that no token outlives the key that it was checked with.
+//! Only the result of the signature check is cached. Dates, audiences and objects are checked at every use,
+//! so a token ends as soon as its account or pod is deleted. A token without audiences is for this server.
+//! Replacing the keys also replaces the cache, so that no token outlives the key that verified it.
 
 mod bound;
 mod claims;
@@ -31,88 +32,90 @@ use claims::Claims;
 pub use elsewhere::{AnswerError, assemble, key_id_of};
 pub use issue::{Draft, Drafts, IssueError, Issued, TokenIssuer, TokenSpec};
 
-/// Most cached signature checks; each costs about 1 KiB.
+/// Maximum number of cached signature checks; each takes about 1 KiB.
 const REMEMBERED_MAX: usize = 8192;
 
-/// One existence of a named object, from its creation to its deletion.
+/// An instance of a named object, from its creation to its deletion.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Incarnation {
-    /// Its uid.
+    /// Uid of the object.
     pub uid: String,
-    /// Time of its deletion, if it is being deleted.
+    /// Deletion time, if the object is being deleted.
     pub deleted: Option<SystemTime>,
 }
 
-/// The secret of a legacy token.
+/// The secret that stores a legacy token.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TokenSecret {
-    /// Whether it is being deleted.
+    /// Whether the secret is being deleted.
     pub is_deleted: bool,
-    /// Its uid.
+    /// Uid of the secret.
     pub uid: String,
-    /// The token in it.
+    /// Token that the secret contains.
     pub token: Vec<u8>,
-    /// The label that says that the token, unused for long, counts no more.
+    /// Name of the label that marks the token as invalid after a long time without use; `None` if it is not set.
     pub invalid_by: Option<String>,
-    /// Whether a label says that the token was used today.
+    /// Whether a label records that the token was used today.
     pub is_use_noted: bool,
 }
 
-/// Looks up accounts and the objects that tokens are bound to. Must not wait for I/O.
+/// A lookup of service accounts and of the objects that tokens are bound to. Implementations must not wait
+/// for I/O.
 pub trait AccountSource: Send + Sync {
-    /// The service account `name` in `namespace`.
+    /// Returns the service account `name` in `namespace`.
     fn service_account(&self, namespace: &str, name: &str) -> Option<Incarnation>;
-    /// The pod `name` in `namespace`.
+    /// Returns the pod `name` in `namespace`.
     fn pod(&self, namespace: &str, name: &str) -> Option<Incarnation>;
-    /// The secret `name` in `namespace`.
+    /// Returns the secret `name` in `namespace`.
     fn secret(&self, namespace: &str, name: &str) -> Option<Incarnation>;
-    /// The node `name`.
+    /// Returns the node with this name.
     fn node(&self, name: &str) -> Option<Incarnation>;
-    /// The secret `name` in `namespace` as the place of a legacy token.
+    /// Returns the secret `name` in `namespace` with the legacy token that it contains.
     fn token_secret(&self, namespace: &str, name: &str) -> Option<TokenSecret>;
-    /// Takes note that the token of a secret is used today; `uid` is that of the secret.
+    /// Records that the token of a secret is used today; `uid` is that of the secret.
     fn note_use(&self, namespace: &str, secret: &str, uid: &str);
 }
 
-/// Why a token of this server's issuers is refused. The texts are those of kube-apiserver, which token reviews show.
+/// Reasons why a token of this server's issuers is refused. The texts are those of kube-apiserver, because
+/// token reviews show them.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TokenError {
     /// No known key verifies the signature.
     #[error("go-jose/go-jose: error in cryptographic primitive")]
     Signature,
-    /// The claims are no JSON object.
+    /// The claims are not a JSON object.
     #[error("service account token claims are malformed")]
     Malformed,
-    /// A claim is of another JSON type.
+    /// A claim has the wrong JSON type.
     #[error("{0}")]
     WrongType(String),
-    /// A time is no number.
+    /// A time is not a number.
     #[error("go-jose/go-jose/jwt: expected number value to unmarshal NumericDate")]
     NoDate,
-    /// The audiences are no text and no list of texts.
+    /// The audiences are neither a string nor a list of strings.
     #[error("go-jose/go-jose/jwt: expected string or array value to unmarshal to Audience")]
     NoAudience,
-    /// Past `exp`.
+    /// The time is after `exp`.
     #[error("service account token has expired")]
     Expired,
-    /// Before `nbf`.
+    /// The time is before `nbf`.
     #[error("service account token is not valid yet")]
     NotYetValid,
-    /// Before `iat`.
+    /// The time is before `iat`.
     #[error("service account token is issued in the future")]
     IssuedInFuture,
-    /// None of the token's audiences is accepted here.
+    /// The token has no audience that is accepted here.
     #[error("token audiences {} is invalid for the target audiences {}", QuotedList(.token), QuotedList(.target))]
     Audience {
         /// The audiences of the token.
         token: Vec<String>,
-        /// The audiences that the check asked for.
+        /// Audiences that the check accepts.
         target: Vec<String>,
     },
     /// The token names no account.
     #[error("resource name may not be empty")]
     NoName,
-    /// The token names no namespace, and there is no such account outside of one.
+    /// The token names no namespace.
     #[error("the server could not find the requested resource")]
     NoNamespace,
     /// The account does not exist.
@@ -121,55 +124,55 @@ pub enum TokenError {
     /// The account is being deleted.
     #[error("service account {namespace}/{name} has been deleted")]
     AccountDeleted {
-        /// Its namespace.
+        /// Namespace of the account.
         namespace: String,
-        /// Its name.
+        /// Name of the account.
         name: String,
     },
-    /// The bound object is gone.
+    /// The bound object no longer exists.
     #[error("service account token has been invalidated")]
     Invalidated,
-    /// Another object has the name now.
+    /// A newer object has the name of the bound object.
     #[error("{kind} UID ({current}) does not match {claim} ({claimed})")]
     OtherIncarnation {
-        /// The kind of the object.
+        /// Kind of the bound object.
         kind: &'static str,
-        /// Its current uid.
+        /// Uid of the current object.
         current: String,
-        /// What names the claim.
+        /// Name of the claim in messages.
         claim: &'static str,
-        /// The uid in the token.
+        /// Uid in the token.
         claimed: String,
     },
     /// A legacy token lacks a claim.
     #[error("{0} claim is missing")]
     MissingClaim(&'static str),
-    /// A legacy token whose subject is not its account.
+    /// The subject of a legacy token is not its account.
     #[error("sub claim is invalid")]
     OtherSubject,
-    /// The secret of a legacy token is gone.
+    /// The secret of a legacy token no longer exists.
     #[error("Token has been invalidated")]
     SecretGone,
-    /// The secret of a legacy token has another token.
+    /// The secret of a legacy token contains another token.
     #[error("Token does not match server's copy")]
     OtherToken,
     /// The account of a legacy token is being deleted.
     #[error("ServiceAccount {namespace}/{name} has been deleted")]
     LegacyAccountDeleted {
-        /// Its namespace.
+        /// Namespace of the account.
         namespace: String,
-        /// Its name.
+        /// Name of the account.
         name: String,
     },
-    /// Another account has the name of a legacy token's account.
+    /// A newer account has the name of a legacy token's account.
     #[error("ServiceAccount UID ({current}) does not match claim ({claimed})")]
     OtherAccount {
-        /// The uid of the account.
+        /// Uid of the current account.
         current: String,
-        /// The uid in the token.
+        /// Uid in the token.
         claimed: String,
     },
-    /// A legacy token that was unused for long.
+    /// A legacy token is invalid because it was unused for a long time.
     #[error(
         "the token in secret {namespace}/{secret} for service account {namespace}/{account} has been marked invalid. \
          Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '{label}' label \
@@ -178,16 +181,16 @@ pub enum TokenError {
     MarkedInvalid {
         /// Namespace of the secret and the account.
         namespace: String,
-        /// The secret.
+        /// Name of the secret.
         secret: String,
-        /// The account.
+        /// Name of the account.
         account: String,
-        /// The label that marks it.
+        /// Label that marks the token as invalid.
         label: String,
     },
 }
 
-/// A named object and its uid.
+/// A reference to an object by name and uid.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Reference {
     /// Name of the object.
@@ -214,15 +217,15 @@ pub struct ServiceAccountTokens {
     keys: RwLock<Arc<Keys>>,
     accounts: Arc<dyn AccountSource>,
     domains: NameDomains,
-    /// Audiences of tokens that name none.
+    /// Audiences of tokens that name no audience.
     audiences: Vec<String>,
     /// Whether the secrets of legacy tokens are looked up.
     lookup: bool,
-    /// Whether the keys have the names that a signer elsewhere gave them.
+    /// Whether an external signer chose the key ids.
     names_keys: bool,
 }
 
-/// Keys, and the tokens that they were seen to have signed.
+/// The keys, and the cache of tokens that they signed.
 struct Keys {
     keys: Vec<VerificationKey>,
     signed: Mutex<HashMap<[u8; 32], Arc<Signed>>>,
@@ -235,7 +238,8 @@ impl Keys {
 }
 
 impl ServiceAccountTokens {
-    /// Accepts tokens of any of `issuers`, and legacy tokens, signed by any of `keys`.
+    /// Creates an authenticator that accepts tokens of any of `issuers`, and legacy tokens, signed by any of
+    /// `keys`.
     pub fn new(
         issuers: Vec<String>,
         keys: Vec<VerificationKey>,
@@ -253,33 +257,34 @@ impl ServiceAccountTokens {
         }
     }
 
-    /// Sets the audiences of tokens that name none: those of this server.
+    /// Sets the audiences of tokens that name none, which are this server's own.
     #[must_use]
     pub fn with_audiences(mut self, audiences: Vec<String>) -> ServiceAccountTokens {
         self.audiences = audiences;
         self
     }
 
-    /// Verifies with these keys from now on. Tokens of keys that are not among them are refused.
+    /// Replaces the keys. Tokens of keys that are not in the new set are refused.
     pub fn replace_keys(&self, keys: Vec<VerificationKey>) {
         *self.keys.write() = Keys::new(keys).into_inner();
     }
 
-    /// Accepts legacy tokens without their secret (`--service-account-lookup=false`).
+    /// Accepts legacy tokens without a lookup of their secret (`--service-account-lookup=false`).
     #[must_use]
     pub fn without_lookup(mut self) -> ServiceAccountTokens {
         self.lookup = false;
         self
     }
 
-    /// The keys have names of a signer elsewhere: a token that names an unknown one is signed by none of them.
+    /// Treats key ids as chosen by an external signer: a token with an unknown key id is refused, instead of
+    /// being tried with all keys.
     #[must_use]
     pub fn with_named_keys(mut self) -> ServiceAccountTokens {
         self.names_keys = true;
         self
     }
 
-    /// The id of the key of a token that is of one of the issuers, if it names one that is not known.
+    /// Returns the key id of a token of one of the issuers, if the token names a key that is not known.
     pub fn unknown_key(&self, token: &str) -> Option<String> {
         let issuer = jws::unverified_issuer(token)?;
         if !self.issuers.contains(&issuer) && issuer != self.domains.legacy_issuer() {
@@ -290,10 +295,11 @@ impl ServiceAccountTokens {
         (!id.is_empty() && !keys.keys.iter().any(|key| key.id() == id)).then_some(id)
     }
 
-    /// The account of a token with one of the audiences `target`; `None` if it is not a token of one of the issuers.
+    /// Verifies a token and returns its account, for one of the audiences `target`; `None` if the token does
+    /// not name one of the issuers.
     ///
     /// # Errors
-    /// The token is of one of the issuers and is refused.
+    /// The token names one of the issuers and is refused.
     pub fn verify(
         &self,
         token: &str,
@@ -321,7 +327,7 @@ impl ServiceAccountTokens {
         Ok(Some(Accepted { user: Arc::new(user), audiences }))
     }
 
-    /// Parses the token and verifies its signature, or takes both from the cache.
+    /// Parses the token and verifies its signature, or returns the cached result.
     fn signed(&self, token: &str) -> Result<Option<Arc<Signed>>, TokenError> {
         let digest = sha256(token.as_bytes());
         let keys = self.keys.read().clone();

@@ -1,4 +1,4 @@
-//! Service account tokens against docs/api/authentication.md#service-account-tokens.
+//! Tests service account tokens against docs/api/authentication.md#service-account-tokens.
 
 use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::rand::SystemRandom;
@@ -12,14 +12,14 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::*;
 use crate::authn::SigningKey;
 
-/// The account `robot` of `ns` and what tokens are bound to; uids are `<kind>-1`.
+/// The account `robot` of `ns` and the objects that tokens are bound to. Uids are `<kind>-1`.
 struct Objects {
     uid_of_account: &'static str,
     account_deleted: Option<SystemTime>,
     pod: bool,
     /// Token in the secrets.
     token: String,
-    /// Secrets whose use was noted.
+    /// Secrets whose use was recorded.
     noted: Option<&'static Mutex<Vec<String>>>,
 }
 
@@ -131,7 +131,7 @@ fn tokens_of_every_key_kind_are_issued_and_verified() {
     let all: Vec<&TokenIssuer> = issuers.iter().collect();
     for ((algorithm, pem), by) in pems.iter().zip(&issuers) {
         assert_eq!(by.public_key().algorithm(), *algorithm);
-        // A key file may hold the private key or the public half; both give the same id.
+        // A key file may contain the private key or the public half; both give the same key id.
         let public_pem = KeyPair::from_pem(pem).unwrap().public_key_pem();
         let public = VerificationKey::from_pem(public_pem.as_bytes()).unwrap();
         assert_eq!(public[0].id(), by.public_key().id(), "{algorithm}");
@@ -222,7 +222,7 @@ fn a_token_ends_with_its_time_its_audience_and_its_objects() {
     }
 }
 
-/// Signs arbitrary header and claims with the key.
+/// Signs an arbitrary header and claims with the key.
 fn forge(key: &EcdsaKeyPair, header: &str, claims: &str) -> String {
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
     let signature = key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
@@ -318,7 +318,7 @@ fn odd_tokens_are_refused_and_foreign_ones_are_left_to_others() {
             forge(&key, es256, &full.replace(r#","uid":"account-1""#, "")),
             "service account UID (account-1) does not match claim ()".to_owned(),
         ),
-        // The account counts, not the subject: only a holder of the key can make them differ.
+        // The account counts, not the subject. Only the holder of the key can make them differ.
         ("another subject", forge(&key, es256, &full.replace(ROBOT, "system:admin")), ROBOT.to_owned()),
         (
             "another issuer",
@@ -374,7 +374,7 @@ fn a_key_verifies_its_own_algorithms_only() {
             out
         }
     };
-    // The public key as a shared secret: the classic confusion of RSA with HMAC.
+    // The public key used as a shared secret: the classic confusion of RSA with HMAC.
     let mac = |signed: &str| {
         let secret =
             aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, pair.public_key_pem().as_bytes());
@@ -447,7 +447,7 @@ fn a_legacy_token_lives_in_its_secret() {
     let token = forge(&key, es256, &claims("none"));
     assert_eq!(outcome(&verifier(&[&by], LIVING).without_lookup(), &token, now()), ROBOT);
 
-    // Uses are noted once a day, also of a token that is refused because it was not used for long.
+    // A use is recorded once a day, also for a token that is refused because it was unused for a long time.
     static NOTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
     for secret in ["s", "unused", "noted", "deleted", "none"] {
         let token = forge(&key, es256, &claims(secret));
@@ -463,7 +463,8 @@ fn private_keys_are_taken_in_their_older_forms_too() {
         let body = base64::engine::general_purpose::STANDARD.encode(der);
         format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
     };
-    // RFC 8017: what a PKCS #8 envelope of an RSA key holds, after its version and algorithm (26 bytes).
+    // The content of the PKCS #8 envelope of an RSA key (RFC 8017), after its version and algorithm (26
+    // bytes).
     let rsa = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
     let pkcs1 = pem("RSA PRIVATE KEY", &rsa.serialized_der()[26..]);
     let ec = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
@@ -500,7 +501,7 @@ fn a_key_file_that_cannot_be_used_is_refused() {
     assert_eq!(VerificationKey::from_pem(two.as_bytes()).unwrap().len(), 2);
 }
 
-/// The result of a future that does not wait.
+/// Returns the result of a future that does not wait.
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
@@ -511,8 +512,8 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 
 #[test]
 fn a_token_counts_for_its_audience_and_a_plain_one_for_this_server() {
-    // docs/api/authentication.md#authenticators, #identity-reviews: audiences of the review, whether each token is
-    // accepted.
+    // Rows of docs/api/authentication.md#authenticators, #identity-reviews: audiences of the review, whether
+    // each token is accepted.
     let by = issuer(&KeyPair::generate().unwrap().serialize_pem());
     let bound = by.issue(&TokenSpec { audiences: vec!["vault".to_owned()], ..spec() }).unwrap().token;
     let chain = crate::Authenticator::new()

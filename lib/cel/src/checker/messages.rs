@@ -1,10 +1,10 @@
 //! The well-known protobuf messages that struct literals may name.
 //!
-//! The language has types of its own for them: `google.protobuf.Int32Value{value: 1}` is a `wrapper(int)`.
+//! In the language they have types of their own: `google.protobuf.Int32Value{value: 1}` is a `wrapper(int)`.
 
 use crate::types::{Primitive, Type};
 
-/// The type of a message; `None` for other names.
+/// Returns the type of a message; `None` for other names.
 pub(super) fn message(name: &str) -> Option<Type> {
     Some(match name.strip_prefix("google.protobuf.")? {
         "Any" => Type::Any,
@@ -23,7 +23,7 @@ pub(super) fn message(name: &str) -> Option<Type> {
     })
 }
 
-/// The type of a message's field.
+/// Returns the type of a field of a message.
 pub(super) fn field(name: &str, field: &str) -> Option<Type> {
     Some(match (message(name)?, field) {
         (Type::Any, "type_url") => Type::String,
@@ -42,7 +42,7 @@ pub(super) fn field(name: &str, field: &str) -> Option<Type> {
     })
 }
 
-/// The value of an enumeration's member.
+/// Returns the value of an enumeration member.
 pub(super) fn enumeration(name: &str) -> Option<i64> {
     (name == "google.protobuf.NullValue.NULL_VALUE").then_some(0)
 }

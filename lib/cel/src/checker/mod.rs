@@ -1,8 +1,9 @@
 //! Type checking: resolves names, chooses overloads, and gives every node its type.
 //!
-//! Types are inferred bottom-up. Empty literals and calls of generic functions introduce type variables; `unify` binds
-//! them where values meet parameters. What is still free at the end is `dyn`. An expression with an error has type
-//! [`Type::Error`], which fits everywhere, so that one mistake is reported once.
+//! Types are inferred bottom-up. Empty literals and calls of generic functions introduce type variables;
+//! `unify` binds them when values meet parameters. A variable that is still free at the end becomes `dyn`. An
+//! expression with an error has type [`Type::Error`], which is assignable to every type, so that each mistake
+//! is reported once.
 
 mod messages;
 mod overload;
@@ -15,14 +16,14 @@ use crate::error::{CompileError, Issue};
 use crate::types::Type;
 use unify::Bindings;
 
-/// Parts of the largest type. Only nested map literals over bound variables (`{a: a}`) grow faster than the text; types
-/// beyond the limit are `dyn`.
+/// Maximum number of components of a type. Only nested map literals over bound variables (`{a: a}`) grow
+/// faster than the text. A larger type becomes `dyn`.
 const TYPE_PARTS_MAX: usize = 4096;
 
 /// Checks a parsed expression.
 ///
 /// # Errors
-/// All type errors, or else the constants that are wrong for their function.
+/// All type errors. If the types are correct, all constants that are invalid for their function.
 pub fn check(ast: Ast, environment: &Environment) -> Result<CheckedAst, CompileError> {
     let count = ast.nodes.len();
     let mut checker = Checker {
@@ -60,7 +61,7 @@ struct Checker<'e> {
     scope: Vec<(Name, Type)>,
 }
 
-/// What an identifier stands for.
+/// The meaning of an identifier.
 struct Named {
     name: Name,
     r#type: Type,
@@ -91,7 +92,7 @@ impl Checker<'_> {
         self.types[id.index()] = Some(r#type);
     }
 
-    /// The type of a node that was checked.
+    /// Returns the type of a checked node.
     fn get(&self, id: NodeId) -> Type {
         self.types[id.index()].clone().unwrap_or(Type::Error)
     }
@@ -112,7 +113,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The variable, type or constant that a name stands for.
+    /// Returns the variable, type or constant with this name.
     fn lookup(&self, name: &str) -> Option<Named> {
         let name = name.strip_prefix('.').unwrap_or(name);
         if let Some((name, r#type)) = self.scope.iter().rev().find(|(variable, _)| &**variable == name) {
@@ -139,7 +140,7 @@ impl Checker<'_> {
         Some(Named { name: name.into(), r#type: constant_type(&constant), constant: Some(constant) })
     }
 
-    /// Makes a node an identifier with the full name.
+    /// Replaces a node by an identifier with the full name.
     fn resolve_to(&mut self, id: NodeId, named: Named) {
         let Named { name, r#type, constant } = named;
         self.set(id, r#type);
@@ -150,7 +151,7 @@ impl Checker<'_> {
         });
     }
 
-    /// The dotted name that a chain of selections spells.
+    /// Returns the dotted name of a chain of selections.
     fn qualified_name(&self, id: NodeId) -> Option<String> {
         match self.ast.kind(id) {
             NodeKind::Ident(name) => Some(name.to_string()),
@@ -173,7 +174,7 @@ impl Checker<'_> {
         self.set(id, r#type);
     }
 
-    /// The type of a field of `operand`; selections of optionals are optional themselves.
+    /// Returns the type of a field of `operand`. Selections of optionals are optional themselves.
     fn field(&mut self, id: NodeId, operand: NodeId, field: &str, optional: bool) -> Type {
         self.node(operand);
         let operand = self.bindings.resolve(&self.get(operand), false);
@@ -237,7 +238,7 @@ impl Checker<'_> {
             }
             return self.resolve_call(id, name, None, args);
         };
-        // `a.b.c()` is the function `a.b.c` when there is one.
+        // `a.b.c()` calls the function `a.b.c` if there is one.
         if let Some(qualified) = self.qualified_name(target) {
             let name = format!("{qualified}.{function}");
             let name = name.strip_prefix('.').unwrap_or(&name);
@@ -270,7 +271,7 @@ impl Checker<'_> {
         self.references[id.index()] = Some(Reference::Call(overloads.into()));
     }
 
-    /// The element type of an optional element (`?a`); reports others.
+    /// Returns the type in an optional element (`?a`), and reports elements that are not optional.
     fn unwrap_optional(&mut self, value: NodeId) -> Type {
         match self.get(value) {
             Type::Optional(inner) => (*inner).clone(),
@@ -283,7 +284,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The common type of the elements so far and the next one; `validate` refuses most mixtures later.
+    /// Returns the common type of the previous elements and the next one. `validate` later refuses most
+    /// mixtures.
     fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         match previous {
             None => current,
@@ -407,7 +409,7 @@ impl Checker<'_> {
     }
 }
 
-/// The type of a constant.
+/// Returns the type of a constant.
 fn constant_type(constant: &Constant) -> Type {
     match constant {
         Constant::Null => Type::Null,

@@ -1,4 +1,4 @@
-//! Choice of the overloads that fit a call.
+//! Choice of the overloads that match a call.
 
 use super::Checker;
 use super::unify::Fresh;
@@ -6,8 +6,9 @@ use crate::ast::{NodeId, Reference};
 use crate::types::Type;
 
 impl Checker<'_> {
-    /// Resolves a call whose arguments, and target, are checked: all overloads that fit stay candidates, because `dyn`
-    /// arguments leave the choice to run time. Their common result type is that of the call, else `dyn`.
+    /// Resolves a call whose arguments and target are checked. All matching overloads remain candidates,
+    /// because `dyn` arguments leave the choice to run time. The type of the call is the common result type
+    /// of the candidates, or else `dyn`.
     pub(super) fn resolve_call(
         &mut self,
         id: NodeId,
@@ -77,7 +78,7 @@ impl Checker<'_> {
     }
 }
 
-/// Argument types as messages write them: `(int, string)` or `int.(string)`.
+/// Formats argument types for messages: `(int, string)` or `int.(string)`.
 fn signature(operands: &[Type], member: bool) -> String {
     let (target, args) = match operands {
         [target, args @ ..] if member => (format!("{target}."), args),

@@ -7,23 +7,24 @@ use hashbrown::HashMap;
 use crate::ast::Name;
 use crate::types::Type;
 
-/// Bindings of type variables. A failed attempt leaves them as they were.
+/// The bindings of type variables. A failed attempt leaves them unchanged.
 #[derive(Default)]
 pub(super) struct Bindings {
     bound: HashMap<Name, Type>,
-    /// What attempts changed, to be undone.
+    /// Changes of the current attempt, so that they can be undone.
     log: Vec<(Name, Option<Type>)>,
     variables: usize,
 }
 
-/// The variables that stand for the parameters of one declaration.
+/// The type variables that replace the parameters of one declaration.
 #[derive(Default)]
 pub(super) struct Fresh {
     variables: Vec<(Name, Type)>,
 }
 
 impl Fresh {
-    /// `declared` with its parameters replaced; `make` gives the replacement of a parameter met for the first time.
+    /// Returns `declared` with its parameters replaced. `make` creates the replacement when a parameter
+    /// occurs for the first time.
     pub fn instantiate(&mut self, declared: &Type, make: &mut dyn FnMut(&Name) -> Type) -> Type {
         match declared {
             Type::Param(name) => match self.variables.iter().find(|(param, _)| param == name) {
@@ -47,14 +48,14 @@ impl Fresh {
 }
 
 impl Bindings {
-    /// A new type variable.
+    /// Creates a new type variable.
     pub fn variable(&mut self) -> Type {
         let name = format!("_var{}", self.variables);
         self.variables += 1;
         Type::Param(name.into())
     }
 
-    /// The type with bound variables replaced; free ones are `dyn` when `finally`.
+    /// Returns the type with bound variables replaced. If `finally`, free variables become `dyn`.
     pub fn resolve(&self, r#type: &Type, finally: bool) -> Type {
         match r#type {
             Type::Param(name) => match self.bound.get(name) {
@@ -77,12 +78,13 @@ impl Bindings {
         Arc::new(self.resolve(part, finally))
     }
 
-    /// Whether a value of type `from` fits where `to` is expected; binds variables of both.
+    /// Returns whether a value of type `from` can be used where `to` is expected, and binds variables of
+    /// both.
     pub fn assign(&mut self, from: &Type, to: &Type) -> bool {
         self.attempt(|bindings| bindings.is_assignable(from, to))
     }
 
-    /// [`Self::assign`] for lists of the same length, all or nothing.
+    /// Applies [`Self::assign`] to lists of the same length. If one pair fails, no variable is bound.
     pub fn assign_all(&mut self, from: &[Type], to: &[Type]) -> bool {
         self.attempt(|bindings| from.iter().zip(to).all(|(from, to)| bindings.is_assignable(from, to)))
     }
@@ -132,7 +134,7 @@ impl Bindings {
         }
     }
 
-    /// Whether the variable `name` may stand for `r#type`, and whether it was bound before.
+    /// Returns whether the variable `name` may stand for `r#type`, and whether it was bound before.
     fn substitute(&mut self, r#type: &Type, name: &Name) -> (bool, bool) {
         if matches!(r#type, Type::Param(other) if other == name) {
             return (true, true);
@@ -158,7 +160,7 @@ impl Bindings {
         (true, false)
     }
 
-    /// Whether `variable` is a part of `within`: binding it would make an infinite type.
+    /// Returns whether `variable` occurs in `within`. Binding it would then create an infinite type.
     fn occurs(&self, variable: &Type, within: &Type) -> bool {
         match within {
             Type::Param(name) => {
@@ -171,7 +173,7 @@ impl Bindings {
     }
 }
 
-/// Types whose values may be null.
+/// Returns whether values of the type may be null.
 fn is_nullable(r#type: &Type) -> bool {
     matches!(
         r#type,
@@ -185,7 +187,7 @@ fn is_nullable(r#type: &Type) -> bool {
     )
 }
 
-/// Whether `a` equals `b` or is more general, where both are known to unify.
+/// Returns whether `a` equals `b` or is more general. The two types must unify.
 pub(super) fn is_equal_or_less_specific(a: &Type, b: &Type) -> bool {
     match (a, b) {
         (Type::Dyn | Type::Any | Type::Param(_), _) => true,

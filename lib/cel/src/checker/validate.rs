@@ -1,7 +1,8 @@
-//! Checks of a type-checked expression that need its constants: durations, timestamps, regular expressions, and
-//! literals whose elements have different types.
+//! Checks of a type-checked expression that need its constants: durations, timestamps, regular expressions,
+//! and literals whose elements have different types.
 //!
-//! They find mistakes that would otherwise fail in every evaluation. Stored expressions are checked too.
+//! These checks find mistakes that would otherwise fail in every evaluation. Stored expressions are checked
+//! as well.
 
 use crate::ast::{CheckedAst, NodeId, NodeKind};
 use crate::environment::Environment;
@@ -9,7 +10,7 @@ use crate::error::Issue;
 use crate::library::CallCheck;
 use crate::types::Type;
 
-/// What is wrong with the constants of an expression.
+/// Returns the problems with the constants of an expression.
 pub(super) fn validate(checked: &CheckedAst, environment: &Environment) -> Vec<Issue> {
     let mut validator = Validator { checked, issues: Vec::new() };
     validator.calls(environment.checks());
@@ -28,11 +29,11 @@ impl Validator<'_> {
         self.issues.push(Issue { location, message });
     }
 
-    /// Runs the functions' own checks.
+    /// Runs the checks that functions declare for their calls.
     fn calls(&mut self, checks: &[(&'static str, CallCheck)]) {
         let checked = self.checked;
         for (index, node) in checked.ast.nodes.iter().enumerate() {
-            // Nodes that only a macro's call refers to have no reference.
+            // Nodes to which only a macro call refers have no reference.
             let (NodeKind::Call { function, .. }, Some(_)) = (&node.kind, &checked.references[index]) else {
                 continue;
             };
@@ -44,7 +45,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Literals within calls of `format` may mix types: its arguments are a list.
+    /// Checks a node. Literals within calls of `format` may mix types, because its arguments are a list.
     fn node(&mut self, id: NodeId, exempt: bool) {
         let ast = &self.checked.ast;
         match ast.kind(id) {
@@ -81,7 +82,8 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports elements whose type differs from that of the first: all of them, or only one.
+    /// Reports elements whose type differs from that of the first: all of them if `all`, otherwise only the
+    /// first such element.
     fn same_types(&mut self, all: bool, elements: impl Iterator<Item = (NodeId, bool)>) {
         let checked = self.checked;
         let mut first: Option<&Type> = None;

@@ -6,72 +6,73 @@ use crate::cost::{CallEstimate, CostEstimate, SizeEstimate};
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 
 impl SizeEstimate {
-    /// Sum of two sizes.
+    /// Returns the sum of two sizes.
     pub fn plus(self, other: Self) -> Self {
         Self { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
     }
 
-    /// Product of two sizes.
+    /// Returns the product of two sizes.
     pub fn times(self, other: Self) -> Self {
         Self { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
     }
 
-    /// The bounds that hold for either.
+    /// Returns the smallest bounds that include both.
     pub fn union(self, other: Self) -> Self {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 
-    /// The cost of `each` for every unit of the size.
+    /// Returns the cost of `each`, multiplied by the size.
     pub fn times_cost(self, each: CostEstimate) -> CostEstimate {
         CostEstimate { min: self.min.saturating_mul(each.min), max: self.max.saturating_mul(each.max) }
     }
 
-    /// The cost of `factor` for every unit of the size, rounded up.
+    /// Returns the size multiplied by `factor`, as a cost, rounded up.
     pub fn times_factor(self, factor: f64) -> CostEstimate {
         CostEstimate { min: times_factor(self.min, factor), max: times_factor(self.max, factor) }
     }
 }
 
 impl CostEstimate {
-    /// A cost that is known exactly.
+    /// Creates the estimate for a known cost.
     pub const fn exactly(cost: u64) -> Self {
         Self { min: cost, max: cost }
     }
 
-    /// Sum of two costs.
+    /// Returns the sum of two costs.
     pub fn plus(self, other: Self) -> Self {
         Self { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
     }
 
-    /// Product of two costs.
+    /// Returns the product of two costs.
     pub fn times(self, other: Self) -> Self {
         Self { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
     }
 
-    /// The cost times `factor`, rounded up.
+    /// Returns the cost multiplied by `factor`, rounded up.
     pub fn times_factor(self, factor: f64) -> Self {
         Self { min: times_factor(self.min, factor), max: times_factor(self.max, factor) }
     }
 
-    /// The bounds that hold for either.
+    /// Returns the smallest bounds that include both.
     pub fn union(self, other: Self) -> Self {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 }
 
 impl CallEstimate {
-    /// A call whose result has no size that matters.
+    /// Creates the estimate of a call whose result has no relevant size.
     pub fn cost(cost: CostEstimate) -> Self {
         Self { cost, result_size: None }
     }
 
-    /// The same with the size of the result.
+    /// Returns the estimate with the size of the result.
     pub fn with_size(self, size: SizeEstimate) -> Self {
         Self { result_size: Some(size), ..self }
     }
 }
 
-/// `units × factor`, rounded up. Works on doubles, as the reference does, so large results are inexact in the same way.
+/// Returns `units × factor`, rounded up. The calculation uses doubles, like the reference, so large results
+/// are inexact in the same way.
 pub fn times_factor(units: u64, factor: f64) -> u64 {
     let cost = (units as f64 * factor).ceil();
     if cost >= TWO_TO_64 { u64::MAX } else { cost as u64 }

@@ -1,13 +1,14 @@
-//! The static estimate: bounds of what a checked expression costs, from the sizes a host promises for its variables.
+//! The static estimate: bounds of the cost of a checked expression, from the sizes that a host gives for its
+//! variables.
 //!
-//! One pass over the tree adds up costs from the leaves to the root. Besides the cost it keeps for each node
+//! A single pass over the tree adds up costs from the leaves to the root. For each node it records the cost and
 //!
-//! - the *path* of the variable it reads, which size hints are looked up by (`self.spec.items.@items`),
-//! - the *size* of its value, where the expression tells (literals, concatenations, results of functions), and
-//! - the size of the *entries* of its value, where it is a list or map made in the expression.
+//! - the *path* of the variable it reads, which is the key for size hints (`self.spec.items.@items`),
+//! - the *size* of its value, if the expression determines it (literals, concatenations, results of functions), and
+//! - the size of the *entries* of its value, if it is a list or map created in the expression.
 //!
-//! Source of the rules: cel-go's `checker/cost.go` and the cost rules of the Kubernetes libraries. Estimates are part of
-//! the API: they decide whether a custom resource's rule is accepted, so they must not drift.
+//! Source of the rules: cel-go's `checker/cost.go` and the cost rules of the Kubernetes libraries. Estimates
+//! are part of the API: they decide whether a custom resource's rule is accepted, so they must not change.
 
 use std::rc::Rc;
 
@@ -16,15 +17,15 @@ use crate::cost::rules::{LIST_COST, MAP_COST, OBJECT_COST};
 use crate::cost::{CallEstimate, CallSite, CostEstimate, SizeEstimate, SizeHints, standard};
 use crate::types::{Primitive, Type};
 
-/// Names of accumulators, which are no variables of the host.
+/// Names of accumulators, which are not variables of the host.
 const ACCUMULATORS: [&str; 2] = ["__result__", "@result"];
 
 /// Cost of reading a variable or a field.
 const SELECT_COST: CostEstimate = CostEstimate::exactly(1);
 
-/// Bounds of the cost of one evaluation of `checked`.
+/// Returns the bounds of the cost of one evaluation of `checked`.
 ///
-/// Takes time linear in the number of nodes. Recursion is bounded by the parser's limit on depth.
+/// The time is linear in the number of nodes. The depth of the recursion is bounded by the parser.
 pub fn estimate(checked: &CheckedAst, hints: &dyn SizeHints) -> CostEstimate {
     let count = checked.ast.nodes.len();
     let mut estimator = Estimator {
@@ -38,14 +39,14 @@ pub fn estimate(checked: &CheckedAst, hints: &dyn SizeHints) -> CostEstimate {
     estimator.cost(checked.ast.root)
 }
 
-/// The way to a value from a variable of the host; grows at the end and shares its beginning.
+/// The path from a variable of the host to a value. Paths grow at the end and share their beginnings.
 #[derive(Debug)]
 struct Path {
     parent: Option<Rc<Path>>,
     segment: Name,
 }
 
-/// Bounds of the keys and values in a list or map.
+/// Bounds of the sizes of the keys and values in a list or map.
 #[derive(Clone, Copy, Debug)]
 struct EntrySizes {
     is_list: bool,
@@ -70,7 +71,7 @@ struct Estimator<'a> {
     locals: Vec<Local>,
 }
 
-/// A call as its rule sees it.
+/// A call as its estimation rule sees it.
 struct Site<'a> {
     args: Vec<Arg<'a>>,
     hints: &'a dyn SizeHints,
@@ -146,7 +147,8 @@ impl<'a> Estimator<'a> {
             && target.is_none()
             && let [arg] = args
         {
-            // Only a mark for the checker: whatever is known of the argument holds for the result.
+            // `dyn` only affects the checker, so everything known about the argument also holds for the
+            // result.
             let cost = self.cost(*arg).plus(CostEstimate::exactly(1));
             self.copy_sizes(id, *arg);
             return cost;
@@ -160,7 +162,7 @@ impl<'a> Estimator<'a> {
         let site = Site { args: operands, hints: self.hints };
         let arg_sum = arg_costs.iter().fold(CostEstimate::default(), |sum, cost| sum.plus(*cost));
 
-        // The bounds hold for all overloads that the checker left open.
+        // The bounds cover all overloads that the checker left open.
         let mut bounds: Option<CostEstimate> = None;
         let mut result_size: Option<SizeEstimate> = None;
         for overload in overloads {
@@ -220,7 +222,8 @@ impl<'a> Estimator<'a> {
         cost.plus(CostEstimate::exactly(MAP_COST))
     }
 
-    /// Whether a comprehension only binds a variable: the loop over an empty list that `optMap` and `sortBy` expand to.
+    /// Returns whether a comprehension only binds a variable: the loop over an empty list that `optMap` and
+    /// `sortBy` expand to.
     fn is_binding(&self, comprehension: &Comprehension) -> bool {
         let ast = &self.checked.ast;
         matches!(ast.kind(comprehension.range), NodeKind::List { elements, .. } if elements.is_empty())
@@ -335,7 +338,8 @@ impl<'a> Estimator<'a> {
         self.set_entries(to, self.entries_of(from));
     }
 
-    /// The size of a node's value: computed, literal, promised by the host, or that of its type.
+    /// Returns the size of a node's value: computed, from a literal, given by the host, or implied by its
+    /// type.
     fn size(&mut self, id: NodeId) -> Option<SizeEstimate> {
         if let Some(size) = self.sizes[id.index()] {
             return Some(size);
@@ -373,7 +377,7 @@ impl Path {
         Rc::new(Path { parent, segment: segment.clone() })
     }
 
-    /// The host's promise for this path, or for its `child`.
+    /// Returns the host's size hint for this path, or for its `child`.
     fn size(&self, hints: &dyn SizeHints, child: Option<&str>) -> Option<SizeEstimate> {
         let mut segments: Vec<&str> = child.into_iter().chain(self.segments_reversed()).collect();
         segments.reverse();
@@ -390,7 +394,7 @@ impl Path {
 }
 
 impl EntrySizes {
-    /// The bounds that hold for either; `None` when nothing is known about one of them.
+    /// Returns the smallest bounds that include both; `None` if one of them is unknown.
     fn union(left: Option<Self>, right: Option<Self>) -> Option<Self> {
         let (left, right) = (left?, right?);
         Some(Self {
@@ -424,7 +428,7 @@ impl CallSite for Site<'_> {
     }
 }
 
-/// The right operand may not be evaluated.
+/// Estimates a logical operator. The lower bound excludes the right operand, which may not be evaluated.
 fn short_circuit(costs: &[CostEstimate]) -> CostEstimate {
     let max = costs.iter().fold(0u64, |sum, cost| sum.saturating_add(cost.max));
     CostEstimate { min: costs.first().map_or(0, |left| left.min), max }
@@ -441,7 +445,7 @@ fn literal_size(kind: &NodeKind) -> Option<u64> {
     })
 }
 
-/// Whether values of a type have a size that is known before evaluation.
+/// Returns whether values of a type have a size that is known before evaluation.
 fn is_scalar(of: &Type) -> bool {
     match of {
         Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => true,
@@ -461,7 +465,7 @@ mod tests {
     /// A tenth of an unknown size.
     const TENTH: u64 = 1_844_674_407_370_955_264;
 
-    /// Sizes of `s` (text), `ls` (list of texts) and `m` (map), when `known`.
+    /// Sizes of `s` (text), `ls` (list of texts) and `m` (map), if `known`.
     struct Hints {
         known: bool,
     }

@@ -1,16 +1,16 @@
 //! Estimates of the standard functions, by overload.
 //!
-//! Functions that are not here take about the same time whatever their arguments and cost 1.
+//! Functions that are not listed here take about the same time for all arguments and cost 1.
 
 use crate::cost::rules::{self, TEXT_FACTOR};
 use crate::cost::{CallEstimate, CallSite, CostEstimate, SizeEstimate};
 use crate::types::Type;
 
-/// The largest size of a named format, which bounds the cost of comparing two.
+/// Maximum size of a named format, which bounds the cost of comparing two formats.
 const FORMAT_SIZE_MAX: u64 = 64;
 
-/// Estimates a call of a standard overload. `&&`, `||` and `? :` are not here: their cost depends on that of their
-/// operands.
+/// Estimates a call of a standard overload. `&&`, `||` and `? :` are not included, because their cost depends
+/// on the cost of their operands.
 pub fn estimate(overload: &str, site: &dyn CallSite) -> CallEstimate {
     let text = |arg: usize| site.size(arg).times_factor(TEXT_FACTOR);
     match (overload, site.len()) {
@@ -25,7 +25,7 @@ pub fn estimate(overload: &str, site: &dyn CallSite) -> CallEstimate {
             CallEstimate::cost(text(0)).with_size(SizeEstimate { min: min / 4, max })
         }
         ("strings_quote", 1) => {
-            // Two quotes, and an escape for each character. The reference lets unknown sizes wrap around.
+            // Two quotes, and an escape for each character. In the reference, unknown sizes wrap around.
             let SizeEstimate { min, max } = site.size(0);
             let max = max.wrapping_mul(2).wrapping_add(2);
             CallEstimate::cost(text(0)).with_size(SizeEstimate { min: min.wrapping_add(2), max })
@@ -38,7 +38,7 @@ pub fn estimate(overload: &str, site: &dyn CallSite) -> CallEstimate {
             let size = site.size(0).plus(site.size(1));
             CallEstimate::cost(size.times_factor(TEXT_FACTOR)).with_size(size)
         }
-        // Concatenation shares both lists.
+        // Concatenation copies no elements; the result refers to both lists.
         ("add_list", 2) => {
             CallEstimate::cost(CostEstimate::exactly(1)).with_size(site.size(0).plus(site.size(1)))
         }
@@ -59,13 +59,13 @@ pub fn estimate(overload: &str, site: &dyn CallSite) -> CallEstimate {
     }
 }
 
-/// A comparison ends with the shorter operand. Scalars have size 1, which costs 1.
+/// Estimates a comparison, which ends with the shorter operand. Scalars have size 1, which costs 1.
 fn comparison(site: &dyn CallSite) -> CostEstimate {
     let max = site.size(0).max.min(site.size(1).max);
     CostEstimate { min: max.min(1), max }.times_factor(TEXT_FACTOR)
 }
 
-/// The cost of `==` between two values of one library type. `!=` has no such rule in the reference.
+/// Returns the cost of `==` between two values of one library type. `!=` has no such rule in the reference.
 fn library_equality(site: &dyn CallSite) -> Option<CostEstimate> {
     let (Type::Opaque(name) | Type::Object(name)) = site.type_of(0) else { return None };
     if site.type_of(1) != site.type_of(0) {

@@ -1,6 +1,7 @@
 //! The type conversions: `int(x)`, `string(x)`, `timestamp(x)` and the others.
 //!
-//! The overloads' signatures keep out types that do not convert at all; what remains fails by value.
+//! The signatures of the overloads exclude types that cannot be converted; other failures depend on the
+//! value.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ fn failed(from: &Value<'_>, to: &str) -> EvalError {
     EvalError::new(format!("type conversion error from '{}' to '{to}'", from.type_of().runtime_name()))
 }
 
-/// `bool(x)`
+/// Computes the conversion `bool(x)`.
 pub fn to_bool<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     match call.args {
         [value @ Value::Bool(_)] => Ok(value.clone()),
@@ -28,7 +29,7 @@ pub fn to_bool<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     }
 }
 
-/// `bytes(x)`
+/// Computes the conversion `bytes(x)`.
 pub fn to_bytes<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     match call.args {
         [value @ Value::Bytes(_)] => Ok(value.clone()),
@@ -38,7 +39,7 @@ pub fn to_bytes<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     }
 }
 
-/// `double(x)`
+/// Computes the conversion `double(x)`.
 pub fn to_double<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     match call.args {
         [value @ Value::Double(_)] => Ok(value.clone()),
@@ -51,7 +52,7 @@ pub fn to_double<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     }
 }
 
-/// `duration(x)`; integers are nanoseconds.
+/// Computes `duration(x)`; integers are nanoseconds.
 pub fn to_duration<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     match call.args {
         [value @ Value::Duration(_)] => Ok(value.clone()),
@@ -63,12 +64,12 @@ pub fn to_duration<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     }
 }
 
-/// `dyn(x)`
+/// Computes `dyn(x)`, the value itself.
 pub fn to_dyn<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     call.args.first().cloned().ok_or(EvalError::no_such_overload())
 }
 
-/// `int(x)`; doubles round towards zero, timestamps give seconds and durations nanoseconds.
+/// Computes `int(x)`; doubles round towards zero, timestamps give seconds and durations give nanoseconds.
 pub fn to_int<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let overflow = || EvalError::new("integer overflow");
     match call.args {
@@ -82,7 +83,7 @@ pub fn to_int<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     }
 }
 
-/// `string(x)`
+/// Computes the conversion `string(x)`.
 pub fn to_string<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     match call.args {
         [value @ Value::String(_)] => Ok(value.clone()),
@@ -100,7 +101,7 @@ pub fn to_string<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     }
 }
 
-/// `timestamp(x)`; integers are seconds since the epoch.
+/// Computes `timestamp(x)`; integers are seconds since the epoch.
 pub fn to_timestamp<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let overflow = || EvalError::new("timestamp overflow");
     match call.args {
@@ -116,12 +117,12 @@ pub fn to_timestamp<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     }
 }
 
-/// `type(x)`
+/// Computes `type(x)`, the type as a value.
 pub fn to_type<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     call.args.first().map(|value| Value::Type(value.type_of())).ok_or(EvalError::no_such_overload())
 }
 
-/// `uint(x)`; doubles round towards zero.
+/// Computes `uint(x)`; doubles round towards zero.
 pub fn to_uint<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let overflow = || EvalError::new("unsigned integer overflow");
     match call.args {

@@ -1,4 +1,4 @@
-//! The choice of an overload by the types that arguments have at run time.
+//! The choice of an overload by the types of the arguments at run time.
 
 use std::sync::Arc;
 
@@ -8,10 +8,11 @@ use crate::library::{Call, Implementation, Overload};
 use crate::types::{Primitive, Type};
 use crate::value::Value;
 
-/// Calls the first overload that takes the arguments' types.
+/// Calls the first overload that accepts the types of the arguments.
 ///
 /// # Errors
-/// "no such overload" with the function and the types when there is none, and those of the implementation.
+/// "no such overload" with the function and the types if no overload accepts them, and the errors of the
+/// implementation.
 pub fn call<'v>(
     function: &str,
     overloads: &[(Arc<Overload>, Implementation)],
@@ -28,13 +29,13 @@ pub fn call<'v>(
     }
 }
 
-/// The error of a call whose arguments fit no overload: `no such overload: f(int, string)`.
+/// Creates the error of a call whose arguments match no overload: `no such overload: f(int, string)`.
 pub fn no_such_overload(function: &str, args: &[Value<'_>]) -> EvalError {
     let types: Vec<_> = args.iter().map(Value::type_name).collect();
     EvalError::new(format!("no such overload: {function}({})", types.join(", ")))
 }
 
-/// Whether a parameter takes a value. Of lists and maps only the first element is looked at.
+/// Returns whether a parameter accepts a value. In lists and maps only the first element is checked.
 pub fn accepts(param: &Type, value: &Value<'_>) -> bool {
     match (param, value) {
         (Type::Dyn | Type::Any | Type::Param(_) | Type::Error, _)

@@ -1,12 +1,13 @@
 //! Equality of values.
 //!
-//! Values of different types are unequal, except that numbers compare by value across the three numeric types. Lists
-//! compare by element unless the host has its own rule for one, maps by key. Only a value of a library's own type on the
-//! left of a value of another type is not comparable at all: `==` is an error then, and an element of a list or map
-//! that is not comparable does not make the whole unequal. That is the reference's rule.
+//! Values of different types are unequal, except that numbers are compared by value across the three numeric
+//! types. Lists are compared by element, unless the host has its own rule for a list, and maps by key. Only a
+//! value of a library's own type on the left of a value of another type is not comparable at all: then `==`
+//! is an error, but a list or map with such an element is not made unequal by it. This is the reference's
+//! rule.
 //!
-//! Comparing takes time in proportion to the smaller value: keys of maps are looked up, and only where they do not stand in the
-//! same order.
+//! The time of a comparison is proportional to the smaller value. A map key is looked up only if the other
+//! map has another key at the same position.
 
 use crate::error::EvalError;
 use crate::evaluation::steps::Steps;
@@ -14,18 +15,18 @@ use crate::number;
 use crate::value::map::same_key;
 use crate::value::{List, Map, Object, Value};
 
-/// Whether two values are equal; values that are not comparable are not.
+/// Returns whether two values are equal; values that are not comparable are unequal.
 ///
 /// # Errors
-/// Only when the evaluation was interrupted.
+/// The evaluation was interrupted.
 pub fn equal<'v>(left: &Value<'v>, right: &Value<'v>, steps: &Steps<'_>) -> Result<bool, EvalError> {
     Ok(compare(left, right, steps)? == Some(true))
 }
 
-/// `left == right`; `None` when they are not comparable.
+/// Computes `left == right`; `None` if the values are not comparable.
 ///
 /// # Errors
-/// Only when the evaluation was interrupted.
+/// The evaluation was interrupted.
 pub fn compare<'v>(
     left: &Value<'v>,
     right: &Value<'v>,
@@ -102,7 +103,8 @@ fn equal_maps<'v>(left: &Map<'v>, right: &Map<'v>, steps: &Steps<'_>) -> Result<
     Ok(left.len() == right.len() && equal_entries(left, found, steps)?)
 }
 
-/// Compares each entry of a map with what `right` finds under its key; `right` also gets the place of the entry.
+/// Compares each entry of a map with the result of `right` for its key. `right` also receives the index of
+/// the entry.
 fn equal_entries<'v>(
     left: &Map<'v>,
     right: impl Fn(usize, &Value<'v>) -> Option<Value<'v>>,
@@ -119,7 +121,7 @@ fn equal_entries<'v>(
 }
 
 fn equal_objects<'v>(left: &Object<'v>, right: &Object<'v>, steps: &Steps<'_>) -> Result<bool, EvalError> {
-    // An object of the host is itself; what it computes is not computed for that.
+    // An object of the host equals itself, without computing its fields.
     if matches!(left, Object::Host(_)) && left.is(right) {
         return Ok(true);
     }

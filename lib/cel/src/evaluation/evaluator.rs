@@ -1,8 +1,8 @@
 //! Evaluation of a plan.
 //!
-//! The evaluator walks the plan recursively; the depth is that of the expression, which the parser bounds. It counts
-//! the cost as it goes and stops as soon as a limit is exceeded. Errors of the language are results: `&&`, `||`, loops
-//! and `orValue` go on after them. The other errors end the evaluation at once.
+//! The evaluator walks the plan recursively; the depth is that of the expression, which the parser bounds. It
+//! adds up the cost and stops as soon as a limit is exceeded. Errors of the language are results: `&&`, `||`,
+//! loops and `orValue` continue after them. The other errors end the evaluation at once.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::library::{self, regex};
 use crate::number;
 use crate::value::{Object, OwnedMap, OwnedObject, Value};
 
-/// The value of an expression.
+/// The result of evaluating an expression.
 pub type Outcome<'v> = Result<Value<'v>, EvalError>;
 
-/// Creating a list literal.
+/// Cost of creating a list literal.
 const LIST_COST: u64 = 10;
-/// Creating a map literal.
+/// Cost of creating a map literal.
 const MAP_COST: u64 = 30;
-/// Creating an object literal.
+/// Cost of creating an object literal.
 const OBJECT_COST: u64 = 40;
 
 /// The state of one evaluation.
@@ -46,11 +46,11 @@ pub struct Evaluator<'e, 'v> {
     steps: Steps<'e>,
 }
 
-/// What a slot holds.
+/// The content of a slot.
 pub enum SlotState<'v> {
-    /// The value of an element, or of an accumulator.
+    /// The value of an element or of an accumulator.
     Value(Outcome<'v>),
-    /// An accumulator that was not read yet: its first value.
+    /// An accumulator that was not read yet, with the expression of its first value.
     Unread(ExpressionId),
     /// A list that grows in place.
     List(Vec<Value<'v>>),
@@ -66,12 +66,12 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         Self { plan, activation, limits, variables, slots, cost: 0, steps: Steps::new(limits.interrupted) }
     }
 
-    /// What was spent so far.
+    /// Returns the cost so far.
     pub fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// The work that was done so far.
+    /// Returns the counter of the work.
     pub(super) fn steps(&self) -> &Steps<'e> {
         &self.steps
     }
@@ -95,7 +95,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
             Expression::Equality { left, right, negated } => self.equality(*left, *right, *negated),
             Expression::Membership { element, set } => {
                 let element = self.evaluate(*element)?;
-                // Keys do not depend on the lifetime, but the look-up does.
+                // The keys have a static lifetime, but the lookup needs the lifetime of the evaluation.
                 let set: &OwnedMap<'v> = set;
                 Ok(Value::Bool(set.get_exact(&element).is_some()))
             }
@@ -125,7 +125,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         }
     }
 
-    /// Charges for a result that was computed, also when it is an error of the language.
+    /// Charges for a computed result, even if it is an error of the language.
     fn finish(&mut self, result: Outcome<'v>, cost: u64) -> Outcome<'v> {
         if !is_fatal(&result) {
             self.charge(cost)?;
@@ -153,7 +153,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
 
     fn equality(&mut self, left: ExpressionId, right: ExpressionId, negated: bool) -> Outcome<'v> {
         let (left, right) = self.pair(left, right)?;
-        // `==` of a library's own type costs 1 whatever its size; `!=` has no such rule.
+        // `==` of a library's own type costs 1 regardless of its size; `!=` has no such rule.
         let smaller = match (&left, &right) {
             (Ok(Value::Opaque(_)), _) if !negated => 1,
             (Ok(left), Ok(right)) => smaller_size(left, right),
@@ -168,7 +168,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         }
     }
 
-    /// Both operands; the right one is evaluated even when the left one is an error of the language.
+    /// Evaluates both operands; the right one is evaluated even if the left one is an error of the language.
     fn pair(
         &mut self,
         left: ExpressionId,
@@ -196,7 +196,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
                     Err(error) => self.charge_failed(call.charge, &[Err(error.clone())], error),
                 }
             }
-            // With a constant pattern, matching is planned as a call of many arguments.
+            // A `matches` with a constant pattern is planned as a call with any number of arguments.
             (Operation::Matches(Some(_)), args) => self.call_many(call, args),
             (_, &[left, right]) => {
                 let (left, right) = self.pair(left, right)?;
@@ -213,8 +213,8 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         }
     }
 
-    /// A call of no or at least three arguments, or of `matches`. The first error ends it; unless it is that of the last argument, the
-    /// call then costs nothing.
+    /// Evaluates a call without arguments, with three or more arguments, or of `matches`. The first error
+    /// ends it. The call is then charged only if the error comes from the last argument.
     fn call_many(&mut self, call: &Call, args: &[ExpressionId]) -> Outcome<'v> {
         let mut values: SmallVec<[Value<'v>; 4]> = SmallVec::with_capacity(args.len());
         for (index, arg) in args.iter().enumerate() {
@@ -231,9 +231,9 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         self.charged(call, &values)
     }
 
-    /// Computes a call and charges it: before it is computed, where the arguments alone decide what it costs, so that a call that
-    /// costs more than is left takes no time.
-    #[inline(never)] // the depth of recursion is bounded by the frames of its callers
+    /// Computes a call and charges it. If the cost depends only on the arguments, it is charged before the
+    /// computation, so that a call beyond the budget takes no time.
+    #[inline(never)] // keeps the frames of the recursive callers small, which bounds the stack
     fn charged(&mut self, call: &Call, args: &[Value<'v>]) -> Outcome<'v> {
         match call.charge {
             Charge::ResultRule(_) => {
@@ -263,7 +263,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
                     None => regex::cached(pattern, &self.steps)?.is_match(text),
                 }))
             }
-            // A call with a constant pattern does not name the function.
+            // A call with a constant pattern has no function name in its error.
             (Operation::Matches(Some(_)), _) | (Operation::Matches(_), [Value::String(_), _]) => {
                 Err(EvalError::no_such_overload())
             }
@@ -278,7 +278,8 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         }
     }
 
-    /// Charges a call some of whose arguments are errors, which is not computed; those count as values without a size.
+    /// Charges a call that is not computed because some of its arguments are errors. These count as values
+    /// without a size.
     #[inline(never)] // see `charged`
     fn charge_failed(&mut self, charge: Charge, args: &[Outcome<'v>], error: EvalError) -> Outcome<'v> {
         let args: SmallVec<[Value<'v>; 3]> =
@@ -351,7 +352,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         }
     }
 
-    /// The value of an attribute; only its path costs.
+    /// Returns the value of an attribute; only its path costs.
     fn resolve(&mut self, attribute: &Attribute) -> Outcome<'v> {
         let value = match &attribute.base {
             Base::Variable(number) => self.variable(*number)?,
@@ -380,7 +381,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         value.checked()
     }
 
-    /// The value of a loop's variable. Reading an accumulator ends its growth in place.
+    /// Returns the value of a loop variable. Reading an accumulator ends its growth in place.
     fn read(&mut self, slot: Slot) -> Outcome<'v> {
         self.start(slot)?;
         let state = &mut self.slots[slot.0 as usize];
@@ -423,7 +424,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
                 value = match found {
                     _ if qualifier.presence => Value::Bool(found.is_some()),
                     Some(found) => found,
-                    // A field that a struct literal did not set.
+                    // The field is not set in the struct literal.
                     None if matches!(&value, Value::Object(Object::Shared(object)) if !object.is_lazy) => {
                         Value::Null
                     }
@@ -444,7 +445,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         Ok(if optional { Value::some(value) } else { value })
     }
 
-    /// The key of one step, and what is there.
+    /// Returns the key of one step, and the value under it.
     fn select<'k>(
         &mut self,
         value: &Value<'v>,
@@ -475,7 +476,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
     }
 }
 
-/// Separates errors of the language, which are results, from those that end the evaluation.
+/// Separates errors of the language, which are results, from errors that end the evaluation.
 pub(super) fn settle<T>(result: Result<T, EvalError>) -> Result<Result<T, EvalError>, EvalError> {
     match result {
         Err(error) if error.kind != EvalErrorKind::Language => Err(error),
@@ -487,7 +488,7 @@ fn is_fatal(result: &Outcome<'_>) -> bool {
     matches!(result, Err(error) if error.kind != EvalErrorKind::Language)
 }
 
-/// Counts the steps of reading the texts among the arguments, as most functions do.
+/// Counts the steps of reading all text arguments, as most functions do.
 fn count_texts(steps: &Steps<'_>, args: &[Value<'_>]) -> Result<(), EvalError> {
     args.iter().try_for_each(|arg| match arg {
         Value::String(text) => steps.text(text.len()),
@@ -514,8 +515,8 @@ fn cost_of(charge: Charge, args: &[Value<'_>], result: &Value<'_>) -> u64 {
     }
 }
 
-/// The smaller of the sizes of two values. The characters of a text are counted only where it can be the smaller one: comparing
-/// a long text with a short one costs 1, and is to take no longer than that.
+/// Returns the smaller of the sizes of two values. The characters of a text are counted only if it can be the
+/// smaller one: comparing a long text with a short one costs 1, and must not take longer than that.
 fn smaller_size(left: &Value<'_>, right: &Value<'_>) -> u64 {
     let (Value::String(left), Value::String(right)) = (left, right) else {
         return left.cost_size().min(right.cost_size());
@@ -538,7 +539,7 @@ fn ends_in_presence(attribute: &Attribute) -> bool {
     }
 }
 
-/// The value of an entry, or nothing for an optional entry without one.
+/// Returns the value of an entry; `None` for an optional entry without a value.
 fn present<'v>(optional: bool, key: &Value<'v>, value: Value<'v>) -> Result<Option<Value<'v>>, EvalError> {
     match value {
         value if !optional => Ok(Some(value)),
@@ -551,7 +552,7 @@ fn present<'v>(optional: bool, key: &Value<'v>, value: Value<'v>) -> Result<Opti
     }
 }
 
-/// The index that a key stands for.
+/// Returns the list index for a key.
 fn list_index(key: &Value<'_>) -> Result<i64, EvalError> {
     let index = match key {
         Value::Int(index) => Some(*index),
@@ -570,18 +571,19 @@ fn missing(value: &Value<'_>, key: &Value<'_>) -> EvalError {
     })
 }
 
-/// A value as error texts show it: as the reference prints the value that stands for it, which of texts, bytes and times is
-/// not as the language writes them.
+/// Formats a value for error texts, as the reference prints its internal representation. For texts, bytes and
+/// times that is not the notation of the language.
 pub fn describe(value: &Value<'_>) -> String {
     let mut out = String::new();
     write_described(value, &mut out);
     out
 }
 
-/// Longest description: values are shown in errors, and nobody reads more.
+/// Size limit of a description in bytes, since it is only for error texts.
 const DESCRIPTION_BYTES_MAX: usize = 64 * 1024;
 
-/// Recursion is as deep as the value, which the limit on the depth of expressions and of JSON bounds.
+/// Writes a description. The recursion is as deep as the value, whose depth is limited by the depth of
+/// expressions and of JSON.
 fn write_described(value: &Value<'_>, out: &mut String) {
     if out.len() > DESCRIPTION_BYTES_MAX {
         return;
@@ -629,7 +631,7 @@ fn write_described(value: &Value<'_>, out: &mut String) {
     }
 }
 
-/// The reference's name for the representation of a value, which some of its error texts show.
+/// Returns the name of the reference's Go type for a value, for error texts that contain it.
 pub fn kind_name(value: &Value<'_>) -> &'static str {
     match value {
         Value::Null => "types.Null",

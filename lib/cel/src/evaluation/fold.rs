@@ -1,7 +1,7 @@
-//! Evaluation of loops: what `all`, `exists`, `map`, `filter` and their kin expand to.
+//! Evaluation of loops, to which `all`, `exists`, `map`, `filter` and similar macros expand.
 //!
-//! The accumulator keeps errors of the language as its value, so that a later element can make up for them. The lists
-//! and maps that macros build grow in place, which keeps a loop linear.
+//! An error of the language becomes the value of the accumulator, so that a later element can absorb it. The
+//! lists and maps of macros grow in place, which keeps the time of a loop linear.
 
 use crate::error::EvalError;
 use crate::evaluation::evaluator::{Evaluator, Outcome, SlotState, describe, kind_name, settle};
@@ -9,9 +9,9 @@ use crate::evaluation::plan::{ExpressionId, Fold, FoldVariables, Slot, Step};
 use crate::evaluation::{dispatch, operators};
 use crate::value::{List, Object, Value};
 
-/// Steps that one iteration counts, beside those of its expressions.
+/// Number of steps per iteration, in addition to those of its expressions.
 const ITERATION_STEPS: usize = 10;
-/// Creating a call's result, reading an accumulator: each costs 1.
+/// Cost of a call, or of reading an accumulator.
 const STEP_COST: u64 = 1;
 
 impl<'v> Evaluator<'_, 'v> {
@@ -57,7 +57,7 @@ impl<'v> Evaluator<'_, 'v> {
         self.evaluate(fold.result)
     }
 
-    /// Sets the variables to the entry at `index`; false when there is none.
+    /// Sets the variables to the entry at `index`; returns false if there is no such entry.
     fn bind(&mut self, range: &Value<'v>, index: usize, variables: FoldVariables) -> bool {
         match (range, variables) {
             (Value::List(list), FoldVariables::One(element)) => {
@@ -83,7 +83,7 @@ impl<'v> Evaluator<'_, 'v> {
         true
     }
 
-    /// Sets the variables to an element of a lazy object and to what is under that element.
+    /// Sets the variables to an element of a lazy object and to the value under that element.
     fn bind_lazy(
         &mut self,
         lazy: &Object<'v>,
@@ -104,7 +104,7 @@ impl<'v> Evaluator<'_, 'v> {
         self.slots[slot.0 as usize] = state;
     }
 
-    /// Computes the next accumulator. The error is one that ends the evaluation.
+    /// Computes the next accumulator. The returned error ends the evaluation.
     fn step(&mut self, step: &Step, accumulator: Slot) -> Result<(), EvalError> {
         match step {
             Step::Append(list) => self.append(accumulator, *list),
@@ -128,7 +128,7 @@ impl<'v> Evaluator<'_, 'v> {
         }
     }
 
-    /// Reads the accumulator as an operand: what it costs, and its error if it has one.
+    /// Reads the accumulator as an operand: charges the cost, and returns its error if it has one.
     fn operand(&mut self, accumulator: Slot) -> Result<Option<EvalError>, EvalError> {
         self.start(accumulator)?;
         self.charge(STEP_COST)?;
@@ -152,7 +152,8 @@ impl<'v> Evaluator<'_, 'v> {
         Ok(())
     }
 
-    /// Adds the elements of `list`; returns the error of the language if it does not fit.
+    /// Appends the elements of `list` to the accumulator. Returns an error of the language if they cannot be
+    /// added.
     fn extend(&mut self, accumulator: Slot, list: &Value<'v>) -> Result<Option<EvalError>, EvalError> {
         let state = &mut self.slots[accumulator.0 as usize];
         match (&mut *state, list) {
@@ -171,7 +172,8 @@ impl<'v> Evaluator<'_, 'v> {
     }
 
     fn insert(&mut self, accumulator: Slot, key: ExpressionId, value: ExpressionId) -> Result<(), EvalError> {
-        // The first error ends the call, and only that of the last argument leaves it a cost.
+        // The first error ends the call, which is then charged only if the error comes from the last
+        // argument.
         if self.operand(accumulator)?.is_some() {
             return Ok(());
         }

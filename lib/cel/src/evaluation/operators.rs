@@ -1,8 +1,8 @@
-//! Arithmetic, ordering, membership and the other operators, on values.
+//! Arithmetic, ordering, membership and the other operators on values.
 //!
-//! The type of the left operand decides. A left operand whose type lacks the operator gives "no such overload" with
-//! the operator's name, except that strings, durations and timestamps leave it out; a right operand of another type
-//! than the left one needs gives it without the name. These are the texts of the reference.
+//! The type of the left operand decides. If its type lacks the operator, the error is "no such overload" with
+//! the operator's name, except for strings, durations and timestamps, which leave the name out. If the right
+//! operand has the wrong type, the error leaves the name out as well. These are the texts of the reference.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const DIVISION_BY_ZERO: &str = "division by zero";
 const MODULUS_BY_ZERO: &str = "modulus by zero";
 const NOT_ORDERED: &str = "NaN values cannot be ordered";
 
-/// The error of a left operand whose type lacks the operator `name`.
+/// Creates the error about a left operand whose type lacks the operator `name`.
 pub fn unsupported(operand: &Value<'_>, name: &str) -> EvalError {
     match operand {
         Value::String(_) | Value::Duration(_) | Value::Timestamp(_) => EvalError::no_such_overload(),
@@ -42,7 +42,7 @@ fn duration<'v>(result: Option<i64>) -> Outcome<'v> {
     result.map(|nanoseconds| Value::Duration(Duration { nanoseconds })).ok_or(EvalError::new(INT_OVERFLOW))
 }
 
-/// `left + right`
+/// Computes the sum `left + right`.
 pub fn add<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
     match (left, right) {
         (Value::Int(a), Value::Int(b)) => int(a.checked_add(*b)),
@@ -76,7 +76,7 @@ fn concat_bytes<'v>(left: &Octets<'v>, right: &Octets<'v>) -> Octets<'v> {
     Octets::Shared(Arc::from([&**left, &**right].concat()))
 }
 
-/// `left - right`
+/// Computes the difference `left - right`.
 pub fn subtract<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
     match (left, right) {
         (Value::Int(a), Value::Int(b)) => int(a.checked_sub(*b)),
@@ -93,7 +93,7 @@ pub fn subtract<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
     }
 }
 
-/// `left * right`
+/// Computes the product `left * right`.
 pub fn multiply<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
     match (left, right) {
         (Value::Int(a), Value::Int(b)) => int(a.checked_mul(*b)),
@@ -104,7 +104,7 @@ pub fn multiply<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
     }
 }
 
-/// `left / right`; integers round towards zero.
+/// Computes `left / right`; integers round towards zero.
 pub fn divide<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
     match (left, right) {
         (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => {
@@ -118,7 +118,7 @@ pub fn divide<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
     }
 }
 
-/// `left % right`; the sign is that of `left`.
+/// Computes `left % right`; the sign is that of `left`.
 pub fn modulo<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
     match (left, right) {
         (Value::Int(_), Value::Int(0)) | (Value::Uint(_), Value::Uint(0)) => {
@@ -131,7 +131,7 @@ pub fn modulo<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
     }
 }
 
-/// `-operand`
+/// Computes the negation `-operand`.
 pub fn negate<'v>(operand: &Value<'v>) -> Outcome<'v> {
     match operand {
         Value::Int(i) => int(i.checked_neg()),
@@ -142,7 +142,7 @@ pub fn negate<'v>(operand: &Value<'v>) -> Outcome<'v> {
     }
 }
 
-/// `!operand`
+/// Computes the logical negation `!operand`.
 pub fn not<'v>(operand: &Value<'v>) -> Outcome<'v> {
     match operand {
         Value::Bool(b) => Ok(Value::Bool(!b)),
@@ -150,21 +150,21 @@ pub fn not<'v>(operand: &Value<'v>) -> Outcome<'v> {
     }
 }
 
-/// One of the four order operators.
+/// The four ordering operators.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Order {
-    /// `<`
+    /// The operator `<` (less than).
     Less,
-    /// `<=`
+    /// The operator `<=` (less or equal).
     LessEquals,
-    /// `>`
+    /// The operator `>` (greater than).
     Greater,
-    /// `>=`
+    /// The operator `>=` (greater or equal).
     GreaterEquals,
 }
 
 impl Order {
-    /// `left < right` and its kin.
+    /// Computes `left < right`, or the comparison of another operator.
     pub fn apply<'v>(self, left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
         let ordering = compare(left, right).ok_or_else(|| match left {
             Value::Null
@@ -195,8 +195,8 @@ impl Order {
     }
 }
 
-/// How two values of one type, or two numbers, are ordered. `None`: they are not comparable; `Some(None)`: one of them
-/// is not a number.
+/// Returns the order of two values of one type, or of two numbers. `None` means that they are not comparable;
+/// `Some(None)` means that one of them is NaN.
 pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> {
     Some(match (left, right) {
         (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
@@ -217,7 +217,7 @@ pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> 
     })
 }
 
-/// `element in container`
+/// Computes the membership `element in container`.
 pub fn contains<'v>(container: &Value<'v>, element: &Value<'v>, steps: &Steps<'_>) -> Outcome<'v> {
     let found = match container {
         Value::List(list) => {

@@ -1,7 +1,8 @@
-//! The planned form of an expression: what the evaluator walks.
+//! The planned form of an expression, which the evaluator walks.
 //!
-//! Names are resolved: variables are numbers, the variables of loops are slots, functions are pointers. Constant parts
-//! are computed already. Expressions lie in one vector and refer to each other by [`ExpressionId`].
+//! Names are resolved: variables are numbers, loop variables are slots, functions are pointers. Constant
+//! subexpressions are already computed. All expressions are in one vector and refer to each other by
+//! [`ExpressionId`].
 
 use std::sync::Arc;
 
@@ -14,50 +15,50 @@ use crate::evaluation::operators::Order;
 use crate::library::{Implementation, Overload};
 use crate::value::{OwnedMap, Value};
 
-/// A plan, ready to evaluate.
+/// A plan that is ready for evaluation.
 #[derive(Debug)]
 pub struct Plan {
     pub expressions: Vec<Expression>,
     pub root: ExpressionId,
     /// Names of the host's variables that the expression reads, by number.
     pub variables: Vec<Name>,
-    /// Number of slots for the variables of loops.
+    /// Number of slots for loop variables.
     pub slots: u32,
 }
 
-/// The place of an expression in [`Plan::expressions`].
+/// The index of an expression in [`Plan::expressions`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ExpressionId(pub u32);
 
-/// The place of a loop's variable in the evaluator's slots.
+/// The index of a loop variable in the evaluator's slots.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Slot(pub u32);
 
-/// One step of an evaluation.
+/// A planned expression, one node of the plan.
 #[derive(Debug)]
 pub enum Expression {
-    /// A literal or a folded part.
+    /// A literal or a folded subexpression.
     Constant(Value<'static>),
     /// A variable, selection, index or conditional.
     Attribute(Attribute),
-    /// `left && right` when `decisive` is false, `left || right` when it is true: a side with that value decides, and
-    /// makes up for an error of the other one.
+    /// `left && right` if `decisive` is false, `left || right` if it is true. A side with that value decides,
+    /// and absorbs an error of the other side.
     Logic { left: ExpressionId, right: ExpressionId, decisive: bool },
-    /// `left == right`, `left != right`.
+    /// A comparison `left == right`, or `left != right` if `negated`.
     Equality { left: ExpressionId, right: ExpressionId, negated: bool },
-    /// `element in [constants]`: the list's elements as keys.
+    /// `element in [constants]`, with the elements of the list as keys.
     Membership { element: ExpressionId, set: Arc<OwnedMap<'static>> },
-    /// A call that costs something.
+    /// A call that has a cost.
     Call(Call),
-    /// `[a, ?b]`; `optional` runs parallel to `elements`.
+    /// A list literal `[a, ?b]`; `optional` is parallel to `elements`.
     List { elements: Box<[ExpressionId]>, optional: Box<[bool]> },
-    /// `{k: v, ?k: v}`.
+    /// A map literal `{k: v, ?k: v}`.
     Map { entries: Box<[MapEntry]> },
-    /// `Name{field: v, ?field: v}`.
+    /// A struct literal `Name{field: v, ?field: v}`.
     Object { type_name: Name, fields: Box<[Field]> },
-    /// A loop.
+    /// A loop over a list or map.
     Fold(Box<Fold>),
-    /// `left.or(right)`, or `left.orValue(right)` when `unwrap`.
+    /// `left.or(right)`, or `left.orValue(right)` if `unwrap`.
     OptionalOr { left: ExpressionId, right: ExpressionId, unwrap: bool },
 }
 
@@ -77,44 +78,44 @@ pub struct Field {
     pub optional: bool,
 }
 
-/// A value and the path into it. Each step of the path costs 1, the attribute as a whole 1.
+/// A value and the path into it. The attribute costs 1, and each step of its path costs 1.
 #[derive(Clone, Debug)]
 pub struct Attribute {
     pub base: Base,
     pub path: Vec<Qualifier>,
 }
 
-/// Where an attribute starts.
+/// The start of an attribute.
 #[derive(Clone, Debug)]
 pub enum Base {
     /// A variable of the host.
     Variable(u32),
-    /// A variable of a loop.
+    /// A variable that a loop sets.
     Slot(Slot),
-    /// Any other expression.
+    /// Any other kind of expression.
     Expression(ExpressionId),
-    /// `condition ? then : otherwise`. Branches that are attributes themselves cost nothing beyond their paths.
+    /// `condition ? then : otherwise`. A branch that is itself an attribute costs only its path.
     Conditional { condition: ExpressionId, then: Box<Attribute>, otherwise: Box<Attribute> },
 }
 
-/// One step of a path.
+/// A step of a path.
 #[derive(Clone, Debug)]
 pub struct Qualifier {
     pub key: Key,
-    /// The step was written with `?`: the attribute is an optional.
+    /// Whether the step was written with `?`, so that the attribute is an optional.
     pub optional: bool,
-    /// The step of `has`: whether there is something, instead of what is there.
+    /// Whether this is the step of `has`, which returns whether the value exists instead of the value.
     pub presence: bool,
 }
 
-/// What a step selects by.
+/// The key of a step.
 #[derive(Clone, Debug)]
 pub enum Key {
-    /// A field name or constant index.
+    /// A field name or a constant index.
     Constant(Value<'static>),
-    /// An index that is an attribute: only its path costs.
+    /// An index that is an attribute; only its path costs.
     Attribute(Box<Attribute>),
-    /// Any other index.
+    /// Any other index expression.
     Expression(ExpressionId),
 }
 
@@ -122,99 +123,100 @@ pub enum Key {
 #[derive(Debug)]
 pub struct Call {
     pub operation: Operation,
-    /// The receiver, if there is one, and the arguments.
+    /// Arguments of the call; the receiver comes first, if there is one.
     pub args: Box<[ExpressionId]>,
     pub charge: Charge,
 }
 
-/// What a call computes.
+/// The operation of a call.
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// `-a`, `!a` and functions of one argument that check its type themselves.
     Unary(for<'v> fn(&Value<'v>) -> Result<Value<'v>, EvalError>),
-    /// `a + b` and its kin.
+    /// `a + b` and the other arithmetic operators.
     Binary(for<'v> fn(&Value<'v>, &Value<'v>) -> Result<Value<'v>, EvalError>),
-    /// `a < b` and its kin.
+    /// `a < b` and the other ordering operators.
     Order(Order),
-    /// `a in b`.
+    /// The membership test `a in b`.
     In,
-    /// Whether the argument is anything but false, errors included.
+    /// A test that is true unless the argument is false, also for errors.
     NotStrictlyFalse,
-    /// `text.matches(pattern)`; a constant pattern is compiled already.
+    /// `text.matches(pattern)`; a constant pattern is already compiled.
     Matches(Option<Regex>),
     /// An implementation that checks the types of its arguments itself.
     Direct(Implementation),
-    /// The first overload that takes the arguments' types.
+    /// A choice at run time: the first overload that accepts the types of the arguments.
     Overloads { function: Name, overloads: Box<[(Arc<Overload>, Implementation)]> },
 }
 
-/// What a call costs.
+/// The rule for the cost of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum Charge {
-    /// 1.
+    /// The constant cost 1.
     One,
     /// The size of the first argument, as text that is read once.
     FirstSize,
-    /// The size of the second argument, each element counted.
+    /// The size of the second argument, at 1 per element.
     SecondElements,
-    /// The smaller size of both arguments, as text that is read once.
+    /// The smaller size of the two arguments, as text that is read once.
     SmallerSize,
-    /// The sizes of both arguments together, as text that is copied.
+    /// The sum of the sizes of both arguments, as text that is copied.
     BothSizes,
-    /// The sizes of a text and of what is looked for in it, multiplied.
+    /// The product of the sizes of a text and of the text that is searched in it.
     Search,
-    /// The sizes of a text and of a pattern, multiplied.
+    /// The product of the sizes of a text and of a pattern.
     Pattern,
-    /// The rule of a library, about the arguments.
+    /// A library's rule, which uses only the arguments.
     Rule(ActualRule),
-    /// The rule of a library that looks at the result.
+    /// A library's rule, which uses the result.
     ResultRule(ActualRule),
 }
 
-/// A loop: `accumulator = init; for element in range { if !condition { break }; accumulator = step }; result`.
+/// A loop: `accumulator = init; for element in range { if !condition { break }; accumulator = step };
+/// result`.
 #[derive(Debug)]
 pub struct Fold {
     pub range: ExpressionId,
     pub variables: FoldVariables,
     pub accumulator: Slot,
-    /// Evaluated when the accumulator is first read.
+    /// First value of the accumulator, evaluated when the accumulator is first read.
     pub init: ExpressionId,
     pub condition: ExpressionId,
     pub step: Step,
     pub result: ExpressionId,
 }
 
-/// The variables a loop sets for each element.
+/// The variables that a loop sets for each element.
 #[derive(Clone, Copy, Debug)]
 pub enum FoldVariables {
-    /// The element of a list or the key of a map.
+    /// The element of a list, or the key of a map.
     One(Slot),
     /// The index and element of a list, or the key and value of a map.
     Two(Slot, Slot),
 }
 
-/// How a loop computes the next accumulator. The forms that the macros use grow it in place.
+/// The computation of the next accumulator. The steps that macros use grow it in place.
 #[derive(Debug)]
 pub enum Step {
-    /// `accumulator + list`
+    /// An appended list: `accumulator + list`.
     Append(ExpressionId),
-    /// `cel.@mapInsert(accumulator, key, value)`
+    /// A single inserted entry: `cel.@mapInsert(accumulator, key, value)`.
     Insert(ExpressionId, ExpressionId),
-    /// `cel.@mapInsert(accumulator, map)`
+    /// Several inserted entries: `cel.@mapInsert(accumulator, map)`.
     InsertAll(ExpressionId),
-    /// `condition ? step : accumulator`
+    /// A conditional step: `condition ? step : accumulator`.
     If(ExpressionId, Box<Step>),
-    /// Anything else.
+    /// Any other step expression.
     Evaluate(ExpressionId),
 }
 
 impl Attribute {
-    /// The attribute of an expression that is not one.
+    /// Creates the attribute of an expression that is not an attribute itself.
     pub fn of(expression: ExpressionId) -> Self {
         Self { base: Base::Expression(expression), path: Vec::new() }
     }
 
-    /// Adds a step; both branches of a conditional get it.
+    /// Adds a step. In a conditional, both branches get it.
     pub fn push(&mut self, qualifier: Qualifier) {
         match &mut self.base {
             Base::Conditional { then, otherwise, .. } => {

@@ -1,8 +1,8 @@
-//! From a checked expression to a plan: names become numbers, functions become pointers, constants are folded.
+//! Planning of a checked expression: names become numbers, functions become pointers, constants are folded.
 //!
-//! What the reference folds is folded, and nothing else, because folded parts cost nothing at run time: literals of
-//! lists and maps whose parts are constant, conversions of constants, `in` with a constant list, and patterns. A folded
-//! part that fails makes the plan fail.
+//! Exactly those subexpressions are folded that the reference folds, because folded ones cost nothing at run
+//! time: list and map literals with constant elements, conversions of constants, `in` with a constant list,
+//! and patterns. If a folded subexpression fails, planning fails.
 //!
 //! Macros use their arguments more than once; a node that occurs twice in one scope is planned once.
 
@@ -26,11 +26,11 @@ use crate::value::{OwnedMap, Text, Value};
 
 type Planned = Result<ExpressionId, EvalError>;
 
-/// Values nest at most this deep. Dropping and comparing a value recurse as deep as it nests; a literal nests up to the
-/// parser's limit, but a chain of loops can wrap each result in the next one's literal.
+/// Maximum nesting depth of values. Dropping and comparing a value recurse to its depth. A literal nests up
+/// to the parser's limit, but a chain of loops can wrap each result in the literal of the next loop.
 const VALUE_DEPTH_MAX: u32 = 1000;
 
-/// Plans `checked`, which was checked against `environment`.
+/// Plans `checked`, which must have been checked against `environment`.
 pub fn plan(checked: &CheckedAst, environment: &Environment) -> Result<Plan, EvalError> {
     let mut planner = Planner {
         checked,
@@ -59,15 +59,15 @@ struct Planner<'a> {
     variables: Vec<Name>,
     /// Variables of the loops around the current node, the innermost last.
     bindings: Vec<(Name, Slot)>,
-    /// Identifies `bindings`; 0 outside of loops.
+    /// Identifier of the current `bindings`; 0 outside of loops.
     scope: u32,
     /// Number of scopes so far.
     scopes: u32,
-    /// Bounds of how deep the values of `expressions` nest, beyond what the host's data nests.
+    /// Bounds of the nesting depth of the values of `expressions`, not counting the depth of the host's data.
     depths: Vec<u32>,
-    /// The same for the variables of loops.
+    /// Bounds of the nesting depth of the loop variables.
     slot_depths: Vec<u32>,
-    /// For nodes planned already: in which scope, and as what.
+    /// For nodes that are already planned: their scope and expression.
     planned: Vec<Option<(u32, ExpressionId)>>,
 }
 
@@ -94,13 +94,13 @@ impl Planner<'_> {
         ExpressionId(self.expressions.len() as u32 - 1)
     }
 
-    /// How deep the value of an expression nests at most, from the depths of its parts.
+    /// Returns the maximum nesting depth of an expression's value, from the depths of its operands.
     fn depth_of(&self, expression: &Expression) -> u32 {
         match expression {
             Expression::Constant(value) => value_depth(value),
             Expression::Attribute(attribute) => self.attribute_depth(attribute),
             Expression::Logic { .. } | Expression::Equality { .. } | Expression::Membership { .. } => 0,
-            // The sum of two lists nests as deep as they do; other operators make no lists.
+            // The sum of two lists nests as deep as the deeper one; other operators create no lists.
             Expression::Call(Call { operation: Operation::Binary(_), args, .. }) => self.deepest(args),
             Expression::Call(Call { operation: Operation::Overloads { .. }, args, .. }) => {
                 self.deepest(args) + 1
@@ -143,7 +143,7 @@ impl Planner<'_> {
         base + u32::from(attribute.path.iter().any(|qualifier| qualifier.optional))
     }
 
-    /// How deep an accumulator nests after a step.
+    /// Returns the nesting depth of an accumulator after a step.
     fn step_depth(&self, step: &Step) -> u32 {
         match step {
             Step::Append(list) => self.depth(*list),
@@ -217,7 +217,7 @@ impl Planner<'_> {
 
     fn plan_variable(&mut self, id: NodeId, name: &Name) -> Planned {
         if matches!(self.checked.type_of(id), Type::Type(_)) {
-            // Only names of types have a type as their value when they are planned.
+            // Only names of types have a type as their value at planning time.
             let named = self.environment.named_type(name.trim_start_matches('.'));
             let named =
                 named.ok_or_else(|| EvalError::new(format!("reference to undefined type: {name}")))?;
@@ -240,7 +240,7 @@ impl Planner<'_> {
         Base::Variable(number as u32)
     }
 
-    /// The attribute that an expression is, or the one that starts at its value.
+    /// Returns the attribute of an expression, or a new attribute that starts at its value.
     fn attribute(&self, id: ExpressionId) -> Attribute {
         match self.get(id) {
             Expression::Attribute(attribute) => attribute.clone(),
@@ -274,7 +274,7 @@ impl Planner<'_> {
                 _ => return Ok(self.add(Expression::Map { entries: entries.into() })),
             }
         }
-        // The reference computes the map here too, and fails at a key that it cannot hash.
+        // The reference also computes the map here, and fails at a key that it cannot hash.
         if entries.iter().any(|entry| matches!(self.constant(entry.key), Some(Value::Bytes(_)))) {
             return Err(EvalError::unhashable_constant());
         }
@@ -378,7 +378,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Whether the evaluator computes the call, and no library.
+    /// Returns whether the evaluator, not a library, computes the call.
     fn is_standard(&self, id: NodeId) -> bool {
         self.overloads(id).iter().all(|overload| overload.implementation.is_none())
     }
@@ -406,7 +406,7 @@ impl Planner<'_> {
             Some((rule, false)) => return Charge::Rule(rule),
             None => {}
         }
-        // A choice left to run time costs 1, whatever is chosen.
+        // A call whose overload is chosen at run time costs 1, regardless of the choice.
         let [overload] = overloads else { return Charge::One };
         match overload.id {
             "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string" => {
@@ -437,7 +437,8 @@ impl Planner<'_> {
         Ok(self.qualify(operand, Qualifier { key, optional, presence: false }))
     }
 
-    /// Membership in a constant list of primitives: each element and the numbers of other types equal to it.
+    /// Folds membership in a constant list of primitives. The keys are each element and the equal numbers of
+    /// other types.
     fn fold_membership(&mut self, element: ExpressionId, list: ExpressionId) -> Option<ExpressionId> {
         let Some(Value::List(list)) = self.constant(list) else { return None };
         if list.is_empty() {
@@ -496,7 +497,7 @@ impl Planner<'_> {
                 FoldVariables::Two(key, value)
             }
         };
-        // The accumulator hides an element of the same name.
+        // The accumulator shadows an element variable of the same name.
         self.bindings.push((fold.accu_var.clone(), accumulator));
         self.enter();
         let condition = self.plan(fold.condition)?;
@@ -514,7 +515,7 @@ impl Planner<'_> {
         Ok(self.add(Expression::Fold(Box::new(fold))))
     }
 
-    /// A slot for values that nest up to `depth` deep.
+    /// Allocates a slot for values that nest up to `depth` deep.
     fn slot(&mut self, depth: u32) -> Slot {
         self.slot_depths.push(depth);
         Slot(self.slot_depths.len() as u32 - 1)
@@ -525,7 +526,7 @@ impl Planner<'_> {
         self.scope = self.scopes;
     }
 
-    /// Recognises the steps that grow the accumulator.
+    /// Recognizes the steps that grow the accumulator in place.
     fn plan_step(&mut self, id: NodeId, accumulator: &Name) -> Result<Step, EvalError> {
         let checked = self.checked;
         let is_accumulator =
@@ -568,7 +569,7 @@ impl Charge {
     }
 }
 
-/// How deep a folded value nests; its literal was within the parser's limit.
+/// Returns the nesting depth of a folded value; its literal was within the parser's limit.
 fn value_depth(value: &Value<'_>) -> u32 {
     match value {
         Value::List(list) => list.iter().map(|element| value_depth(&element)).max().unwrap_or(0) + 1,
@@ -579,7 +580,7 @@ fn value_depth(value: &Value<'_>) -> u32 {
     }
 }
 
-/// Whether a value can select an element.
+/// Returns whether a value can be used as a key.
 pub fn is_key(value: &Value<'_>) -> bool {
     matches!(value, Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_))
 }

@@ -10,15 +10,17 @@ use crate::evaluation::plan::Plan;
 use crate::evaluation::planner;
 use crate::value::Value;
 
-/// A planned expression. Making one costs more than an evaluation: keep it.
+/// A planned expression. Creating it costs more than an evaluation, so keep it.
 #[derive(Debug)]
 pub struct Program {
     plan: Plan,
 }
 
-/// The host's variables of one evaluation. Each variable is read at most once per evaluation, when it is needed.
+/// The host's variables of one evaluation. Each variable is read at most once per evaluation, when it is
+/// needed.
 pub trait Activation<'v> {
-    /// The value of a variable by its full name; `None` when it has none, which is an error of the evaluation.
+    /// Returns the value of a variable by its full name; `None` if it has no value, which is an error of the
+    /// evaluation.
     fn variable(&self, name: &str) -> Option<Value<'v>>;
 }
 
@@ -40,12 +42,13 @@ impl<'v> Activation<'v> for Vec<(String, Value<'v>)> {
     }
 }
 
-/// What ends an evaluation early.
+/// The limits that end an evaluation early.
 #[derive(Clone, Copy)]
 pub struct Limits<'l> {
-    /// The evaluation ends as soon as it has cost more.
+    /// Cost limit; the evaluation ends as soon as it exceeds this.
     pub cost: u64,
-    /// Asked after some work each time ([`Steps`](super::Steps)): true ends the evaluation. Hosts look at a deadline.
+    /// Callback that is called regularly ([`Steps`](super::Steps)); if it returns true, the evaluation ends.
+    /// Hosts check a deadline here.
     pub interrupted: &'l (dyn Fn() -> bool + Sync),
 }
 
@@ -53,20 +56,20 @@ impl Limits<'_> {
     /// No limits, for expressions that are known to be small.
     pub const NONE: Limits<'static> = Limits { cost: u64::MAX, interrupted: &|| false };
 
-    /// A limit of cost alone.
+    /// Creates limits with only a cost limit.
     pub const fn cost(cost: u64) -> Limits<'static> {
         Limits { cost, interrupted: &|| false }
     }
 }
 
-/// What an evaluation came to.
+/// The result of an evaluation, with its cost.
 #[derive(Clone, Debug)]
 pub struct Evaluation<'v> {
-    /// The value of the expression.
+    /// Value of the expression, or its error.
     pub result: Result<Value<'v>, EvalError>,
-    /// What was spent, also by a failed evaluation.
+    /// Cost of the evaluation, also if it failed.
     pub cost: u64,
-    /// The work that was done ([`Steps`](super::Steps)).
+    /// Work of the evaluation, in [`Steps`](super::Steps).
     pub steps: u64,
 }
 
@@ -74,18 +77,18 @@ impl Program {
     /// Plans a checked expression.
     ///
     /// # Errors
-    /// That of a constant part, which is computed here: `duration(dyn('x'))`, a malformed constant pattern, a constant
-    /// map with bytes as a key.
+    /// The error of a constant subexpression, which is computed here: `duration(dyn('x'))`, a malformed
+    /// constant pattern, a constant map with bytes as a key.
     pub fn new(checked: &CheckedAst, environment: &Environment) -> Result<Self, EvalError> {
         Ok(Self { plan: planner::plan(checked, environment)? })
     }
 
-    /// Names of the host's variables that the expression reads.
+    /// Returns the names of the host's variables that the expression reads.
     pub fn variables(&self) -> &[Name] {
         &self.plan.variables
     }
 
-    /// Evaluates the expression, which may cost `cost` and take `time`.
+    /// Evaluates the expression with the cost limit `cost` and the time limit `time`.
     pub fn evaluate_for<'v>(
         &self,
         activation: &dyn Activation<'v>,
@@ -96,7 +99,7 @@ impl Program {
         self.evaluate(activation, &Limits { cost, interrupted: &|| began.elapsed() > time })
     }
 
-    /// Evaluates the expression.
+    /// Evaluates the expression within `limits`.
     pub fn evaluate<'v>(&self, activation: &dyn Activation<'v>, limits: &Limits<'_>) -> Evaluation<'v> {
         let mut evaluator = Evaluator::new(&self.plan, activation, limits);
         let result = evaluator.evaluate(self.plan.root);

@@ -1,7 +1,7 @@
 //! The functions of the standard library and of optionals.
 //!
-//! [`implementation`] finds them by name. The signatures' types are checked before a call, except for the functions
-//! named in [`checks_types_itself`].
+//! [`implementation`] finds them by name. The evaluator checks the argument types of a signature before a
+//! call, except for the functions in [`checks_types_itself`].
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::value::{List, Value};
 
 type Outcome<'v> = Result<Value<'v>, EvalError>;
 
-/// How a standard function is computed; `None` for other functions and for operators.
+/// Returns the implementation of a standard function; `None` for other functions and for operators.
 pub fn implementation(function: &str) -> Option<Implementation> {
     Some(match function {
         "bool" => conversion::to_bool,
@@ -52,12 +52,12 @@ pub fn implementation(function: &str) -> Option<Implementation> {
     })
 }
 
-/// Whether a function takes arguments of any type at run time and words the error itself.
+/// Returns whether a function accepts arguments of any type at run time and creates the error itself.
 pub fn checks_types_itself(function: &str) -> bool {
     matches!(function, "contains" | "startsWith" | "endsWith" | "dyn" | "type")
 }
 
-/// Whether a call with constant arguments is computed when the program is made.
+/// Returns whether a call with constant arguments is computed when the program is created.
 pub fn is_conversion(function: &str) -> bool {
     matches!(
         function,
@@ -65,7 +65,7 @@ pub fn is_conversion(function: &str) -> bool {
     )
 }
 
-/// `size(x)`
+/// Computes `size(x)`, or an error.
 pub fn size<'v>(value: &Value<'v>) -> Outcome<'v> {
     let size = value.size().filter(|_| !matches!(value, Value::Object(object) if object.is_lazy()));
     match size {
@@ -96,7 +96,7 @@ fn ends_with<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     texts(call).map(|(text, part)| Value::Bool(text.ends_with(part)))
 }
 
-/// A calendar field of a timestamp, in UTC or in the zone of the second argument.
+/// Returns a calendar field of a timestamp, in UTC or in the time zone of the second argument.
 fn calendar<'v>(call: &Call<'_, 'v>, field: fn(Civil) -> i64) -> Outcome<'v> {
     let (timestamp, offset) = match call.args {
         [Value::Timestamp(timestamp)] => (timestamp, 0),
@@ -108,7 +108,7 @@ fn calendar<'v>(call: &Call<'_, 'v>, field: fn(Civil) -> i64) -> Outcome<'v> {
     Ok(Value::Int(field(timestamp.civil(offset))))
 }
 
-/// A field of the time of day of a timestamp, or a duration in whole units.
+/// Returns a time-of-day field of a timestamp, or the number of whole units of a duration.
 fn clock<'v>(call: &Call<'_, 'v>, unit_nanos: i64, field: fn(Civil) -> i64) -> Outcome<'v> {
     match call.args {
         [Value::Duration(duration)] => Ok(Value::Int(duration.nanoseconds / unit_nanos)),
@@ -119,7 +119,7 @@ fn clock<'v>(call: &Call<'_, 'v>, unit_nanos: i64, field: fn(Civil) -> i64) -> O
 fn milliseconds<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     match call.args {
         [Value::Timestamp(timestamp), ..] => {
-            // The zone does not matter to the fraction of a second, but must exist.
+            // The fraction of a second does not depend on the time zone, but the zone must exist.
             calendar(call, |civil| civil.second)?;
             Ok(Value::Int(i64::from(timestamp.nanos() / 1_000_000)))
         }
@@ -144,7 +144,7 @@ fn optional_of_non_zero<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     Ok(if zero { Value::Optional(None) } else { Value::some(value.clone()) })
 }
 
-/// The values of a list of optionals that have one.
+/// Returns the values in a list of optionals, without the empty ones.
 fn unwrap_all<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let [Value::List(list)] = call.args else { return Err(EvalError::no_such_overload()) };
     bounds::make_list(list.len(), call.steps)?;
@@ -177,7 +177,7 @@ fn value<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     }
 }
 
-/// An element of a list as an optional.
+/// Returns an element of a list as an optional.
 fn element<'v>(call: &Call<'_, 'v>, index: fn(usize) -> usize) -> Outcome<'v> {
     match call.args {
         [Value::List(list)] => Ok(Value::Optional(list.get(index(list.len())).map(Arc::new))),

@@ -1,41 +1,41 @@
-//! Steps: the work of one evaluation, counted so that it can be interrupted.
+//! Steps: the work of an evaluation, counted so that it can be interrupted.
 //!
-//! Costs are part of the API of the host and follow the reference, also where a call costs nothing in proportion to what it
-//! does. Steps count what is done: one for each element visited, each value compared and each charge, and one for some bytes of
-//! text that are read. Every `STEPS_PER_LOOK` steps the evaluation asks the host whether it is to go on. A loop of the
-//! library that does not count its steps could not be ended.
+//! Costs are part of the host's API and follow the reference, even if a call costs little compared with its
+//! work. Steps count the real work: one for each visited element, compared value and charge, and one per some
+//! bytes of text. Every `STEPS_PER_LOOK` steps the evaluation asks the host whether to continue. A library
+//! loop that counts no steps could not be interrupted.
 
 use std::cell::Cell;
 use std::fmt;
 
 use crate::error::{EvalError, EvalErrorKind};
 
-/// Steps between two questions to the host: some tens of microseconds of work.
+/// Number of steps between two calls of the host: some tens of microseconds of work.
 const STEPS_PER_LOOK: u64 = 1000;
 
-/// Bytes of text that are read or written in about the time of one step.
+/// Number of bytes of text that are read or written in about the time of one step.
 const BYTES_PER_STEP: usize = 64;
 
-/// The steps of one evaluation.
+/// The step counter of one evaluation.
 pub struct Steps<'l> {
     interrupted: &'l (dyn Fn() -> bool + Sync),
     taken: Cell<u64>,
-    /// How many steps there are when the host is asked next.
+    /// Number of steps at which the host is called next.
     next_look: Cell<u64>,
 }
 
 impl<'l> Steps<'l> {
-    /// No steps yet; an evaluation ends with an error soon after `interrupted` is true.
+    /// Creates a counter at zero. The evaluation ends with an error soon after `interrupted` returns true.
     pub fn new(interrupted: &'l (dyn Fn() -> bool + Sync)) -> Self {
         Self { interrupted, taken: Cell::new(0), next_look: Cell::new(STEPS_PER_LOOK) }
     }
 
-    /// Steps that nothing interrupts.
+    /// Creates a counter that is never interrupted.
     pub fn unlimited() -> Steps<'static> {
         Steps::new(&|| false)
     }
 
-    /// How many were taken.
+    /// Returns the number of steps so far.
     pub fn taken(&self) -> u64 {
         self.taken.get()
     }
@@ -43,7 +43,7 @@ impl<'l> Steps<'l> {
     /// Counts one step.
     ///
     /// # Errors
-    /// [`EvalErrorKind::Interrupted`] when the host ends the evaluation.
+    /// [`EvalErrorKind::Interrupted`] if the host ends the evaluation.
     #[inline]
     pub fn one(&self) -> Result<(), EvalError> {
         self.many(1)
@@ -52,7 +52,7 @@ impl<'l> Steps<'l> {
     /// Counts several steps.
     ///
     /// # Errors
-    /// As for [`Steps::one`].
+    /// The same as for [`Steps::one`].
     #[inline]
     pub fn many(&self, steps: usize) -> Result<(), EvalError> {
         let taken = self.taken.get().saturating_add(steps as u64);
@@ -60,19 +60,19 @@ impl<'l> Steps<'l> {
         if taken < self.next_look.get() { Ok(()) } else { self.look() }
     }
 
-    /// Counts the reading or writing of text.
+    /// Counts the steps of reading or writing text.
     ///
     /// # Errors
-    /// As for [`Steps::one`].
+    /// The same as for [`Steps::one`].
     #[inline]
     pub fn text(&self, bytes: usize) -> Result<(), EvalError> {
         self.many(bytes / BYTES_PER_STEP)
     }
 
-    /// Asks the host now: before work that takes long by itself and cannot be interrupted.
+    /// Calls the host now, before long work that cannot be interrupted.
     ///
     /// # Errors
-    /// As for [`Steps::one`].
+    /// The same as for [`Steps::one`].
     #[cold]
     pub fn look(&self) -> Result<(), EvalError> {
         self.next_look.set(self.taken.get().saturating_add(STEPS_PER_LOOK));
@@ -86,7 +86,7 @@ impl fmt::Debug for Steps<'_> {
     }
 }
 
-/// The error of an evaluation that was interrupted.
+/// Creates the error of an interrupted evaluation.
 fn interrupted() -> EvalError {
     EvalError { kind: EvalErrorKind::Interrupted, ..EvalError::new("operation interrupted") }
 }

@@ -1,12 +1,12 @@
-//! Struct literals of the well-known protobuf types, which are values of the language: `google.protobuf.Int32Value{value: 1}`
-//! is the integer 1.
+//! Struct literals of the well-known protobuf types, which are values of the language:
+//! `google.protobuf.Int32Value{value: 1}` is the integer 1.
 
 use crate::error::EvalError;
 use crate::value::{Duration, OwnedMap, OwnedObject, Timestamp, Value};
 
 type Outcome<'v> = Result<Value<'v>, EvalError>;
 
-/// The value that a struct literal stands for; `None` for all other types.
+/// Returns the value of a struct literal of a well-known type; `None` for all other types.
 pub fn convert<'v>(object: &OwnedObject<'v>) -> Option<Outcome<'v>> {
     let name = object.type_name.strip_prefix("google.protobuf.")?;
     let field =
@@ -49,7 +49,7 @@ pub fn convert<'v>(object: &OwnedObject<'v>) -> Option<Outcome<'v>> {
     }))
 }
 
-/// Refuses integers that a 32-bit wrapper cannot hold.
+/// Refuses integers that do not fit in a 32-bit wrapper.
 fn in_range(value: Value<'_>, narrow: bool) -> Outcome<'_> {
     match value {
         Value::Int(int) if narrow && i32::try_from(int).is_err() => Err(EvalError::new("integer overflow")),

@@ -1,7 +1,7 @@
 //! Authorization checks: `authorizer.group('apps').resource('deployments').check('update').allowed()`.
 //!
-//! The functions collect what is asked; the host's [`Authorizer`] answers `check`. The host declares the variable
-//! `authorizer` with [`authorizer_type`] and gives it the value [`authorizer`] makes.
+//! The functions build a request; the host's [`Authorizer`] decides it at `check`. The host declares the
+//! variable `authorizer` with [`authorizer_type`] and gives it the value of [`authorizer`].
 
 use std::any::Any;
 use std::fmt;
@@ -18,91 +18,92 @@ use crate::value::{Opaque, Value};
 
 const SINCE: Version = Version::new(1, 27);
 
-/// The cost of a check: two in one expression are within the usual limit, three are not.
+/// Cost of a check. Two checks in one expression are within the usual limit, three are not.
 const CHECK_COST: u64 = 350_000;
 
-/// Answers authorization requests.
+/// A host that decides authorization requests.
 pub trait Authorizer: fmt::Debug + Send + Sync {
-    /// Whether the request is allowed for this authorizer's user.
+    /// Decides the request for the user of this authorizer.
     fn check(&self, request: &Request) -> Decision;
 
-    /// The authorizer for a service account.
+    /// Returns the authorizer for a service account.
     ///
     /// # Errors
     /// The names are not valid.
     fn for_service_account(&self, namespace: &str, name: &str) -> Result<Arc<dyn Authorizer>, String>;
 }
 
-/// What is asked.
+/// A request that the authorizer decides.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Request {
-    /// A path that names no resource, such as `/healthz`.
+    /// A path outside the resource API, such as `/healthz`.
     Path {
-        /// The path.
+        /// URL path of the request.
         path: Arc<str>,
-        /// The verb, such as `get`.
+        /// Verb of the request, such as `get`.
         verb: Arc<str>,
     },
-    /// An API resource.
+    /// A request for an API resource.
     Resource {
-        /// What the functions collected.
+        /// Resource that the expression names.
         resource: Resource,
-        /// The verb, such as `list`.
+        /// Verb of the request, such as `list`.
         verb: Arc<str>,
     },
 }
 
-/// A resource, as narrow as the expression makes it; empty texts stand for all.
+/// A resource, as far as the expression narrows it. Empty strings match everything.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Resource {
     /// API group, empty for the core group.
     pub group: Arc<str>,
     /// Plural name of the resource.
     pub resource: Arc<str>,
-    /// Subresource.
+    /// Subresource; empty for the object itself.
     pub subresource: Arc<str>,
-    /// Namespace.
+    /// Namespace; empty for all namespaces.
     pub namespace: Arc<str>,
-    /// Object name.
+    /// Name of the object; empty for all objects.
     pub name: Arc<str>,
-    /// Field selector, unparsed.
+    /// Field selector as written, not parsed.
     pub field_selector: Option<Arc<str>>,
-    /// Label selector, unparsed.
+    /// Label selector as written, not parsed.
     pub label_selector: Option<Arc<str>>,
 }
 
-/// The answer to a request.
+/// The decision about a request.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Decision {
     /// Whether the request is allowed.
     pub allowed: bool,
-    /// Why, as the authorizer puts it.
+    /// Reason that the authorizer gives.
     pub reason: String,
-    /// What went wrong while deciding.
+    /// Error of the authorizer, if any.
     pub error: Option<String>,
 }
 
-/// The value of the variable `authorizer`.
+/// Creates the value of the variable `authorizer`.
 pub fn authorizer(authorizer: Arc<dyn Authorizer>) -> Value<'static> {
     opaque::value(Stage::Authorizer(authorizer))
 }
 
-/// The check of `resource`, for a host that declares a variable for one with [`resource_check_type`].
+/// Creates the value of a variable for checks of `resource`; the host declares it with
+/// [`resource_check_type`].
 pub fn resource_authorizer(authorizer: Arc<dyn Authorizer>, resource: Resource) -> Value<'static> {
     opaque::value(Stage::Resource(authorizer, resource))
 }
 
-/// `kubernetes.authorization.ResourceCheck`
+/// Returns the type `kubernetes.authorization.ResourceCheck`.
 pub fn resource_check_type() -> Type {
     resource_check()
 }
 
-/// `kubernetes.authorization.Authorizer`
+/// Returns the type `kubernetes.authorization.Authorizer`.
 pub fn authorizer_type() -> Type {
     Type::object("kubernetes.authorization.Authorizer")
 }
 
-/// How far the expression got.
+/// The current stage of the chain of calls.
 #[derive(Clone, Debug)]
 enum Stage {
     Authorizer(Arc<dyn Authorizer>),
@@ -157,7 +158,7 @@ impl Opaque for Stage {
     }
 }
 
-/// The declarations of the library.
+/// Returns the declarations of the library.
 pub fn library() -> Library {
     use Type::{Bool, String as Text};
     let overload = |id, params: &[Type], result, implementation: Implementation| {
@@ -236,7 +237,8 @@ fn check_actual(_: &[Value<'_>], _: &Value<'_>) -> u64 {
     CHECK_COST
 }
 
-/// A selector is read into a list of requirements. The shortest one that needs memory has two characters.
+/// Estimates the parsing of a selector into a list of requirements. The shortest requirement has two
+/// characters.
 fn selector_estimate(site: &dyn CallSite) -> Option<CallEstimate> {
     let size = site.size(1);
     let requirements = size.times_factor(0.5).times_factor((LIST_COST + OBJECT_COST) as f64);
@@ -261,7 +263,7 @@ fn text(call: &Call<'_, '_>, arg: usize) -> Result<Arc<str>, EvalError> {
     }
 }
 
-/// The text of the first argument, which must not be blank.
+/// Returns the text of the first argument, which must not be blank.
 fn named(call: &Call<'_, '_>, what: &str) -> Result<Arc<str>, EvalError> {
     let text = text(call, 1)?;
     if text.trim().is_empty() {
@@ -327,7 +329,7 @@ mod tests {
     use super::*;
     use crate::evaluation::steps::Steps;
 
-    /// Allows reading, and tells the request as its reason.
+    /// An authorizer that allows reads and returns the request as its reason.
     #[derive(Debug)]
     struct Reader;
 

@@ -1,28 +1,30 @@
 //! Bounds on the work and the memory of one call.
 //!
-//! A call is charged before it is computed, by its arguments, but some calls cost next to nothing whatever they do, and some are
-//! charged by their result; those whose work or result is out of all proportion must be refused before.
+//! A call is charged for its arguments before it is computed. But some calls cost next to nothing regardless
+//! of their work, and some are charged for their result. If the work or result of such a call would be
+//! excessive, the call must be refused first.
 
 use crate::error::{EvalError, EvalErrorKind};
 use crate::evaluation::steps::Steps;
 
-/// Text and lists that one call may make. Costs follow the arguments and not the result, so this is what bounds the
-/// memory of calls such as `s.replace('a', t)`.
+/// Maximum size in bytes of a text or list that one call creates. Costs depend on the arguments, not on the
+/// result, so this limit bounds the memory of calls such as `s.replace('a', t)`.
 pub(crate) const RESULT_BYTES_MAX: usize = 32 << 20;
 
-/// The error of a result above [`RESULT_BYTES_MAX`].
+/// Creates the error of a result above [`RESULT_BYTES_MAX`].
 pub(crate) fn result_too_large() -> EvalError {
     EvalError { kind: EvalErrorKind::CostLimit, ..EvalError::new("operation cancelled: result too large") }
 }
 
-/// Comparisons of elements that one call may make: the largest budget of a host. A call with more would exceed the budget
-/// anyway, but only after it made them.
+/// Maximum number of element comparisons of one call: the largest budget of a host. A call with more
+/// comparisons would exceed the budget anyway, but only after it made them.
 const COMPARISONS_MAX: usize = 10_000_000;
 
-/// Refuses a call that compares each of `left` elements with each of `right` ones when they are too many.
+/// Refuses a call that compares each of `left` elements with each of `right` elements if that is too much
+/// work.
 ///
 /// # Errors
-/// The one of an exceeded cost limit.
+/// The error of an exceeded cost limit.
 pub(crate) fn limit_comparisons(left: usize, right: usize) -> Result<(), EvalError> {
     if left.saturating_mul(right) <= COMPARISONS_MAX {
         return Ok(());
@@ -30,17 +32,17 @@ pub(crate) fn limit_comparisons(left: usize, right: usize) -> Result<(), EvalErr
     Err(cost_limit_exceeded())
 }
 
-/// The error of a call whose cost is above every limit.
+/// Creates the error of a call whose cost exceeds every limit.
 pub(crate) fn cost_limit_exceeded() -> EvalError {
     let message = "operation cancelled: actual cost limit exceeded";
     EvalError { kind: EvalErrorKind::CostLimit, ..EvalError::new(message) }
 }
 
-/// Elements of a list that one call may make: more than a request of the largest size can hold. Concatenations share their sides, and
-/// may have billions of elements.
+/// Maximum number of elements of a list that one call creates: more than fit in a request of the largest
+/// size. Concatenations only refer to their operands, and may have billions of elements.
 const ELEMENTS_MAX: usize = 4_000_000;
 
-/// Refuses a call that makes a list of so many elements.
+/// Refuses a call that creates a list of too many elements.
 ///
 /// # Errors
 /// The result is too large.
@@ -48,7 +50,7 @@ pub(crate) fn limit_list(elements: usize) -> Result<(), EvalError> {
     if elements > ELEMENTS_MAX { Err(result_too_large()) } else { Ok(()) }
 }
 
-/// The same for a call that visits each element as it makes the list: counts its steps.
+/// Checks a call like [`limit_list`], and counts the steps of visiting each element.
 ///
 /// # Errors
 /// The result is too large, or the evaluation was interrupted.

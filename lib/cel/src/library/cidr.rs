@@ -1,4 +1,4 @@
-//! Networks: `cidr('10.0.0.0/8')` and what they contain.
+//! Networks: `cidr('10.0.0.0/8')`, and checks of the addresses and networks in them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,24 +18,24 @@ use crate::value::Value;
 
 const SINCE: Version = Version::new(1, 30);
 
-/// The bytes of an address: 4 or 16.
+/// The size of an address in bytes: 4 or 16.
 const ADDRESS_BYTES: SizeEstimate = SizeEstimate { min: 4, max: 16 };
 
-/// An address and the number of its bits that name the network.
+/// An address and the prefix length of the network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Cidr {
     address: IpAddr,
     bits: u8,
 }
 
-/// `net.CIDR`
+/// Returns the type `net.CIDR`.
 pub fn cidr_type() -> Type {
     Type::opaque("net.CIDR")
 }
 
 opaque_type!(Cidr, cidr_type, |cidr| u64::from(cidr.bits.div_ceil(8)));
 
-/// The declarations of the library.
+/// Returns the declarations of the library.
 pub fn library() -> Library {
     let reading = |name, id, result, implementation: Implementation| {
         let overload = Overload { since: SINCE, ..Overload::function(id, [Type::String], result) };
@@ -81,10 +81,10 @@ pub fn library() -> Library {
 }
 
 impl Cidr {
-    /// Reads a network in CIDR notation. The address may have bits set behind the prefix.
+    /// Parses a network in CIDR notation. The address may have bits set after the prefix.
     ///
     /// # Errors
-    /// The reference's sentence.
+    /// The error text of the reference.
     pub fn parse(text: &str) -> Result<Self, String> {
         const PROLOGUE: &str = "network address parse error during conversion from string: ";
         let (address, bits) = parse_prefix(text).map_err(|error| format!("{PROLOGUE}{PROLOGUE}{error}"))?;
@@ -94,7 +94,7 @@ impl Cidr {
         Ok(Self { address, bits })
     }
 
-    /// The same network with no bits set behind the prefix.
+    /// Returns the network with all bits after the prefix cleared.
     pub fn masked(self) -> Self {
         let bits = u32::from(self.bits);
         let address = match self.address {
@@ -108,13 +108,13 @@ impl Cidr {
         Self { address, ..self }
     }
 
-    /// Whether an address is in the network.
+    /// Returns whether an address is in the network.
     pub fn contains(self, address: IpAddr) -> bool {
         let bits = self.bits;
         address.is_ipv4() == self.address.is_ipv4() && Self { address, bits }.masked() == self.masked()
     }
 
-    /// Whether all addresses of another network are in this one.
+    /// Returns whether all addresses of another network are in this one.
     pub fn contains_network(self, other: Self) -> bool {
         self.bits <= other.bits && self.contains(other.address)
     }
@@ -146,7 +146,7 @@ fn contains_cidr_actual(args: &[Value<'_>], _: &Value<'_>) -> u64 {
     prefix_comparison(prefix) + times_factor(prefix, TEXT_FACTOR) + 1
 }
 
-/// Adds the cost of reading the argument's text.
+/// Adds the cost of reading the text argument.
 fn with_text(site: &dyn CallSite, estimate: Option<CallEstimate>) -> Option<CallEstimate> {
     let text = site.size(1).times_factor(TEXT_FACTOR);
     estimate.map(|estimate| CallEstimate::cost(estimate.cost.plus(text)))
@@ -192,7 +192,7 @@ fn write<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
 
 fn contains_ip<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     let Ip(address) = match call.args.get(1) {
-        // The reference does not say here what is wrong with the text.
+        // The reference does not report the parse error here.
         Some(Value::String(text)) => Ip::parse(text).map_err(|_| EvalError::no_such_overload())?,
         other => *opaque::expect(other.unwrap_or(&Value::Null))?,
     };

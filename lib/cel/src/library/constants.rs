@@ -1,10 +1,10 @@
-//! Checks of literals as arguments: an argument that can never be right is an error of the expression.
+//! Checks of literal arguments: an argument that is always invalid is an error of the expression.
 
 use crate::ast::{CheckedAst, Constant, NodeId, NodeKind};
 use crate::library::regex;
 use crate::timestamp::Timestamp;
 
-/// `duration('…')`
+/// Checks the text of `duration('…')`.
 pub(super) fn duration(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, String)> {
     first_argument(checked, call, "duration", |constant| match constant {
         Constant::String(text) => go::duration::parse(text).is_ok(),
@@ -12,7 +12,7 @@ pub(super) fn duration(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, St
     })
 }
 
-/// `timestamp('…')`
+/// Checks the text of `timestamp('…')`.
 pub(super) fn timestamp(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, String)> {
     first_argument(checked, call, "timestamp", |constant| match constant {
         Constant::String(text) => Timestamp::parse(text).is_ok(),
@@ -21,7 +21,8 @@ pub(super) fn timestamp(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, S
     })
 }
 
-/// `text.matches('…')`; of the global form the reference checks the text instead of the pattern.
+/// Checks the pattern of `text.matches('…')`. For the global form, the reference checks the text instead of
+/// the pattern.
 pub(super) fn matches(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, String)> {
     first_argument(checked, call, "matches", |constant| match constant {
         Constant::String(text) => regex::compile(text).is_ok(),
@@ -29,7 +30,7 @@ pub(super) fn matches(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, Str
     })
 }
 
-/// Checks the first argument, not counting a receiver, when it is a literal.
+/// Checks the first argument, not counting a receiver, if it is a literal.
 fn first_argument(
     checked: &CheckedAst,
     call: NodeId,

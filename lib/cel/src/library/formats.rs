@@ -1,7 +1,7 @@
 //! Named string formats: `format.dns1123Label().validate(name)`.
 //!
-//! Validation answers an optional list of messages, empty for a valid text. Source: the validation of Kubernetes object
-//! names and the formats of OpenAPI schemas.
+//! Validation returns an optional list of messages, which is empty for a valid text. Source: the validation
+//! of Kubernetes object names and the formats of OpenAPI schemas.
 
 use go::url::Url;
 
@@ -15,10 +15,10 @@ use crate::value::Value;
 
 const SINCE: Version = Version::new(1, 31);
 
-/// The pattern size that estimates assume for every format.
+/// Size of the pattern that estimates assume for every format.
 const ESTIMATED_PATTERN_SIZE: f64 = 128.0;
 
-/// A format that texts are validated against.
+/// A format for the validation of texts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Format {
     Dns1123Label,
@@ -36,7 +36,7 @@ enum Format {
     DateTime,
 }
 
-/// Each format with its name, the function that gives it, and that function's implementation.
+/// Each format with its name, the function that returns it, and the implementation of that function.
 const FORMATS: [(Format, &str, &str, Implementation); 13] = [
     (Format::Dns1123Label, "dns1123Label", "format.dns1123Label", |_| give(Format::Dns1123Label)),
     (Format::Dns1123Subdomain, "dns1123Subdomain", "format.dns1123Subdomain", |_| {
@@ -61,14 +61,14 @@ const FORMATS: [(Format, &str, &str, Implementation); 13] = [
     (Format::DateTime, "datetime", "format.datetime", |_| give(Format::DateTime)),
 ];
 
-/// `kubernetes.NamedFormat`
+/// Returns the type `kubernetes.NamedFormat`.
 pub fn format_type() -> Type {
     Type::object("kubernetes.NamedFormat")
 }
 
 opaque_type!(Format, format_type);
 
-/// The declarations of the library.
+/// Returns the declarations of the library.
 pub fn library() -> Library {
     let since = |overload: Overload| Overload { since: SINCE, ..overload };
     let messages = Type::optional(Type::list(Type::String));
@@ -89,7 +89,7 @@ pub fn library() -> Library {
 }
 
 impl Format {
-    /// The messages of `text`; none if it is valid.
+    /// Returns the error messages about `text`; empty if it is valid.
     fn validate(self, text: &str) -> Vec<String> {
         let unless = |valid: bool, message: &str| if valid { Vec::new() } else { vec![message.to_owned()] };
         match self {
@@ -109,7 +109,7 @@ impl Format {
         }
     }
 
-    /// The size of the regular expression that the reference takes the format for. Costs only.
+    /// Returns the size of the reference's regular expression for the format. Only costs use it.
     fn pattern_size(self) -> u64 {
         match self {
             Self::Dns1123Label | Self::Dns1035Label | Self::Dns1123LabelPrefix | Self::Dns1035LabelPrefix => {
@@ -155,7 +155,8 @@ fn actual(args: &[Value<'_>], _: &Value<'_>) -> u64 {
     format.map_or(rules::CALL_COST, |format| rules::matching_actual(arg_size(args, 1), format.pattern_size()))
 }
 
-/// Thirty-two hexadecimal digits with or without dashes, of this version; versions 4 and 5 have a variant, too.
+/// Returns whether a text is a UUID of this version: thirty-two hexadecimal digits with or without dashes.
+/// Versions 4 and 5 also check the variant.
 pub fn is_uuid(text: &str, version: Option<u8>) -> bool {
     let mut rest = text;
     let mut groups = [""; 5];
@@ -173,14 +174,14 @@ pub fn is_uuid(text: &str, version: Option<u8>) -> bool {
     rest.is_empty() && is_hex && is_version && has_variant
 }
 
-/// Whether a text is padded base64; an empty one is not.
+/// Returns whether a text is padded base64; an empty text is not.
 fn is_base64(text: &str) -> bool {
     let digits = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     !text.is_empty() && text.len().is_multiple_of(4) && digits.bytes().all(is_digit)
 }
 
-/// Whether a text is a date of the calendar, `YYYY-MM-DD` (RFC 3339 full-date).
+/// Returns whether a text is a valid date `YYYY-MM-DD` (RFC 3339 full-date).
 pub fn is_date(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {
@@ -199,7 +200,7 @@ pub fn is_date(text: &str) -> bool {
     jiff::civil::Date::new(year as i16, month as i8, day as i8).is_ok()
 }
 
-/// Whether a text is a date and a time of day, `YYYY-MM-DDThh:mm:ss[.fraction](Z|±hh:mm)`.
+/// Returns whether a text is a date and time, `YYYY-MM-DDThh:mm:ss[.fraction](Z|±hh:mm)`.
 pub fn is_date_time(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let mut parts = text.split('t');
@@ -208,7 +209,7 @@ pub fn is_date_time(text: &str) -> bool {
     let two = |text: &str, max: &str| text.len() == 2 && is_digits(text) && text <= max;
     let clock: Vec<_> = clock.split(':').collect();
     let [hour, minute, second] = clock[..] else { return false };
-    // The fraction begins with any character: the reference's pattern has an unescaped dot.
+    // Any character may introduce the fraction, because the reference's pattern has an unescaped dot.
     let mut chars = rest.chars();
     chars.next();
     let after_digits = chars.as_str().trim_start_matches(|c: char| c.is_ascii_digit());

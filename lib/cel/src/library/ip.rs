@@ -1,4 +1,4 @@
-//! IP addresses: `ip('10.0.0.1')` and what kind of address it is.
+//! IP addresses: `ip('10.0.0.1')`, and checks of the kind of address.
 
 use std::net::IpAddr;
 
@@ -16,18 +16,18 @@ use crate::value::Value;
 
 const SINCE: Version = Version::new(1, 30);
 
-/// An IP address. IPv4-mapped IPv6 addresses and zones are refused, so that two equal addresses are one value.
+/// An IP address. IPv4-mapped IPv6 addresses and zones are refused, so that equal addresses are equal values.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ip(pub IpAddr);
 
-/// `net.IP`
+/// Returns the type `net.IP`.
 pub fn ip_type() -> Type {
     Type::opaque("net.IP")
 }
 
 opaque_type!(Ip, ip_type, |ip| if ip.0.is_ipv4() { 4 } else { 16 });
 
-/// The declarations of the library.
+/// Returns the declarations of the library.
 pub fn library() -> Library {
     let reading = |id, result, implementation: Implementation| {
         let overload = Overload { since: SINCE, ..Overload::function(id, [Type::String], result) };
@@ -40,7 +40,7 @@ pub fn library() -> Library {
     };
     let ip = reading("string_to_ip", ip_type(), read).costing(rules::reads_text, rules::reads_text_actual);
     let is_ip = reading("is_ip", Type::Bool, is_ip).costing(rules::reads_text, rules::reads_text_actual);
-    // The address is read and written.
+    // The function parses and formats the address.
     let canonical = reading("ip_is_canonical", Type::Bool, is_canonical)
         .costing(rewrites_text, rules::rewrites_text_actual);
     let to_string =
@@ -63,10 +63,10 @@ pub fn library() -> Library {
 }
 
 impl Ip {
-    /// Reads an address.
+    /// Parses an address.
     ///
     /// # Errors
-    /// The reference's sentence.
+    /// The error text of the reference.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parsed = parse_address(text).map_err(|error| {
             format!("IP Address {} parse error during conversion from string: {error}", quote(text))
@@ -94,7 +94,8 @@ impl Ip {
         }
     }
 
-    /// Everything but unspecified, loopback, multicast, link-local unicast and the IPv4 broadcast address.
+    /// Returns whether the address is anything except unspecified, loopback, multicast, link-local unicast or
+    /// the IPv4 broadcast address.
     fn is_global_unicast(self) -> bool {
         let broadcast = matches!(self.0, IpAddr::V4(v4) if v4.is_broadcast());
         let special = self.0.is_unspecified() || self.0.is_loopback() || self.0.is_multicast();
@@ -102,7 +103,7 @@ impl Ip {
     }
 }
 
-/// Whether an address is an IPv4 address in IPv6 form (`::ffff:1.2.3.4`).
+/// Returns whether an address is an IPv4 address in IPv6 form (`::ffff:1.2.3.4`).
 pub(crate) fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
 }
@@ -111,7 +112,7 @@ fn rewrites_text(site: &dyn CallSite) -> Option<CallEstimate> {
     Some(CallEstimate::cost(site.size(0).times_factor(2.0 * TEXT_FACTOR)))
 }
 
-/// The cost of comparing `prefix` bytes of two addresses.
+/// Returns the cost of comparing `prefix` bytes of two addresses.
 pub(crate) fn prefix_comparison(prefix: u64) -> u64 {
     times_factor(prefix.saturating_mul(2), TEXT_FACTOR)
 }
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn addresses_are_told_apart() {
-        // Unspecified, loopback, link-local multicast, link-local unicast, global unicast.
+        // Rows: address; unspecified, loopback, link-local multicast, link-local unicast, global unicast.
         for (text, want) in [
             ("0.0.0.0", "u...."),
             ("::", "u...."),

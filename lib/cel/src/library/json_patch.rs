@@ -1,4 +1,4 @@
-//! `jsonpatch.escapeKey`: keys in the paths of JSON patches (RFC 6901).
+//! The function `jsonpatch.escapeKey`, for keys in the paths of JSON patches (RFC 6901).
 
 use crate::cost::rules;
 use crate::error::EvalError;
@@ -6,7 +6,7 @@ use crate::library::{Call, Function, Library, Overload};
 use crate::types::Type;
 use crate::value::Value;
 
-/// The declarations of the library.
+/// Returns the declarations of the library.
 pub fn library() -> Library {
     let escape = Overload::function("string_jsonpatch_escapeKey", [Type::String], Type::String)
         .computed_by(escape_key);

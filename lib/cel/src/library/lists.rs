@@ -15,11 +15,11 @@ use crate::value::{Duration, List, Value};
 
 type Outcome<'v> = Result<Value<'v>, EvalError>;
 
-/// The version with the functions that make new lists.
+/// Version that introduced the functions that create new lists.
 const SECOND: Version = Version::new(1, 34);
 
-/// The longest range: the largest cost limit of one expression. A longer one would exceed the limit anyway, but only
-/// after it was made.
+/// Maximum length of a range: the largest cost limit of one expression. A longer range would exceed the limit
+/// anyway, but only after it was created.
 const RANGE_LEN_MAX: i64 = 1_000_000;
 
 /// The overloads of a function for each type with an order.
@@ -32,7 +32,7 @@ struct Comparable {
     sort_by: &'static str,
 }
 
-/// The types with an order, in the order in which the checker tries them.
+/// Returns the types with an order, in the order in which the checker tries them.
 fn comparable() -> [Comparable; 8] {
     let row = |of, ids: [&'static str; 5]| {
         let [is_sorted, max, min, sort, sort_by] = ids;
@@ -61,7 +61,7 @@ fn comparable() -> [Comparable; 8] {
     ]
 }
 
-/// The declarations of the library.
+/// Returns the declarations of the library.
 pub fn library() -> Library {
     let visits = |overload: Overload, implementation: Implementation| {
         overload.computed_by(implementation).costing(rules::visits_elements, rules::visits_elements_actual)
@@ -176,7 +176,7 @@ pub fn library() -> Library {
     }
 }
 
-/// A literal integer, negative ones as 0.
+/// Returns a literal integer; negative ones give 0.
 fn literal(site: &dyn CallSite, arg: usize) -> Option<u64> {
     match site.constant(arg) {
         Some(Constant::Int(int)) => Some(u64::try_from(*int).unwrap_or(0)),
@@ -187,7 +187,7 @@ fn literal(site: &dyn CallSite, arg: usize) -> Option<u64> {
 fn slice_estimate(site: &dyn CallSite) -> Option<CallEstimate> {
     let start = literal(site, 1).unwrap_or(0);
     let end = literal(site, 2).unwrap_or(site.size(0).max);
-    // The reference lets a range with its end before its start wrap around.
+    // In the reference, a range whose end is before its start wraps around.
     Some(rules::makes_list(SizeEstimate::exactly(end.wrapping_sub(start)), 1.0))
 }
 
@@ -204,7 +204,7 @@ fn flatten_estimate(site: &dyn CallSite) -> Option<CallEstimate> {
     Some(rules::makes_list(site.size(0), depth as f64))
 }
 
-/// Sorting compares each element with each other, twice.
+/// Estimates sorting, which compares each pair of elements twice.
 fn quadratic(size: SizeEstimate, factor: f64) -> Option<CallEstimate> {
     Some(rules::makes_list(size.times(size), factor))
 }
@@ -262,7 +262,7 @@ fn receiver<'c, 'v>(call: &'c Call<'_, 'v>) -> Result<&'c List<'v>, EvalError> {
     }
 }
 
-/// The order of two values; `None` when they have none.
+/// Returns the order of two values; `None` if they have no order.
 fn order(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
     operators::compare(left, right).flatten()
 }
@@ -274,7 +274,7 @@ fn is_sorted<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
         if !has_order(&element) {
             return Err(EvalError::no_such_overload());
         }
-        // Values without an order between them are not out of order.
+        // Two values without an order do not make the list unsorted.
         if previous.as_ref().and_then(|previous| order(previous, &element)) == Some(Ordering::Greater) {
             return Ok(Value::Bool(false));
         }
@@ -283,7 +283,7 @@ fn is_sorted<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     Ok(Value::Bool(true))
 }
 
-/// Whether values of this type can be compared with each other.
+/// Returns whether values of this type can be ordered.
 fn has_order(value: &Value<'_>) -> bool {
     operators::compare(value, value).is_some()
 }
@@ -303,7 +303,8 @@ fn min<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     extreme(call, "min", Ordering::Greater)
 }
 
-/// The first element, replaced by each later one that it has `replaced` order to.
+/// Returns the extreme element. A later element replaces the best one so far if the best one has the order
+/// `replaced` to it.
 fn extreme<'v>(call: &Call<'_, 'v>, name: &str, replaced: Ordering) -> Outcome<'v> {
     let mut best: Option<Value<'v>> = None;
     for element in receiver(call)?.iter() {
@@ -371,7 +372,7 @@ fn flatten<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let list = receiver(call)?;
     bounds::make_list(list.len(), call.steps)?;
     let mut flat = Vec::new();
-    // Elements still to visit with the levels left for them, the next one on top.
+    // Elements still to be visited, with their remaining levels; the next one is on top.
     let mut rest: Vec<_> = list.iter().map(|element| (element, depth)).collect();
     rest.reverse();
     while let Some((value, levels)) = rest.pop() {
@@ -399,7 +400,7 @@ fn sort_by<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     sorted(call, list, keys)
 }
 
-/// The elements of `list` in the order of their `keys`.
+/// Returns the elements of `list`, sorted by their `keys`.
 fn sorted<'v>(call: &Call<'_, 'v>, list: &List<'v>, keys: &List<'v>) -> Outcome<'v> {
     if list.len() != keys.len() {
         return Err(EvalError::new(format!(
@@ -420,9 +421,9 @@ fn sorted<'v>(call: &Call<'_, 'v>, list: &List<'v>, keys: &List<'v>) -> Outcome<
             return Err(EvalError::new("list elements must have the same type"));
         }
     }
-    // Not-a-number has no order; it goes to the end so that the order stays total.
+    // NaN has no order. It is placed at the end, so that the order stays total.
     let not_a_number = |value: &Value<'_>| matches!(value, Value::Double(double) if double.is_nan());
-    // Once interrupted, sorting ends as soon as all the rest is taken for equal.
+    // After an interruption, all comparisons return equal, so that sorting ends soon.
     let mut interrupted = Ok(());
     pairs.sort_by(|(left, _), (right, _)| {
         if interrupted.is_ok() {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use crate::error::EvalError;
 use crate::value::{Opaque, Value};
 
-/// A value of a library's own type.
+/// Creates a value of a library's own type.
 pub(crate) fn value<'v>(value: impl Opaque + 'static) -> Value<'v> {
     Value::Opaque(Arc::new(value))
 }
 
-/// The library's own type `T` in a value.
+/// Returns the library's own type `T` in a value.
 pub(crate) fn get<'a, T: 'static>(value: &'a Value<'_>) -> Option<&'a T> {
     match value {
         Value::Opaque(opaque) => opaque.as_any().downcast_ref(),
@@ -18,13 +18,13 @@ pub(crate) fn get<'a, T: 'static>(value: &'a Value<'_>) -> Option<&'a T> {
     }
 }
 
-/// The same, or the error of an argument that has another type.
+/// Returns the library's own type `T` in a value, or the error about an argument of another type.
 pub(crate) fn expect<'a, T: 'static>(value: &'a Value<'_>) -> Result<&'a T, EvalError> {
     get(value).ok_or_else(EvalError::no_such_overload)
 }
 
-/// Makes a type an opaque value of the type that `$of` gives. Values are equal by `PartialEq`, and their size is that
-/// of the expression `$size`.
+/// Implements an opaque value of the type that `$of` returns. Values are compared by `PartialEq`, and their
+/// size is the expression `$size`.
 macro_rules! opaque_type {
     ($name:ty, $of:path) => {
         opaque_type!($name, $of, |_| 1);

@@ -13,14 +13,14 @@ use crate::value::Value;
 
 const SINCE: Version = Version::new(1, 28);
 
-/// `kubernetes.Quantity`
+/// Returns the type `kubernetes.Quantity`.
 pub fn quantity_type() -> Type {
     Type::object("kubernetes.Quantity")
 }
 
 opaque_type!(Quantity, quantity_type);
 
-/// A quantity, and the text it was read from when that is what it is written as. Equality and order are of the values.
+/// A quantity, and its original text if that is kept for output. Equality and order use the values.
 #[derive(Clone, Debug)]
 pub struct Quantity {
     number: Number,
@@ -33,7 +33,7 @@ impl Quantity {
         Ok(Self { number, written: is_kept.then(|| text.into()) })
     }
 
-    /// The text as it was read if that is kept, else the canonical one.
+    /// Returns the original text if it is kept, otherwise the canonical text.
     pub fn to_text(&self) -> String {
         self.written.as_deref().map_or_else(|| self.number.to_text(), str::to_owned)
     }
@@ -51,7 +51,7 @@ impl PartialEq for Quantity {
     }
 }
 
-/// The declarations of the library.
+/// Returns the declarations of the library.
 pub fn library() -> Library {
     let reading = |name, id, result, implementation: Implementation| {
         let overload = Overload::function(id, [Type::String], result);
@@ -121,7 +121,7 @@ fn receiver(call: &Call<'_, '_>) -> Result<Number, EvalError> {
     opaque::expect(call.args.first().unwrap_or(&Value::Null)).map(|quantity: &Quantity| quantity.number)
 }
 
-/// The receiver and the operand, which is a quantity or an integer.
+/// Returns the receiver and the operand, which is a quantity or an integer.
 fn operands(call: &Call<'_, '_>) -> Result<(Number, Number), EvalError> {
     let right = match call.args.get(1) {
         Some(Value::Int(int)) => Number::whole(*int),

@@ -17,10 +17,11 @@ pub use self::syntax::{check, compile, compile_within};
 
 mod syntax;
 
-/// Compiled patterns that each thread keeps: loops call `find` with the same few patterns again and again.
+/// Maximum number of compiled patterns that each thread caches. Loops call `find` with the same few patterns
+/// repeatedly.
 const CACHE_LEN_MAX: usize = 16;
 
-/// The declarations of the library.
+/// Returns the declarations of the library.
 pub fn library() -> Library {
     use Type::{Int, String as Text};
     let texts = || Type::list(Text);
@@ -49,7 +50,7 @@ pub fn library() -> Library {
     }
 }
 
-/// At worst every character is a match.
+/// Estimates a call: in the worst case every character is a match.
 fn estimate(site: &dyn CallSite) -> Option<CallEstimate> {
     let text = site.size(0);
     let size = SizeEstimate { min: 0, max: text.max };
@@ -60,20 +61,21 @@ fn actual(args: &[Value<'_>], _: &Value<'_>) -> u64 {
     rules::matching_actual(arg_size(args, 0), arg_size(args, 1))
 }
 
-/// The compiled pattern, from this thread's cache if it is there.
+/// Returns the compiled pattern, from this thread's cache if possible.
 ///
 /// # Errors
-/// As for [`compile`], and that the evaluation was interrupted.
+/// The errors of [`compile`], or the evaluation was interrupted.
 pub fn cached(pattern: &str, steps: &Steps<'_>) -> Result<Regex, EvalError> {
     thread_local! {
-        /// Patterns as written with their compiled form, the most recently used one last.
+        /// Patterns as written with their compiled form; the most recently used one is last.
         static CACHE: RefCell<Vec<(Box<str>, Regex)>> = const { RefCell::new(Vec::new()) };
     }
     CACHE.with_borrow_mut(|cache| {
         let entry = match cache.iter().position(|(known, _)| **known == *pattern) {
             Some(place) => cache.remove(place),
             None => {
-                // A short pattern may take tenths of a second to compile, and there may be another one for each element.
+                // A short pattern may take tenths of a second to compile, and each element may have another
+                // pattern.
                 steps.look()?;
                 (pattern.into(), compile(pattern)?)
             }
@@ -87,8 +89,8 @@ pub fn cached(pattern: &str, steps: &Steps<'_>) -> Result<Regex, EvalError> {
     })
 }
 
-/// Counts the steps of matching a text, which cannot be interrupted: at worst it visits each part of the pattern for each byte. The
-/// call was charged for that before, so that it is less than a second.
+/// Counts the steps of matching a text, which cannot be interrupted: in the worst case it visits the whole
+/// pattern for each byte. The call was charged for that before, so it takes less than a second.
 pub(crate) fn count(steps: &Steps<'_>, text: &str, pattern: &str) -> Result<(), EvalError> {
     steps.text(text.len().saturating_mul(pattern.len() / 8 + 1))
 }

@@ -1,4 +1,4 @@
-//! Semantic versions: `semver('1.2.3-rc.1')`, their parts and order.
+//! Semantic versions: `semver('1.2.3-rc.1')`, their components and order.
 
 use crate::cost::rules;
 use crate::error::EvalError;
@@ -13,14 +13,14 @@ mod version;
 
 const SINCE: Compatibility = Compatibility::new(1, 33);
 
-/// `kubernetes.Semver`
+/// Returns the type `kubernetes.Semver`.
 pub fn semver_type() -> Type {
     Type::object("kubernetes.Semver")
 }
 
 opaque_type!(Version, semver_type);
 
-/// The declarations of the library.
+/// Returns the declarations of the library.
 pub fn library() -> Library {
     let reading = |id, params: &[Type], result, implementation: Implementation| {
         let overload = Overload::function(id, params, result);
@@ -100,7 +100,7 @@ fn compare_to<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     Ok(Value::Int(left.cmp(right) as i64))
 }
 
-/// A part as an `int`; the reference lets parts above its range wrap around.
+/// Returns a version number as an `int`. In the reference, numbers above the range of int wrap around.
 fn part<'v>(number: u64) -> Value<'v> {
     Value::Int(number as i64)
 }

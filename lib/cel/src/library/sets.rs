@@ -12,7 +12,7 @@ use crate::value::{List, Value};
 
 const SINCE: Version = Version::new(1, 29);
 
-/// The declarations of the library.
+/// Returns the declarations of the library.
 pub fn library() -> Library {
     let list = || Type::list(Type::param("T"));
     let function = |name, id, implementation: Implementation| {
@@ -34,7 +34,7 @@ pub fn library() -> Library {
     }
 }
 
-/// Each element of one list is looked up in the other.
+/// Estimates a call that looks up each element of one list in the other.
 fn one_way(site: &dyn CallSite) -> Option<CallEstimate> {
     let visits = site.size(0).times(site.size(1)).times_factor(1.0);
     Some(CallEstimate::cost(visits.plus(CostEstimate::exactly(1))))

@@ -1,5 +1,5 @@
-//! The standard library's declarations: operators, conversions, sizes, text and time functions, optionals, and the
-//! function behind the map-making macros.
+//! The standard library's declarations: operators, conversions, sizes, text and time functions, optionals,
+//! and the function behind the macros that create maps.
 //!
 //! The evaluator computes all of them itself. Overload ids are those of the language definition.
 
@@ -15,7 +15,7 @@ const CONSTANT_CHECKS: (u32, u32) = (1, 29);
 /// First version with two-variable macros.
 const TWO_VARIABLES: (u32, u32) = (1, 32);
 
-/// The standard library.
+/// Returns the declarations of the standard library.
 pub fn library() -> Library {
     let mut functions = logic();
     functions.extend(arithmetic());
@@ -57,12 +57,12 @@ fn map() -> Type {
     Type::map(a(), Type::param("B"))
 }
 
-/// A function with one overload.
+/// Declares a function with one overload.
 fn single<const N: usize>(name: &'static str, id: &'static str, params: [Type; N], result: Type) -> Function {
     Function::new(name, [Overload::function(id, params, result)])
 }
 
-/// A binary operator over operands of one type with results of that type.
+/// Declares the overloads of a binary operator whose operands and result have the same type.
 fn same_type<const N: usize>(overloads: [(&'static str, Type); N]) -> impl Iterator<Item = Overload> {
     overloads.into_iter().map(|(id, t)| Overload::function(id, [t.clone(), t.clone()], t))
 }
@@ -126,7 +126,7 @@ fn arithmetic() -> Vec<Function> {
     ]
 }
 
-/// Declares one comparison; the ids are its prefix and the operand types.
+/// Declares a comparison. Its ids consist of its prefix and the operand types.
 macro_rules! comparison {
     ($name:literal, $prefix:literal) => {{
         use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
@@ -304,7 +304,7 @@ fn text() -> Vec<Function> {
     ]
 }
 
-/// Parts of a point in time, in UTC or in a time zone; and of a duration.
+/// Declares the fields of a timestamp, in UTC or in a time zone, and of a duration.
 fn time() -> Vec<Function> {
     use Type::{Duration, Int, String, Timestamp};
     let parts = [

@@ -15,10 +15,10 @@ pub mod format;
 
 type Outcome<'v> = Result<Value<'v>, EvalError>;
 
-/// The version with `format` and `strings.quote`.
+/// Version that introduced `format` and `strings.quote`.
 const SECOND: Version = Version::new(1, 29);
 
-/// The declarations of the library.
+/// Returns the declarations of the library.
 pub fn library() -> Library {
     use Type::Int;
     const TEXT: Type = Type::String;
@@ -117,7 +117,7 @@ pub fn library() -> Library {
                 [second(Overload::member("string_format", [TEXT, dyns()], TEXT))
                     .computed_by(format::format)
                     .costing(
-                        // The standard estimate of the overload.
+                        // `None` selects the standard estimate of the overload.
                         |_| None,
                         rules::reads_text_actual,
                     )],
@@ -129,14 +129,16 @@ pub fn library() -> Library {
     }
 }
 
-/// The longest result comes from replacing the shortest texts by the longest, the shortest result the other way round.
+/// Estimates a replacement. The result is longest if the shortest texts are replaced by the longest, and
+/// shortest in the opposite case.
 fn replace_estimate(site: &dyn CallSite) -> Option<CallEstimate> {
     if site.len() < 3 {
         return None;
     }
     let (text, old, new) = (site.size(0), site.size(1), site.size(2));
     let times = |text: u64, old: u64| (text as f64 / old as f64).ceil() as u64;
-    // An empty text is replaced around every character; where the result cannot be longer, nothing is replaced.
+    // An empty text is replaced around every character. If a replacement cannot lengthen the result (for the
+    // lower bound: shorten it), the bound assumes that nothing is replaced.
     let (count_max, kept_max) = match old.min {
         0 => (text.max.saturating_add(1), text.max),
         min if new.max <= min => (0, text.max),
@@ -152,7 +154,7 @@ fn replace_estimate(site: &dyn CallSite) -> Option<CallEstimate> {
     Some(CallEstimate::cost(text.times_factor(2.0 * TEXT_FACTOR)).with_size(size))
 }
 
-/// At worst every character is an element, unless a literal limits their number.
+/// Estimates a split: in the worst case every character is an element, unless a literal limits their number.
 fn split_estimate(site: &dyn CallSite) -> Option<CallEstimate> {
     let text = site.size(0);
     let max = match site.constant(2) {
@@ -176,7 +178,7 @@ fn join_actual(_: &[Value<'_>], result: &Value<'_>) -> u64 {
     times_factor(result.cost_size(), 2.0 * TEXT_FACTOR)
 }
 
-/// The value for a part of a text. Parts of borrowed text are borrowed, too.
+/// Returns the value for a substring. A substring of borrowed text is borrowed as well.
 pub(crate) fn part<'v>(whole: &Text<'v>, part: &str) -> Value<'v> {
     if let Text::Borrowed(text) = whole {
         let start = part.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
@@ -191,7 +193,7 @@ fn out_of_range(index: i64) -> EvalError {
     EvalError::new(format!("index out of range: {index}"))
 }
 
-/// The byte offset of the code point at `index`, which may be the end of the text.
+/// Returns the byte offset of the code point at `index`, which may be the end of the text.
 fn byte_offset(text: &str, index: i64) -> Option<usize> {
     let index = usize::try_from(index).ok()?;
     let mut offsets = text.char_indices().map(|(offset, _)| offset).chain([text.len()]);
@@ -239,7 +241,7 @@ fn last_index_of<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
         None => text.len(),
         Some(from) if from < 0 => return Err(out_of_range(from)),
         Some(from) => match byte_offset(text, from) {
-            // A match that begins there ends at most this far.
+            // A match that begins at `start` ends at most here.
             Some(start) if start < text.len() => floor_boundary(text, start.saturating_add(part.len())),
             _ => return Ok(Value::Int(-1)),
         },
@@ -321,7 +323,7 @@ fn split<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     Ok(Value::list(parts))
 }
 
-/// At most `limit` parts: the characters of a text, and what is left as the last part.
+/// Splits a text into at most `limit` elements: its characters, and the remainder as the last element.
 fn explode(text: &str, limit: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     let mut left = limit;

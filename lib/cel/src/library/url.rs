@@ -1,4 +1,4 @@
-//! URLs: `url('https://example.com/')` and their parts.
+//! URLs: `url('https://example.com/')` and their components.
 
 use crate::cost::rules;
 use crate::error::EvalError;
@@ -9,14 +9,14 @@ use crate::value::{OwnedMap, Value};
 
 pub use go::url::Url;
 
-/// `kubernetes.URL`
+/// Returns the type `kubernetes.URL`.
 pub fn url_type() -> Type {
     Type::object("kubernetes.URL")
 }
 
 opaque_type!(Url, url_type);
 
-/// The declarations of the library.
+/// Returns the declarations of the library.
 pub fn library() -> Library {
     let member = |name, id, result, implementation: Implementation| {
         let overload = Overload::member(id, [url_type()], result).computed_by(implementation);
@@ -42,7 +42,7 @@ pub fn library() -> Library {
 
 fn read<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     let [Value::String(text)] = call.args else { return Err(EvalError::no_such_overload()) };
-    // The text must be a request URI, too.
+    // The text must also be a valid request URI.
     let url = Url::parse_request(text).and_then(|_| Url::parse(text));
     url.map(opaque::value)
         .map_err(|error| EvalError::new(format!("URL parse error during conversion from string: {error}")))

@@ -1,7 +1,8 @@
-//! Makes nodes of what the grammar found.
+//! Creation of nodes from the results of the grammar.
 //!
-//! The builder checks what the grammar cannot: reserved words, literals out of range, switched-off syntax, and how deep
-//! operators, selections and indexes may be chained. Its errors come after the syntax errors of the same position.
+//! The builder checks everything that the grammar cannot: reserved words, literals out of range, disabled
+//! syntax, and the length of chains of operators, selections and indexes. Its errors come after the syntax
+//! errors of the same position.
 
 use std::sync::Arc;
 
@@ -14,14 +15,15 @@ use crate::ast::{Ast, Constant, MacroCall, MapEntry, Name, Node, NodeId, NodeKin
 use crate::error::Issue;
 use crate::source::{Location, Source};
 
-/// Operators, selections, indexes and member calls on the longest path from the root.
+/// Maximum number of operators, selections, indexes and member calls on a path from the root.
 const HEIGHT_MAX: u16 = 250;
 
-/// Nodes of a tree. Only macros that copy their receiver (`optMap`) can reach it: a chain of them doubles the tree with
-/// every link, while the text allows at most [`super::CODE_POINTS_MAX`] code points.
+/// Maximum number of nodes of a tree. Only macros that copy their receiver (`optMap`) can reach it: a chain
+/// of them doubles the tree with every link, while the text has at most [`super::CODE_POINTS_MAX`] code
+/// points.
 const NODES_MAX: usize = 200_000;
 
-/// Names that are no identifiers. `in`, `true`, `false` and `null` are tokens of their own.
+/// Names that cannot be identifiers. `in`, `true`, `false` and `null` are separate tokens.
 pub(crate) const RESERVED: [&str; 17] = [
     "as",
     "break",
@@ -42,10 +44,10 @@ pub(crate) const RESERVED: [&str; 17] = [
     "while",
 ];
 
-/// Offset of nodes that stand for nothing in the text.
+/// Offset of nodes without a position in the text.
 const NOWHERE: u32 = u32::MAX;
 
-/// A node under construction with the height of its tree, as the limit counts it.
+/// A node under construction, with the height of its tree as counted by the limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub node: NodeId,
@@ -62,7 +64,7 @@ impl Default for Part {
 #[derive(Debug)]
 pub(super) struct Entry<K> {
     pub key: K,
-    /// Offset of the question mark before it.
+    /// Offset of the question mark before the entry, if there is one.
     pub optional: Option<u32>,
     pub colon: u32,
     pub value: Part,
@@ -91,7 +93,7 @@ impl Builder {
         }
     }
 
-    /// The tree, unless there are errors: those of the syntax, then the builder's.
+    /// Returns the tree. If there are errors, returns those of the syntax, then those of the builder.
     pub fn finish(self, root: Part, mut issues: Vec<Issue>) -> Result<Ast, Vec<Issue>> {
         issues.extend(self.issues);
         for (exceeded, message) in [
@@ -117,7 +119,7 @@ impl Builder {
         NodeId(self.nodes.len() as u32 - 1)
     }
 
-    /// Whether the tree reached its largest size; copies stop then.
+    /// Returns whether the tree has reached its maximum size; then nothing more is copied.
     pub(super) fn is_full(&self) -> bool {
         self.too_large
     }
@@ -132,13 +134,13 @@ impl Builder {
 
     fn report(&mut self, offset: u32, message: impl Into<String>) {
         if self.too_large {
-            return; // Nodes are missing: what is reported now would be about other ones.
+            return; // Some nodes are missing, so further reports would be about wrong nodes.
         }
         let location = if offset == NOWHERE { Location::NONE } else { self.source.location(offset) };
         self.issues.push(Issue { location, message: message.into() });
     }
 
-    /// The state of the errors, for [`Self::global_call`].
+    /// Returns a mark of the current errors, for [`Self::global_call`].
     pub fn mark(&self) -> usize {
         self.issues.len()
     }
@@ -147,28 +149,28 @@ impl Builder {
         Part { node: self.push(kind, offset), height: 0 }
     }
 
-    /// Stands for an expression with an error at `offset`.
+    /// Creates a placeholder for an expression with an error at `offset`.
     pub fn unspecified(&mut self, offset: u32) -> Part {
         self.leaf(NodeKind::Literal(Constant::Null), offset)
     }
 
-    /// Stands for an expression that is missing.
+    /// Creates a placeholder for a missing expression.
     pub fn nowhere(&mut self) -> Part {
         self.unspecified(NOWHERE)
     }
 
-    /// Stands for an operand that is missing.
+    /// Creates a placeholder for a missing operand.
     pub fn error_literal(&mut self, offset: u32) -> Part {
         self.unspecified(offset)
     }
 
-    /// Reports an error and stands for the expression that has it.
+    /// Reports an error, and creates a placeholder for the expression that has it.
     fn error(&mut self, offset: u32, message: impl Into<String>) -> Part {
         self.report(offset, message);
         self.unspecified(offset)
     }
 
-    /// The height of an operator over `parts`; `None` when that is too much.
+    /// Returns the height of an operator over `parts`; `None` if it exceeds the limit.
     fn level(&mut self, parts: &[Part]) -> Option<u16> {
         let height = parts.iter().map(|part| part.height).max().unwrap_or(0) + 1;
         self.too_deep |= height > HEIGHT_MAX;
@@ -190,7 +192,8 @@ impl Builder {
         }
     }
 
-    /// A chain of one logical operator as a balanced tree, so that its depth is the logarithm of its length.
+    /// Builds a balanced tree from a chain of one logical operator, so that its depth is the logarithm of its
+    /// length.
     pub fn logic(&mut self, function: &str, terms: &[Part], ops: &[u32]) -> Part {
         if ops.is_empty() {
             return terms[0];
@@ -223,7 +226,7 @@ impl Builder {
         self.operator(offset, if optional { "_[?_]" } else { "_[_]" }, vec![operand, index])
     }
 
-    /// The text of a field name that starts at `offset`.
+    /// Returns the text of a field name that starts at `offset`.
     pub fn field_name(&mut self, offset: u32, name: Option<(TokenKind, &str)>) -> Name {
         match name {
             Some((TokenKind::Identifier, text)) => return text.into(),
@@ -263,7 +266,7 @@ impl Builder {
         Part { node: self.call(offset, name.into(), Some(target.node), &args), height }
     }
 
-    /// A call of a function by name; `mark` is the state of the errors before its arguments.
+    /// Creates a call of a global function. `mark` is the mark of the errors before its arguments.
     pub fn global_call(
         &mut self,
         start: u32,
@@ -274,7 +277,7 @@ impl Builder {
         mark: usize,
     ) -> Part {
         if RESERVED.contains(&name) {
-            // Like the reference: what is wrong with the arguments is not looked at.
+            // As in the reference, errors in the arguments are dropped.
             self.issues.truncate(mark);
             return self.error(start, format!("reserved identifier: {name}"));
         }
@@ -283,12 +286,12 @@ impl Builder {
         Part { node: self.call(offset, name, None, &args), height }
     }
 
-    /// A call, expanded when it is a macro.
+    /// Creates a call. A call of a macro is expanded.
     fn call(&mut self, offset: u32, function: Name, target: Option<NodeId>, args: &[Part]) -> NodeId {
         let args: Vec<NodeId> = args.iter().map(|part| part.node).collect();
         match self.expand(offset, &function, target, &args) {
             None => self.push(NodeKind::Call { function, target, args: args.into() }, offset),
-            // A presence test says itself what was written.
+            // A presence test shows its original text itself, so it needs no entry.
             Some(Ok(node)) if matches!(self.kind(node), NodeKind::Select { .. }) => node,
             Some(Ok(node)) => {
                 self.macro_calls.insert(node, MacroCall { function, target, args: args.into() });

@@ -13,8 +13,8 @@
 //! literal   : '-'? NUM_INT | NUM_UINT | '-'? NUM_FLOAT | STRING | BYTES | 'true' | 'false' | 'null'
 //! ```
 //!
-//! A rule that meets a syntax error keeps the parts it has and returns normally after recovery, so that its callers go
-//! on; only exceeded limits end the parse.
+//! A rule with a syntax error keeps what it parsed and returns normally after recovery, so that its callers
+//! continue. Only exceeded limits end the parse.
 
 use super::Syntax;
 use super::builder::{Builder, Entry, Part};
@@ -57,7 +57,7 @@ const AFTER_PRIMARY: Next = Next::or_end(TokenSet::of(&[T::LeftBracket, T::Dot])
 const AFTER_ELEMENT: Next = Next::or_end(TokenSet::of(&[T::Comma]));
 const START_EXPR: Next = Next::only(EXPR);
 
-/// Places where the parser decides how to go on.
+/// Points in the grammar where the parser decides how to continue.
 mod place {
     use super::*;
 
@@ -87,7 +87,7 @@ mod place {
     pub const MEMBER_ALTERNATIVE: u8 = 16;
 }
 
-/// Numbers of the places where one token is matched.
+/// Numbers of the points where one token is matched.
 mod matching {
     pub const END: u8 = 20;
     pub const CONDITIONAL_COLON: u8 = 21;
@@ -125,7 +125,7 @@ struct Parser<'s> {
 type Parsed = Result<Part, Stop>;
 
 impl Parser<'_> {
-    /// Runs one rule: `body` fills in what it has, also when it stops early.
+    /// Runs one rule. `body` stores its result in the output, even if it stops early.
     fn rule<O: Default>(
         &mut self,
         rule: Rule,
@@ -206,7 +206,8 @@ impl Parser<'_> {
         })
     }
 
-    /// `chain`: a chain of operators; otherwise a right operand, which takes none.
+    /// Parses a relation. If `chain` is true, it is a chain of operators; otherwise a right operand, which
+    /// contains no operators.
     fn relation(&mut self, follow: Next, chain: bool) -> Parsed {
         self.rule(Rule::Relation, follow, |p, out| {
             *out = p.calc(Next::or_end(RELATION), 1)?;
@@ -219,7 +220,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `level` 1 takes all operators, 2 only the multiplicative ones, 3 none.
+    /// Parses arithmetic. `level` 1 allows all operators, 2 only the multiplicative ones, 3 none.
     fn calc(&mut self, follow: Next, level: u8) -> Parsed {
         self.rule(Rule::Calc, follow, |p, out| {
             *out = p.unary(Next::or_end(CALC))?;
@@ -273,7 +274,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The operand of `count` equal signs; pairs of them cancel out.
+    /// Builds the operand of `count` equal signs; pairs of signs cancel out.
     fn signed(&mut self, out: &mut Part, op: Token, function: &str, count: u32) -> Result<(), Stop> {
         let operand = self.member(RULE_END)?;
         *out = if count.is_multiple_of(2) {
@@ -284,7 +285,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// At a minus: whether it is the sign of a number. An error when neither a number nor an operand follows.
+    /// Returns whether the minus at the cursor is the sign of a number. It is an error if neither a number
+    /// nor an operand follows.
     fn signed_number(&mut self, place: u8) -> Result<bool, Stop> {
         match self.input.peek(1).kind {
             T::Int | T::Float => {
@@ -344,7 +346,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The arguments after an opening parenthesis, and whether the closing one may be matched.
+    /// Parses the arguments after an opening parenthesis. The inner result says whether the closing
+    /// parenthesis may be matched.
     fn arguments(&mut self) -> Result<(Vec<Part>, Result<(), Stop>), Stop> {
         match self.input.sync(place::ARGS) {
             Err(Stop::Abort) => return Err(Stop::Abort),
@@ -376,7 +379,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A plain or back-quoted name with the offset where it starts; `None` when there is neither.
+    /// Parses a plain or back-quoted name. Returns its offset, and the name; `None` if there is neither.
     fn field_name(&mut self, follow: Next) -> Result<(u32, Option<Token>), Stop> {
         let start = self.input.peek(0).offset;
         let name = self.rule(Rule::EscapeIdent, follow, |p, out: &mut Option<Token>| {
@@ -415,7 +418,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Whether names with dots between them are followed by a brace.
+    /// Returns whether a brace follows a dotted name.
     fn starts_struct(&self) -> Result<bool, Stop> {
         let mut at = usize::from(self.is(T::Dot));
         if self.input.peek(at).kind != T::Identifier {
@@ -467,7 +470,7 @@ impl Parser<'_> {
         self.input.expect(matching::LIST_BRACKET, T::RightBracket, RULE_END).map(drop)
     }
 
-    /// An expression with the offset of the question mark before it.
+    /// Parses an expression. Returns it with the offset of the question mark before it, if there is one.
     fn optional_expr(&mut self, follow: Next) -> Result<(Option<u32>, Part), Stop> {
         self.rule(Rule::OptExpr, follow, |p, out: &mut (Option<u32>, Part)| {
             out.1 = p.builder.nowhere();
@@ -568,7 +571,7 @@ impl Parser<'_> {
     }
 }
 
-/// The function an operator calls.
+/// Returns the function that an operator calls.
 fn operator(kind: T) -> &'static str {
     match kind {
         T::Equals => "_==_",

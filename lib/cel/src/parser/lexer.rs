@@ -1,21 +1,22 @@
-//! Splits the text into tokens.
+//! Splitting of the text into tokens.
 //!
-//! Each token is the longest that some rule matches; keywords win over identifiers. Where no rule matches, the lexer
-//! reports the text from the start of the attempt up to and including the character that no rule could take, and
-//! continues after that character. White space and comments are dropped.
+//! Each token is the longest text that matches a rule; keywords take precedence over identifiers. If no rule
+//! matches, the lexer reports the text from the start of the attempt up to and including the character that
+//! failed, and continues after it. White space and comments are dropped.
 
 use super::token::{Token, TokenKind};
 
-/// A place where no token matches: offset of the attempt, and the text up to the character that failed.
+/// The range of the text that matches no token, from the start of the attempt to the character that failed.
 pub(super) struct LexError {
     pub offset: u32,
-    /// First byte of the text.
+    /// Offset of the first byte of the text.
     pub start: usize,
-    /// The byte after the last.
+    /// Offset after the last byte of the text.
     pub end: usize,
 }
 
-/// The tokens, ending with one of kind [`TokenKind::End`], and the errors in order of position.
+/// Returns the tokens, the last of which has the kind [`TokenKind::End`], and the errors in order of
+/// position.
 pub(super) fn tokenize(text: &str) -> (Vec<Token>, Vec<LexError>) {
     let mut lexer = Lexer { chars: text.char_indices().collect(), text, at: 0 };
     let (mut tokens, mut errors) = (Vec::new(), Vec::new());
@@ -55,16 +56,17 @@ struct Lexer<'t> {
     at: usize,
 }
 
-/// Kind and length in characters of a token; or how many characters matched before the one that failed.
+/// The kind and length in characters of a token, or the number of characters that matched before the one that
+/// failed.
 type Match = Result<(TokenKind, usize), usize>;
 
 impl Lexer<'_> {
-    /// The character `ahead` of the current position.
+    /// Returns the character `ahead` of the current position.
     fn peek(&self, ahead: usize) -> Option<char> {
         self.chars.get(self.at + ahead).map(|&(_, c)| c)
     }
 
-    /// Byte position of a character.
+    /// Returns the byte offset of a character.
     fn byte(&self, at: usize) -> u32 {
         self.chars.get(at).map_or(self.text.len(), |&(byte, _)| byte) as u32
     }
@@ -73,7 +75,7 @@ impl Lexer<'_> {
         self.at += self.run(from, holds);
     }
 
-    /// The position after the characters from `from` on for which `holds` is true.
+    /// Returns the position after the characters from `from` on for which `holds` is true.
     fn run(&self, from: usize, holds: impl Fn(char) -> bool) -> usize {
         let mut at = from;
         while self.peek(at).is_some_and(&holds) {
@@ -128,7 +130,7 @@ impl Lexer<'_> {
         self.run(from, |c| c.is_ascii_digit())
     }
 
-    /// The position after an exponent at `from`, or `from` when there is none.
+    /// Returns the position after an exponent at `from`, or `from` if there is no exponent.
     fn exponent(&self, from: usize) -> usize {
         if !matches!(self.peek(from), Some('e' | 'E')) {
             return from;
@@ -196,11 +198,11 @@ impl Lexer<'_> {
         }
     }
 
-    /// A string whose opening quote is at `open`.
+    /// Matches a string whose opening quote is at `open`.
     fn string(&self, open: usize) -> Match {
         let quote = self.peek(open);
         if self.peek(open + 1) == quote {
-            // The empty string stands unless a triple-quoted one matches.
+            // An empty string matches unless a triple-quoted one does.
             if self.peek(open + 2) == quote
                 && let Some(end) = self.triple_quoted(open + 3, quote, true)
             {
@@ -231,7 +233,7 @@ impl Lexer<'_> {
         (self.peek(end) == quote).then_some(end + 1)
     }
 
-    /// The end of a triple-quoted string whose content starts at `from`.
+    /// Returns the end of a triple-quoted string whose content starts at `from`.
     fn triple_quoted(&self, from: usize, quote: Option<char>, escapes: bool) -> Option<usize> {
         let mut at = from;
         loop {
@@ -246,7 +248,8 @@ impl Lexer<'_> {
         }
     }
 
-    /// The end of the escape sequence whose backslash is at `at`; or the position that does not fit.
+    /// Returns the end of the escape sequence whose backslash is at `at`, or the position that does not
+    /// match.
     fn escape(&self, at: usize) -> Result<usize, usize> {
         let digits = |from: usize, count: usize, fits: fn(char) -> bool| {
             (from..from + count).find(|&at| !self.peek(at).is_some_and(fits)).map_or(Ok(from + count), Err)

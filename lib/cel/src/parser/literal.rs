@@ -1,10 +1,10 @@
-//! Values of literals.
+//! Parsing of literal values.
 
-/// Why a string literal has no value.
+/// Error text of a string literal with an invalid escape.
 const NOT_ESCAPED: &str = "unable to unescape string";
 
-/// The bytes of a string or bytes literal, without its `b` prefix. For `bytes`, `\x` and octal escapes are single bytes
-/// and Unicode escapes are refused; otherwise all escapes are code points.
+/// Returns the bytes of a string or bytes literal, without its `b` prefix. For `bytes`, `\x` and octal
+/// escapes are single bytes and Unicode escapes are refused; otherwise all escapes are code points.
 pub(super) fn unescape(literal: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let normalized;
     let literal = if literal.contains('\r') {
@@ -33,7 +33,7 @@ pub(super) fn unescape(literal: &str, bytes: bool) -> Result<Vec<u8>, &'static s
     Ok(out)
 }
 
-/// Appends the value of the escape sequence after a backslash and returns what follows it.
+/// Appends the value of the escape sequence after a backslash, and returns the text after it.
 fn escape<'t>(text: &'t str, bytes: bool, out: &mut Vec<u8>) -> Result<&'t str, &'static str> {
     let first = *text.as_bytes().first().ok_or(NOT_ESCAPED)?;
     let single = match first {
@@ -69,7 +69,7 @@ fn escape<'t>(text: &'t str, bytes: bool, out: &mut Vec<u8>) -> Result<&'t str, 
     Ok(&text[from + count..])
 }
 
-/// The value of an `int` literal with its optional sign.
+/// Returns the value of an `int` literal with its optional sign.
 pub(super) fn int(digits: &str, negative: bool) -> Option<i64> {
     let magnitude = magnitude(digits)?;
     match negative {
@@ -78,7 +78,7 @@ pub(super) fn int(digits: &str, negative: bool) -> Option<i64> {
     }
 }
 
-/// The value of a `uint` literal with its suffix.
+/// Returns the value of a `uint` literal with its suffix.
 pub(super) fn uint(text: &str) -> Option<u64> {
     magnitude(&text[..text.len() - 1])
 }
@@ -90,7 +90,7 @@ fn magnitude(digits: &str) -> Option<u64> {
     }
 }
 
-/// The value of a `double` literal with its optional sign; `None` when it is out of range.
+/// Returns the value of a `double` literal with its optional sign; `None` if it is out of range.
 pub(super) fn double(text: &str, negative: bool) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     value.is_finite().then_some(if negative { -value } else { value })

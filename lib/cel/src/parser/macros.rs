@@ -9,7 +9,7 @@
 //! | `optMap`, `optFlatMap` | a conditional around a comprehension that binds one variable |
 //! | `cel.bind` | a comprehension that binds one variable |
 //!
-//! Every node a macro makes has the position of the call's parenthesis.
+//! Every node that a macro creates has the position of the call's parenthesis.
 
 use super::Syntax;
 use super::builder::Builder;
@@ -17,20 +17,20 @@ use crate::ast::{Comprehension, Constant, MapEntry, Name, NodeId, NodeKind, Stru
 
 /// Name of the accumulator, which no identifier can have.
 const ACCUMULATOR: &str = "@result";
-/// The accumulator's name in earlier versions of the language; still refused as a variable.
+/// Name of the accumulator in earlier versions of the language; still refused as a variable.
 const OLD_ACCUMULATOR: &str = "__result__";
 /// Iteration variable of a comprehension that never iterates.
 const UNUSED: &str = "#unused";
-/// The list that `sortBy` sorts.
+/// Name of the list that `sortBy` sorts.
 const SORTED: &str = "@__sortBy_input__";
-/// Adds an entry to the accumulated map.
+/// Function that adds an entry to the accumulated map.
 const MAP_INSERT: &str = "cel.@mapInsert";
 
-/// Where a macro's arguments are wrong, and how.
+/// The offset and text of an error in a macro's arguments.
 type MacroError = (u32, String);
 
 impl Builder {
-    /// The expansion of a call; `None` when it is no macro.
+    /// Expands a macro call; `None` if the call is not a macro.
     pub(super) fn expand(
         &mut self,
         offset: u32,
@@ -97,7 +97,7 @@ impl Builder {
     }
 }
 
-/// The changing parts of a comprehension.
+/// The variable components of a comprehension.
 struct Parts {
     init: NodeId,
     condition: NodeId,
@@ -153,12 +153,12 @@ impl Expansion<'_> {
         }
     }
 
-    /// Whether a node is nothing but this name.
+    /// Returns whether a node is exactly this name.
     fn is_named(&self, node: NodeId, name: &str) -> bool {
         matches!(self.builder.kind(node), NodeKind::Ident(other) if &**other == name)
     }
 
-    /// The name of a variable that an argument introduces.
+    /// Returns the name of a variable that an argument introduces.
     fn variable(&self, arg: NodeId, not_a_name: &str) -> Result<Name, MacroError> {
         match self.builder.kind(arg) {
             NodeKind::Ident(name) if matches!(&**name, OLD_ACCUMULATOR | ACCUMULATOR) => {
@@ -229,7 +229,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// `filter ? step : accumulator`, or `step` without a filter.
+    /// Builds `filter ? step : accumulator`, or `step` without a filter.
     fn conditional(&mut self, filter: Option<NodeId>, step: NodeId) -> NodeId {
         match filter {
             None => step,
@@ -249,7 +249,8 @@ impl Expansion<'_> {
         Parts { init, condition, step, result: self.accumulator() }
     }
 
-    /// Collects `value` under the key variable, or the entries of the map `value` when there is none.
+    /// Collects `value` under the key variable, or the entries of the map `value` if there is no key
+    /// variable.
     fn collect_map(&mut self, filter: Option<NodeId>, key: Option<Name>, value: NodeId) -> Parts {
         let init = self.push(NodeKind::Map { entries: [].into() });
         let condition = self.literal(Constant::Bool(true));
@@ -265,7 +266,7 @@ impl Expansion<'_> {
         Parts { init, condition, step, result: self.accumulator() }
     }
 
-    /// `target.hasValue() ? optional.of(value with var = target.value()) : optional.none()`
+    /// Builds `target.hasValue() ? optional.of(value with var = target.value()) : optional.none()`.
     fn bind_optional(
         &mut self,
         function: &str,
@@ -288,7 +289,7 @@ impl Expansion<'_> {
         Ok(self.call("_?_:_", [has_value, bound, none]))
     }
 
-    /// `result` with a variable `name` of value `init`: a loop that never runs.
+    /// Builds `result` with a variable `name` of value `init`, as a loop that never runs.
     fn bind(&mut self, name: Name, init: NodeId, result: NodeId) -> NodeId {
         let range = self.list([]);
         let condition = self.literal(Constant::Bool(false));
@@ -305,7 +306,7 @@ impl Expansion<'_> {
         })))
     }
 
-    /// `input.@sortByAssociatedKeys(input.map(var, key))` with input bound to the list
+    /// Builds `input.@sortByAssociatedKeys(input.map(var, key))`, with `input` bound to the list.
     fn sort_by(&mut self, range: NodeId, var: NodeId, key: NodeId) -> Result<NodeId, MacroError> {
         if matches!(
             self.builder.kind(range),
@@ -328,7 +329,7 @@ impl Expansion<'_> {
         Ok(self.bind(SORTED.into(), range, sorted))
     }
 
-    /// A copy of a tree with nodes of its own; each node is checked and planned in its own place.
+    /// Copies a tree, because each occurrence of a node is checked and planned separately.
     fn copy(&mut self, node: NodeId) -> NodeId {
         if self.builder.is_full() {
             return node;

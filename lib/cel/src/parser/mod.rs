@@ -1,13 +1,13 @@
-//! Text to syntax tree.
+//! Parsing: from text to a syntax tree.
 //!
 //! ```text
 //! text ─► lexer ─► tokens ─► grammar ─► builder ─► ast
 //!                               │          └─ macros, literals, limits
-//!                               └─ recovery: what fits, messages, where to go on
+//!                               └─ recovery: expected tokens, messages, where to continue
 //! ```
 //!
-//! The grammar rules and the builder run together: each rule hands its parts to the builder as soon as it has them.
-//! Every syntax error is reported, up to a limit, with the reference's text.
+//! The grammar rules and the builder run together: each rule passes its results to the builder as soon as it
+//! has them. Every syntax error is reported, up to a limit, with the reference's text.
 
 mod builder;
 mod grammar;
@@ -23,31 +23,31 @@ use crate::ast::Ast;
 use crate::error::{CompileError, Issue};
 use crate::source::{Location, Source};
 
-/// Code points of the longest accepted expression.
+/// Maximum length of an expression in code points.
 pub const CODE_POINTS_MAX: usize = 100_000;
 
-/// Which syntax beyond the core language is on.
+/// The enabled syntax beyond the core language.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Syntax {
-    /// `a.?b`, `a[?b]`, `[?a]`, `{?a: b}`, and the macros `optMap` and `optFlatMap`.
+    /// Optional syntax: `a.?b`, `a[?b]`, `[?a]`, `{?a: b}`, and the macros `optMap` and `optFlatMap`.
     pub optionals: bool,
     /// Macros with two variables: `all(i, v, …)`, `transformList(i, v, …)`.
     pub two_variables: bool,
-    /// The macro `sortBy`.
+    /// The macro `sortBy` on lists.
     pub sort_by: bool,
-    /// The macro `cel.bind`.
+    /// The macro `cel.bind` for local variables.
     pub bindings: bool,
 }
 
 impl Syntax {
-    /// Everything on.
+    /// All syntax extensions enabled.
     pub const ALL: Self = Self { optionals: true, two_variables: true, sort_by: true, bindings: true };
 }
 
 /// Parses an expression and expands its macros.
 ///
 /// # Errors
-/// All syntax errors found, in order of position.
+/// All syntax errors, in order of position.
 pub fn parse(source: &Source, syntax: Syntax) -> Result<Ast, CompileError> {
     let size = source.text().chars().count();
     let issues = if size > CODE_POINTS_MAX {

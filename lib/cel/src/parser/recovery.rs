@@ -1,32 +1,34 @@
-//! Where the parser is in the grammar, what may come next, and how it goes on after a syntax error.
+//! The parser's position in the grammar, the tokens expected there, and recovery after a syntax error.
 //!
-//! The messages and the recovery are those of an ANTLR parser with its default error strategy, because the reference
-//! is one and users read these messages. In short, at a decision or a token that does not fit:
+//! The messages and the recovery are those of an ANTLR parser with its default error strategy, because the
+//! reference is such a parser and users read these messages. In short, at a decision or at a token that does
+//! not match:
 //!
 //! ```text
-//! the token after it fits      ─► "extraneous input": drop it
-//! it fits after the expected   ─► "missing": go on as if the expected token were there
-//! neither                      ─► "mismatched input" or "no viable alternative": leave the rule, skipping to a
-//!                                 token that may follow any of the rules being parsed
+//! the token after it matches      ─► "extraneous input": drop it
+//! it matches after the expected   ─► "missing": continue as if the expected token were there
+//! neither                         ─► "mismatched input" or "no viable alternative": leave the rule, skipping to a
+//!                                    token that may follow any of the rules being parsed
 //! ```
 //!
-//! After a report the parser stays silent until a token matches. See the ANTLR 4 reference, "Automatic Error Recovery".
+//! After a report the parser stays silent until a token matches. See the ANTLR 4 reference, "Automatic Error
+//! Recovery".
 
 use super::lexer::LexError;
 use super::token::{Token, TokenKind, TokenSet};
 use crate::error::Issue;
 use crate::source::{Location, Source};
 
-/// Nesting of one grammar rule within itself.
+/// Maximum nesting depth of a grammar rule within itself.
 const DEPTH_MAX: u16 = 250;
-/// Syntax errors that are reported before the parser gives up.
+/// Maximum number of reported syntax errors before the parser gives up.
 const SYNTAX_ERRORS_MAX: usize = 100;
-/// Recoveries before the parser gives up.
+/// Maximum number of recoveries before the parser gives up.
 const RECOVERIES_MAX: usize = 30;
-/// Tokens that one recovery may skip.
+/// Maximum number of tokens that one recovery may skip.
 const SKIPPED_MAX: usize = 256;
 
-/// The rules of the grammar, for their depth.
+/// The rules of the grammar whose depth is counted.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(super) enum Rule {
@@ -50,11 +52,11 @@ pub(super) enum Rule {
 
 const RULES: usize = Rule::Literal as usize + 1;
 
-/// What may come next at a place of a rule.
+/// The tokens that may come next at a point in a rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
     pub tokens: TokenSet,
-    /// The rule may end here.
+    /// Whether the rule may end here.
     pub end: bool,
 }
 
@@ -68,19 +70,19 @@ impl Next {
     }
 }
 
-/// A place in the grammar: a number that is unique to it, and what may come there.
+/// A point in the grammar: its unique number, and the tokens that may come there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub id: u8,
     pub next: Next,
 }
 
-/// Why a rule was left early.
+/// The reason why a rule ended early.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stop {
-    /// A syntax error at a place.
+    /// A syntax error at this point.
     Mismatch(Place),
-    /// No alternative fits the tokens from the one with this index up to the one with the other.
+    /// No alternative matches the tokens from index `start` to index `offending`.
     NoViable { place: u8, start: usize, offending: usize },
     /// The whole parse ends.
     Abort,
@@ -93,7 +95,7 @@ pub(super) struct Recovery<'s> {
     tokens: Vec<Token>,
     lex_errors: Vec<LexError>,
     at: usize,
-    /// For each rule being parsed, what may follow it in its caller.
+    /// For each rule being parsed, the tokens that may follow it in its caller.
     follow: Vec<Next>,
     depth: [u16; RULES],
     recovering: bool,
@@ -131,7 +133,7 @@ impl<'s> Recovery<'s> {
         Ok(())
     }
 
-    /// The token `ahead` tokens after the current one; the last one repeats.
+    /// Returns the token `ahead` tokens after the current one; the last token repeats.
     pub fn peek(&self, ahead: usize) -> Token {
         self.tokens[(self.at + ahead).min(self.tokens.len() - 1)]
     }
@@ -140,12 +142,12 @@ impl<'s> Recovery<'s> {
         self.peek(0).kind
     }
 
-    /// Index of the current token.
+    /// Returns the index of the current token.
     pub fn index(&self) -> usize {
         self.at
     }
 
-    /// The text of a token.
+    /// Returns the text of a token.
     pub fn text(&self, token: Token) -> &'s str {
         &self.source.text()[token.start as usize..token.end as usize]
     }
@@ -156,7 +158,7 @@ impl<'s> Recovery<'s> {
         }
     }
 
-    /// Enters a rule after which `follow` may come in its caller.
+    /// Enters a rule; `follow` may come after it in its caller.
     pub fn enter(&mut self, rule: Rule, follow: Next) -> Result<(), Stop> {
         let depth = &mut self.depth[rule as usize];
         *depth += 1;
@@ -167,7 +169,7 @@ impl<'s> Recovery<'s> {
         Ok(())
     }
 
-    /// Leaves a rule; after a syntax error, reports it and skips to where a caller can go on.
+    /// Leaves a rule. After a syntax error, reports it and skips to where a caller can continue.
     pub fn exit(&mut self, rule: Rule, outcome: Result<(), Stop>) -> Result<(), Stop> {
         if let Err(stop) = outcome {
             self.handle(stop)?;
@@ -177,7 +179,7 @@ impl<'s> Recovery<'s> {
         Ok(())
     }
 
-    /// Reports a syntax error and skips to where a caller of the current rule can go on.
+    /// Reports a syntax error and skips to where a caller of the current rule can continue.
     pub fn handle(&mut self, stop: Stop) -> Result<(), Stop> {
         if let Stop::Abort = stop {
             return Err(stop);
@@ -186,7 +188,7 @@ impl<'s> Recovery<'s> {
         self.recover(stop)
     }
 
-    /// Takes the current token, which the caller knows to fit.
+    /// Takes the current token, which the caller has checked.
     pub fn take(&mut self) -> Token {
         let token = self.peek(0);
         self.matched();
@@ -200,8 +202,8 @@ impl<'s> Recovery<'s> {
         self.last_places = 0;
     }
 
-    /// Matches one token. `after` is what may come after it. Returns the token, or the one that stands for a missing
-    /// one.
+    /// Matches one token. `after` is what may come after it. Returns the token, or a placeholder for a
+    /// missing one.
     pub fn expect(&mut self, id: u8, kind: TokenKind, after: Next) -> Result<Token, Stop> {
         if self.kind() == kind {
             return Ok(self.take());
@@ -223,7 +225,7 @@ impl<'s> Recovery<'s> {
         Err(Stop::Mismatch(place))
     }
 
-    /// Checks before a decision that the current token fits; drops it when only the next one does.
+    /// Checks before a decision that the current token matches; drops it if only the next token matches.
     pub fn sync(&mut self, place: Place) -> Result<(), Stop> {
         if self.recovering || place.next.end || place.next.tokens.contains(self.kind()) {
             return Ok(());
@@ -231,7 +233,7 @@ impl<'s> Recovery<'s> {
         if self.delete_token(place)? { Ok(()) } else { Err(Stop::Mismatch(place)) }
     }
 
-    /// Checks at the end of a repetition that it may go on or end; skips what fits neither.
+    /// Checks at the end of a repetition that it may continue or end; skips tokens that allow neither.
     pub fn sync_loop(&mut self, place: Place) -> Result<(), Stop> {
         if self.recovering || place.next.tokens.contains(self.kind()) {
             return Ok(());
@@ -244,7 +246,8 @@ impl<'s> Recovery<'s> {
         Ok(())
     }
 
-    /// Tokens that may come at a place: where its rule may end, those after the callers' calls too.
+    /// Returns the tokens that may come at a point. If the rule may end there, they include those that may
+    /// follow in the callers.
     fn expected(&self, mut next: Next) -> TokenSet {
         let mut tokens = next.tokens;
         for follow in self.follow.iter().rev() {
@@ -257,12 +260,12 @@ impl<'s> Recovery<'s> {
         if next.end { tokens.with(TokenKind::End) } else { tokens }
     }
 
-    /// Tokens that may follow any of the rules being parsed.
+    /// Returns the tokens that may follow any of the rules being parsed.
     fn recovery_set(&self) -> TokenSet {
         self.follow.iter().fold(TokenSet::EMPTY, |set, follow| set.union(follow.tokens))
     }
 
-    /// Drops the current token when the next one fits.
+    /// Drops the current token if the next one matches.
     fn delete_token(&mut self, place: Place) -> Result<bool, Stop> {
         if !self.expected(place.next).contains(self.peek(1).kind) {
             return Ok(false);
@@ -301,7 +304,7 @@ impl<'s> Recovery<'s> {
             Stop::NoViable { start, offending, .. } => {
                 let (start, offending) = (self.tokens[start], self.tokens[offending]);
                 let input = self.input(start, offending);
-                // As in the reference, keywords used as field names have a message of their own.
+                // As in the reference, keywords used as field names have their own message.
                 let keyword =
                     |word: &&str| input.strip_suffix(*word).is_some_and(|rest| rest.chars().count() == 1);
                 let message = match ["true", "false", "null"].iter().find(|word| keyword(word)) {
@@ -314,7 +317,7 @@ impl<'s> Recovery<'s> {
         }
     }
 
-    /// The text from one token to another, without what the lexer refused.
+    /// Returns the text from one token to another, without text that the lexer refused.
     fn input(&self, from: Token, to: Token) -> String {
         if from.kind == TokenKind::End {
             return "<EOF>".to_owned();
@@ -340,7 +343,7 @@ impl<'s> Recovery<'s> {
         };
         let mut skipped = 0;
         if self.last_error == Some(self.at) && self.last_places & 1 << place != 0 {
-            // The same error at the same token again: without this the parser would not come on.
+            // The same error occurs again at the same token. Without this, the parser would not advance.
             self.consume();
             skipped += 1;
         }

@@ -1,6 +1,6 @@
 //! Tokens of the language, sets of them, and their names in error messages.
 
-/// What a token is. The order is the order in which messages list expected tokens.
+/// The kind of a token. The order is the order in which messages list expected tokens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(super) enum TokenKind {
@@ -42,7 +42,7 @@ pub(super) enum TokenKind {
     End,
 }
 
-/// Names in messages, by [`TokenKind`].
+/// Names in messages, indexed by [`TokenKind`].
 const NAMES: [&str; 36] = [
     "'=='",
     "'!='",
@@ -82,15 +82,15 @@ const NAMES: [&str; 36] = [
     "<EOF>",
 ];
 
-/// One token and its place in the text.
+/// A token and its position in the text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token {
     pub kind: TokenKind,
     /// Offset in code points.
     pub offset: u32,
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u32,
-    /// The byte after the last.
+    /// Offset after the last byte.
     pub end: u32,
 }
 
@@ -123,7 +123,7 @@ impl TokenSet {
         self.0 & 1 << kind as u8 != 0
     }
 
-    /// The names of the tokens: one alone, several in braces.
+    /// Formats the names of the tokens: a single one alone, several in braces.
     pub fn display(self) -> String {
         let names: Vec<&str> =
             (0..NAMES.len()).filter(|kind| self.0 & 1 << kind != 0).map(|kind| NAMES[kind]).collect();

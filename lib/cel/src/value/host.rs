@@ -1,7 +1,7 @@
-//! Data of the host, read in place.
+//! Data of the host, read without copying.
 //!
-//! A [`HostRef`] is a node of the host's data together with what the host needs to interpret it, usually a schema. The
-//! traits hand out values that borrow from both.
+//! A [`HostRef`] is a node of the host's data together with the information that the host needs to interpret
+//! it, usually a schema. The traits return values that borrow from both.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -12,31 +12,31 @@ use crate::evaluation::steps::Steps;
 use crate::value::Value;
 use crate::value::list::List;
 
-/// What the host passes through to its own accessors: usually the schema of the node.
+/// Data that the host receives in its own accessors: usually the schema of the node.
 pub type View<'v> = Option<&'v (dyn Any + Send + Sync)>;
 
 /// A node of the host's data with the host's view of it.
 pub struct HostRef<'v, T: ?Sized> {
-    /// The data, read through the traits below.
+    /// Node of the data, read through the traits below.
     pub node: &'v T,
-    /// Handed to every accessor.
+    /// View that is passed to every accessor.
     pub view: View<'v>,
 }
 
 /// A list of the host.
 pub trait HostList: Send + Sync {
-    /// Number of elements.
+    /// Returns the number of elements.
     fn len<'v>(&'v self, view: View<'v>) -> usize;
 
-    /// Whether there are no elements.
+    /// Returns whether the list has no elements.
     fn is_empty<'v>(&'v self, view: View<'v>) -> bool {
         self.len(view) == 0
     }
 
-    /// The element at `index`, which is below [`len`](Self::len).
+    /// Returns the element at `index`, which is below [`len`](Self::len).
     fn get<'v>(&'v self, view: View<'v>, index: usize) -> Value<'v>;
 
-    /// The host's own equality (sets ignore order); `None`: element by element.
+    /// Compares by the host's own equality (sets ignore order); `None` means element by element.
     ///
     /// # Errors
     /// The comparison was interrupted.
@@ -49,7 +49,7 @@ pub trait HostList: Send + Sync {
         None
     }
 
-    /// The host's own `+` (sets and keyed lists merge); `None`: concatenation.
+    /// Computes the host's own `+` (sets and keyed lists merge); `None` means concatenation.
     fn concat<'v>(&'v self, _view: View<'v>, _other: &List<'v>) -> Option<Result<List<'v>, EvalError>> {
         None
     }
@@ -57,59 +57,62 @@ pub trait HostList: Send + Sync {
 
 /// A map of the host, with string keys.
 pub trait HostMap: Send + Sync {
-    /// Number of entries.
+    /// Returns the number of entries.
     fn len<'v>(&'v self, view: View<'v>) -> usize;
 
-    /// Whether there are no entries.
+    /// Returns whether the map has no entries.
     fn is_empty<'v>(&'v self, view: View<'v>) -> bool {
         self.len(view) == 0
     }
 
-    /// The value under `key`, in a time that does not depend on the number of entries.
+    /// Returns the value under `key`, in a time that does not depend on the number of entries.
     fn get<'v>(&'v self, view: View<'v>, key: &str) -> Option<Value<'v>>;
 
-    /// The value of the entry at `index`, which is below [`len`](Self::len).
+    /// Returns the value of the entry at `index`, which is below [`len`](Self::len).
     fn value_at<'v>(&'v self, view: View<'v>, index: usize) -> Option<Value<'v>>;
 
-    /// The key of the entry at `index`, which is below [`len`](Self::len); the order is the host's and stays the same.
+    /// Returns the key of the entry at `index`, which is below [`len`](Self::len). The order is the host's
+    /// and does not change.
     fn key_at<'v>(&'v self, view: View<'v>, index: usize) -> &'v str;
 }
 
 /// An object of the host. The checker knows its fields from the [`TypeProvider`](crate::types::TypeProvider).
 pub trait HostObject: Send + Sync {
-    /// Name of its type.
+    /// Returns the name of the object's type.
     fn type_name<'v>(&'v self, view: View<'v>) -> &'v str;
 
-    /// The value of a field that is set; `None` when it is not set or does not exist.
+    /// Returns the value of a field; `None` if the field is not set or does not exist.
     fn get<'v>(&'v self, view: View<'v>, field: &str) -> Option<Value<'v>>;
 
-    /// The value of a field that is set, for a host that computes fields and may fail to.
+    /// Returns the value of a field, for a host whose fields are computed and may fail.
     ///
     /// # Errors
-    /// The host's.
+    /// The error of the host's computation.
     fn try_get<'v>(&'v self, view: View<'v>, field: &str) -> Result<Option<Value<'v>>, EvalError> {
         Ok(self.get(view, field))
     }
 
-    /// Whether the object is lazy ([`Object::is_lazy`](super::Object::is_lazy)).
+    /// Returns whether the object is lazy ([`Object::is_lazy`](super::Object::is_lazy)).
     fn is_lazy(&self) -> bool {
         false
     }
 
-    /// Names of the fields that are set, as expressions ask for them, in the host's order; for equality and output.
+    /// Returns the names of the fields that are set, as expressions write them, in the host's order; used for
+    /// equality and output.
     fn fields<'v>(&'v self, view: View<'v>) -> Vec<Cow<'v, str>>;
 
-    /// Number of the fields that are set, and of those that have no name.
+    /// Returns the number of fields that are set, including those without a name.
     fn len<'v>(&'v self, view: View<'v>) -> usize {
         self.fields(view).len()
     }
 
-    /// Whether no field is set.
+    /// Returns whether no field is set.
     fn is_empty<'v>(&'v self, view: View<'v>) -> bool {
         self.len(view) == 0
     }
 
-    /// The host's own equality, which may look at fields without a name; `None`: field by field.
+    /// Compares by the host's own equality, which may include fields without a name; `None` means field by
+    /// field.
     ///
     /// # Errors
     /// The comparison was interrupted.
@@ -122,7 +125,7 @@ pub trait HostObject: Send + Sync {
         None
     }
 
-    /// The host's data, for its own equality.
+    /// Returns the host's data, for its own equality.
     fn data(&self) -> Option<&dyn Any> {
         None
     }

@@ -1,7 +1,7 @@
 //! Lists: elements of the evaluation, lists of the host, and concatenations.
 //!
-//! `+` costs 1 whatever the sizes, so a short expression can double a list many times over. Concatenations are
-//! therefore ropes that share both sides; small results are copied, which keeps ropes shallow.
+//! `+` costs 1 regardless of the sizes, so a short expression can double a list many times. Therefore
+//! concatenations are ropes that refer to both operands; small results are copied, which keeps ropes shallow.
 
 use std::sync::Arc;
 
@@ -10,37 +10,39 @@ use crate::evaluation::steps::Steps;
 use crate::value::Value;
 use crate::value::host::{HostList, HostRef};
 
-/// A concatenation up to this many elements is copied: cheaper than the rope's later look-ups.
+/// Maximum number of elements for which a concatenation is copied: that is cheaper than later lookups in a
+/// rope.
 const COPY_LEN_MAX: usize = 64;
-/// Ropes deeper than this are copied when they are short enough, and refused otherwise. Recursion follows the depth.
+/// Maximum depth of a rope. A deeper one is copied if it is short enough, and refused otherwise. Recursion
+/// follows the depth.
 const ROPE_DEPTH_MAX: u32 = 128;
-/// The longest rope that is copied for its depth: about 3 MB.
+/// Maximum length of a rope that is copied because of its depth: about 3 MB.
 const FLATTEN_LEN_MAX: usize = 1 << 16;
 
-/// A list, owned or the host's.
+/// A list, owned or from the host.
 #[derive(Clone, Debug)]
 pub enum List<'v> {
-    /// Elements made by the evaluation.
+    /// Elements created by the evaluation.
     Shared(Arc<[Value<'v>]>),
-    /// A list of the host, read in place.
+    /// A list of the host, read without copying.
     Host(HostRef<'v, dyn HostList>),
-    /// The result of `+`.
+    /// The result of a concatenation with `+`.
     Concat(Arc<Concat<'v>>),
 }
 
-/// Two lists, one after the other.
+/// A concatenation of two lists.
 #[derive(Debug)]
 pub struct Concat<'v> {
     left: List<'v>,
     right: List<'v>,
-    /// Length of `left`.
+    /// Length of the left list.
     split: usize,
     len: usize,
     depth: u32,
 }
 
 impl<'v> List<'v> {
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::Shared(elements) => elements.len(),
@@ -49,12 +51,12 @@ impl<'v> List<'v> {
         }
     }
 
-    /// Whether there are no elements.
+    /// Returns whether the list has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The element at `index`.
+    /// Returns the element at `index`.
     pub fn get(&self, index: usize) -> Option<Value<'v>> {
         match self {
             Self::Shared(elements) => elements.get(index).cloned(),
@@ -64,12 +66,12 @@ impl<'v> List<'v> {
         }
     }
 
-    /// The elements in order.
+    /// Iterates over the elements in order.
     pub fn iter(&self) -> impl Iterator<Item = Value<'v>> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// The host's own answer to `self == other`, for a list of the host that has one.
+    /// Returns the host's own result of `self == other`, for a list of a host that has such a rule.
     ///
     /// # Errors
     /// The comparison was interrupted.
@@ -80,10 +82,11 @@ impl<'v> List<'v> {
         }
     }
 
-    /// `left + right`, by the rule of a host's list on the left if it has one.
+    /// Concatenates `left + right`. If the left list belongs to a host with its own rule, that rule applies.
     ///
     /// # Errors
-    /// Those of the host's rule, and [`EvalErrorKind::CostLimit`] for a concatenation too long and too deep to hold.
+    /// The errors of the host's rule, and [`EvalErrorKind::CostLimit`] for a concatenation that is too long
+    /// and too deep.
     pub fn concat(left: &List<'v>, right: &List<'v>) -> Result<List<'v>, EvalError> {
         if let Self::Host(host) = left
             && let Some(merged) = host.node.concat(host.view, right)

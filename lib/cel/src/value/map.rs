@@ -1,8 +1,8 @@
 //! Maps: entries of the evaluation and maps of the host.
 //!
-//! Keys of different types are different keys, also numbers: `{1: 'a', 1u: 'b'}` has two entries. A look-up that finds
-//! no key of its own type tries the other integer types: an int finds the equal uint and a uint the equal int, a double
-//! both.
+//! Keys of different types are different keys, even equal numbers: `{1: 'a', 1u: 'b'}` has two entries. A
+//! lookup that finds no key of its own type tries the other integer types: an int finds the equal uint, a
+//! uint the equal int, and a double both.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -15,31 +15,32 @@ use crate::value::Text;
 use crate::value::Value;
 use crate::value::host::{HostMap, HostRef};
 
-/// A map with more entries than this has a hash table; looking through fewer is faster.
+/// Number of entries above which a map has a hash table; scanning fewer entries is faster.
 const SCAN_LEN_MAX: usize = 8;
 
-/// A map, owned or the host's.
+/// A map, owned or from the host.
 #[derive(Clone, Debug)]
 pub enum Map<'v> {
-    /// Entries made by the evaluation.
+    /// Entries created by the evaluation.
     Shared(Arc<OwnedMap<'v>>),
-    /// A map of the host, read in place.
+    /// A map of the host, read without copying.
     Host(HostRef<'v, dyn HostMap>),
 }
 
-/// Entries in insertion order, with an index by key.
+/// The entries in insertion order, with an index by key.
 #[derive(Clone, Debug, Default)]
 pub struct OwnedMap<'v> {
     entries: Vec<(Value<'v>, Value<'v>)>,
-    /// Places in `entries` of keys that can be found again, by the hash of the key; empty up to [`SCAN_LEN_MAX`] entries.
+    /// Positions in `entries` of keys that can be found again, by the hash of the key; empty up to
+    /// [`SCAN_LEN_MAX`] entries.
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// See [`OwnedMap::with_identifiers`].
+    /// Whether selections use identifiers, see [`OwnedMap::with_identifiers`].
     has_identifiers: bool,
 }
 
 impl<'v> Map<'v> {
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         match self {
             Self::Shared(map) => map.entries.len(),
@@ -47,12 +48,12 @@ impl<'v> Map<'v> {
         }
     }
 
-    /// Whether there are no entries.
+    /// Returns whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value under `key`, or under the equal integer of another type.
+    /// Returns the value under `key`, or under the equal integer of another type.
     pub fn get(&self, key: &Value<'v>) -> Option<Value<'v>> {
         match (self, key) {
             (Self::Shared(map), key) => map.get(key).cloned(),
@@ -61,7 +62,8 @@ impl<'v> Map<'v> {
         }
     }
 
-    /// The value that a selection or an index finds: that under `key`, or what the map's identifiers stand for.
+    /// Returns the value for a selection or an index: the value under `key`, or, in a map with identifiers,
+    /// under the key that the identifier stands for.
     pub fn select(&self, key: &Value<'v>) -> Option<Value<'v>> {
         if let (Self::Shared(map), Value::String(identifier)) = (self, key)
             && map.has_identifiers
@@ -72,7 +74,7 @@ impl<'v> Map<'v> {
         self.get(key)
     }
 
-    /// The key of the entry at `index`, in the map's own order.
+    /// Returns the key of the entry at `index`, in the map's own order.
     pub fn key_at(&self, index: usize) -> Option<Value<'v>> {
         match self {
             Self::Shared(map) => map.entries.get(index).map(|(key, _)| key.clone()),
@@ -81,7 +83,7 @@ impl<'v> Map<'v> {
         }
     }
 
-    /// The entry at `index`, in the map's own order.
+    /// Returns the entry at `index`, in the map's own order.
     pub fn entry_at(&self, index: usize) -> Option<(Value<'v>, Value<'v>)> {
         match self {
             Self::Shared(map) => map.entries.get(index).cloned(),
@@ -89,7 +91,7 @@ impl<'v> Map<'v> {
         }
     }
 
-    /// The value of the entry at `index`, in the map's own order.
+    /// Returns the value of the entry at `index`, in the map's own order.
     pub fn value_at(&self, index: usize) -> Option<Value<'v>> {
         match self {
             Self::Shared(map) => map.entries.get(index).map(|(_, value)| value.clone()),
@@ -98,22 +100,22 @@ impl<'v> Map<'v> {
         }
     }
 
-    /// The entries, in the map's own order.
+    /// Iterates over the entries, in the map's own order.
     pub fn iter(&self) -> impl Iterator<Item = (Value<'v>, Value<'v>)> {
         (0..self.len()).filter_map(|index| self.entry_at(index))
     }
 }
 
 impl<'v> OwnedMap<'v> {
-    /// The map, with entries that are selected and indexed by the identifiers of their keys. `in` and loops know the
-    /// keys themselves.
+    /// Returns the map, with entries that are selected and indexed by the identifiers of their keys. `in` and
+    /// loops use the keys themselves.
     #[must_use]
     pub fn with_identifiers(self) -> Self {
         Self { has_identifiers: true, ..self }
     }
 
-    /// Adds an entry. Returns false, leaving the map as it was, when the key is there already, also as the equal integer
-    /// of another type.
+    /// Adds an entry. If the key exists already, or as the equal integer of another type, returns false and
+    /// leaves the map unchanged.
     pub fn insert(&mut self, key: Value<'v>, value: Value<'v>) -> bool {
         if self.get(&key).is_some() {
             return false;
@@ -130,7 +132,7 @@ impl<'v> OwnedMap<'v> {
         }
     }
 
-    /// The value under `key`, or under the equal integer of another type.
+    /// Returns the value under `key`, or under the equal integer of another type.
     pub fn get(&self, key: &Value<'v>) -> Option<&Value<'v>> {
         let exact = |key: &Value<'v>| self.get_exact(key);
         exact(key).or_else(|| match key {
@@ -143,12 +145,12 @@ impl<'v> OwnedMap<'v> {
         })
     }
 
-    /// The value under exactly this key.
+    /// Returns the value under exactly this key.
     pub fn get_exact(&self, key: &Value<'v>) -> Option<&Value<'v>> {
         self.place(key).map(|place| &self.entries[place].1)
     }
 
-    /// The entries in insertion order.
+    /// Returns the entries in insertion order.
     pub fn entries(&self) -> &[(Value<'v>, Value<'v>)] {
         &self.entries
     }
@@ -171,7 +173,7 @@ impl<'v> OwnedMap<'v> {
         }
     }
 
-    /// Where exactly this key is.
+    /// Returns the position of exactly this key.
     fn place(&self, key: &Value<'v>) -> Option<usize> {
         if !is_identifiable(key) {
             return None;
@@ -195,12 +197,14 @@ impl<'v> FromIterator<(Value<'v>, Value<'v>)> for OwnedMap<'v> {
     }
 }
 
-/// Whether a value can be the same key as another one. The index leaves all other values out, because they have the same hash.
+/// Returns whether a value can be the same key as another value. The index leaves out all other values,
+/// because they have the same hash.
 fn is_identifiable(key: &Value<'_>) -> bool {
     !matches!(key, Value::List(_) | Value::Map(_) | Value::Object(_) | Value::Optional(_) | Value::Opaque(_))
 }
 
-/// Whether two values are the same key. Lists, maps and other values without identity are never the same.
+/// Returns whether two values are the same key. Lists, maps and other values without identity are never the
+/// same.
 pub(crate) fn same_key(left: &Value<'_>, right: &Value<'_>) -> bool {
     match (left, right) {
         (Value::Null, Value::Null) => true,
@@ -217,13 +221,13 @@ pub(crate) fn same_key(left: &Value<'_>, right: &Value<'_>) -> bool {
     }
 }
 
-/// A hash that is equal for the same keys.
+/// Returns a hash that is equal for the same keys.
 fn hash(hasher: &DefaultHashBuilder, key: &Value<'_>) -> u64 {
     match key {
         Value::Bool(b) => hasher.hash_one(b),
         Value::Int(i) => hasher.hash_one(i),
         Value::Uint(u) => hasher.hash_one(u),
-        // Both zeros are the same key.
+        // Positive and negative zero are the same key.
         Value::Double(d) => hasher.hash_one((d + 0.0).to_bits()),
         Value::String(text) => hasher.hash_one(&**text),
         Value::Bytes(bytes) => hasher.hash_one(&**bytes),

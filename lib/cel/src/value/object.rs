@@ -1,4 +1,4 @@
-//! Objects: values with declared fields, made by a struct literal or the host's.
+//! Objects: values with declared fields, from a struct literal or from the host.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use crate::identifier::unescape;
 use crate::value::Value;
 use crate::value::host::{HostObject, HostRef, View};
 
-/// An object with declared fields, owned or the host's.
+/// An object with declared fields, owned or from the host.
 #[derive(Clone, Debug)]
 pub enum Object<'v> {
-    /// An object made by a struct literal.
+    /// An object created by a struct literal.
     Shared(Arc<OwnedObject<'v>>),
-    /// An object of the host, read in place.
+    /// An object of the host, read without copying.
     Host(HostRef<'v, dyn HostObject + 'v>),
 }
 
-/// An object made by a struct literal, or a lazy one.
+/// An object created by a struct literal, or a lazy one.
 #[derive(Clone, Debug)]
 pub struct OwnedObject<'v> {
-    /// Name of its type.
+    /// Name of the object's type.
     pub type_name: Name,
-    /// The fields that were set, in order.
+    /// Fields that are set, in order.
     pub fields: Vec<(Name, Value<'v>)>,
-    /// See [`Object::is_lazy`].
+    /// Whether the object is lazy, see [`Object::is_lazy`].
     pub is_lazy: bool,
 }
 
 impl<'v> Object<'v> {
-    /// Name of its type.
+    /// Returns the name of the object's type.
     pub fn type_name(&self) -> &str {
         match self {
             Self::Shared(object) => &object.type_name,
@@ -38,9 +38,9 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// Whether the object is one of the reference's lazy maps. Its fields are asked for by identifiers, also where
-    /// they are indexed; a loop over it visits the values of its fields, not their names; it equals only itself, and has
-    /// neither a size nor members (`in`).
+    /// Returns whether the object is one of the reference's lazy maps. Its fields are selected and indexed by
+    /// identifiers; a loop over it visits the values of its fields, not their names; it equals only itself,
+    /// and supports neither `size` nor `in`.
     pub fn is_lazy(&self) -> bool {
         match self {
             Self::Shared(object) => object.is_lazy,
@@ -48,22 +48,22 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// What a loop over a lazy object visits. A value that cannot be had is a fault.
+    /// Returns the elements that a loop over a lazy object visits. A value that cannot be read is a fault.
     pub fn elements(&self) -> Vec<Value<'v>> {
         let element = |name: Cow<'_, str>| self.look_up(&Value::string(&*name)).unwrap_or_else(Value::fault);
         self.fields().into_iter().map(element).collect()
     }
 
-    /// The value under a key of a lazy object.
+    /// Returns the value under a key of a lazy object.
     ///
     /// # Errors
-    /// There is none, the key is no text, or the host's.
+    /// The value does not exist, the key is not text, or the host fails.
     pub fn look_up(&self, key: &Value<'v>) -> Result<Value<'v>, EvalError> {
         let Value::String(name) = key else { return Err(EvalError::no_such_overload()) };
         self.get(name)?.ok_or_else(|| EvalError::new(format!("no such key: {}", &**name)))
     }
 
-    /// Whether both are one and the same in memory.
+    /// Returns whether both are the same object in memory.
     pub fn is(&self, other: &Object<'v>) -> bool {
         let address = |view: View<'v>| view.map(std::ptr::from_ref).map(<*const _>::cast::<()>);
         match (self, other) {
@@ -75,10 +75,10 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// The value of a field that is set.
+    /// Returns the value of a field that is set.
     ///
     /// # Errors
-    /// Those of a host that computes the field.
+    /// The error of a host that computes the field.
     pub fn get(&self, field: &str) -> Result<Option<Value<'v>>, EvalError> {
         if !self.is_lazy() {
             return self.get_exact(field);
@@ -95,7 +95,7 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// Names of the fields that are set.
+    /// Returns the names of the fields that are set.
     pub fn fields(&self) -> Vec<Cow<'_, str>> {
         match self {
             Self::Shared(object) => object.fields.iter().map(|(name, _)| Cow::Borrowed(&**name)).collect(),
@@ -103,7 +103,7 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// Number of the fields that are set, also of those that have no name.
+    /// Returns the number of fields that are set, including those without a name.
     pub fn len(&self) -> usize {
         match self {
             Self::Shared(object) => object.fields.len(),
@@ -111,7 +111,7 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// Whether no field is set.
+    /// Returns whether no field is set.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

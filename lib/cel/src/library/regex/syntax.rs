@@ -1,11 +1,12 @@
 //! The syntax of RE2, as Go's `regexp` reads it, on top of the `regex` crate.
 //!
-//! The crate's own syntax is close but not the same: there `\d`, `\w`, `\s` and `\b` are about Unicode, classes may nest,
-//! `\1` is an octal escape at most, and so on. [`compile`] therefore reads a pattern by the rules of RE2, with RE2's error
-//! texts, and writes it anew with constructs that mean the same in the crate. Memory is bounded by the crate's limit on
-//! the size of the compiled form.
+//! The syntax of the crate is similar but not the same: there `\d`, `\w`, `\s` and `\b` follow Unicode,
+//! classes may nest, `\1` is at most an octal escape, and so on. Therefore [`compile`] parses a pattern by
+//! the rules of RE2, with RE2's error texts, and translates it to equivalent constructs of the crate. The
+//! crate's limit on the size of the compiled form bounds the memory.
 //!
-//! `pattern ─► Translator (groups, repetitions, classes) ─► characters (escapes, named classes) ─► text for the crate`
+//! `pattern ─► Translator (groups, repetitions, classes) ─► characters (escapes, named classes) ─► text for
+//! the crate`
 
 mod characters;
 mod translator;
@@ -15,12 +16,13 @@ use regex::{Regex, RegexBuilder};
 use self::translator::{NESTING_MAX, Translator};
 use crate::error::EvalError;
 
-/// Most classes of Unicode in a pattern that is compiled: each takes kilobytes before the size of the whole is known.
+/// Maximum number of Unicode classes in a compiled pattern. Each takes kilobytes before the total size is
+/// known.
 const UNICODE_CLASSES_MAX: usize = 2000;
-/// Size of a compiled pattern.
+/// Maximum size of a compiled pattern in bytes.
 const COMPILED_BYTES_MAX: usize = 20 << 20;
 
-/// What is wrong with a pattern, and the part of it to show.
+/// An error in a pattern, and the substring that its message quotes.
 #[derive(Debug, Eq, PartialEq)]
 struct Fault<'p> {
     reason: &'static str,
@@ -45,15 +47,15 @@ const INTERNAL: &str = "regexp/syntax: internal error";
 /// Compiles a pattern.
 ///
 /// # Errors
-/// The sentence of Go's `regexp/syntax`.
+/// The error text of Go's `regexp/syntax`.
 pub fn compile(pattern: &str) -> Result<Regex, EvalError> {
     compile_within(pattern, COMPILED_BYTES_MAX)
 }
 
-/// Compiles a pattern to a form of at most `bytes_max` in memory.
+/// Compiles a pattern to a form of at most `bytes_max` bytes in memory.
 ///
 /// # Errors
-/// As for [`compile`]; a larger form is "too large".
+/// The errors of [`compile`]; a larger form is "too large".
 pub fn compile_within(pattern: &str, bytes_max: usize) -> Result<Regex, EvalError> {
     let mut translator = Translator::new(pattern);
     translator.translate().map_err(failed)?;
@@ -68,10 +70,10 @@ pub fn compile_within(pattern: &str, bytes_max: usize) -> Result<Regex, EvalErro
     })
 }
 
-/// Looks at the syntax of a pattern only, in time that is linear in its length.
+/// Checks only the syntax of a pattern, in time that is linear in its length.
 ///
 /// # Errors
-/// The sentence of Go's `regexp/syntax`.
+/// The error text of Go's `regexp/syntax`.
 pub fn check(pattern: &str) -> Result<(), EvalError> {
     Translator::new(pattern).translate().map_err(failed)
 }
@@ -80,7 +82,7 @@ fn failed(Fault { reason, shown }: Fault<'_>) -> EvalError {
     EvalError::new(format!("error parsing regexp: {reason}: `{shown}`"))
 }
 
-/// What a step of reading comes to.
+/// The result of a parsing step.
 type Step<'p, T = ()> = Result<T, Fault<'p>>;
 
 #[cfg(test)]

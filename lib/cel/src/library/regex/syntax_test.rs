@@ -1,4 +1,4 @@
-//! Patterns as RE2 reads them, and the texts of its refusals.
+//! Tests patterns as RE2 reads them, and its error texts.
 
 use super::*;
 
@@ -112,7 +112,7 @@ fn hostile_patterns_stay_bounded() {
     for pattern in [deep, large, r"\pL".repeat(100_000), "{9}".repeat(100_000)] {
         assert!(compile(&pattern).is_err());
     }
-    // Time is linear in the length.
+    // The time is linear in the length.
     for pattern in ["[[:a]", "{", "{1,", r"\p{Old Italic}", r"\Q\E", "(?P<n>)", "(?i)"] {
         assert!(check(&pattern.repeat(100_000)).is_ok(), "{pattern}");
     }

@@ -1,24 +1,24 @@
-//! Semantic versions 2.0.0 (<https://semver.org>): strict and lenient reading, and precedence.
+//! Semantic versions 2.0.0 (<https://semver.org>): strict and lenient parsing, and precedence.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use go::quote;
 
-/// A version. Build metadata takes no part in the order.
+/// A semantic version. Build metadata does not affect the order.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// First number.
+    /// Major version, the first number.
     pub major: u64,
-    /// Second number.
+    /// Minor version, the second number.
     pub minor: u64,
-    /// Third number.
+    /// Patch version, the third number.
     pub patch: u64,
     prerelease: Vec<Identifier>,
     build: Vec<Box<str>>,
 }
 
-/// One dot-separated part of a prerelease. Numbers come before words.
+/// A dot-separated identifier of a prerelease. Numbers come before words.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Identifier {
     Number(u64),
@@ -26,10 +26,10 @@ enum Identifier {
 }
 
 impl Version {
-    /// Reads a version exactly as the specification writes it.
+    /// Parses a version exactly as in the specification.
     ///
     /// # Errors
-    /// The reference's sentence.
+    /// The error text of the reference.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("Version string empty".to_owned());
@@ -48,10 +48,10 @@ impl Version {
         Ok(Self { major, minor, patch, prerelease, build })
     }
 
-    /// Reads a version with a leading `v`, leading zeros, or without the last one or two numbers.
+    /// Parses a version that may have a leading `v`, leading zeros, or lack the last one or two numbers.
     ///
     /// # Errors
-    /// The reference's sentence, which quotes the text after these corrections.
+    /// The error text of the reference, which quotes the text after these corrections.
     pub fn parse_lenient(text: &str) -> Result<Self, String> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(without_leading_zeros).collect();
@@ -109,7 +109,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The text before `mark`, and the dot-separated parts after it.
+/// Splits a text at `mark`. Returns the text before it, and the dot-separated identifiers after it.
 fn split_off(text: &str, mark: char) -> (&str, impl Iterator<Item = &str>) {
     let (before, after) = match text.split_once(mark) {
         Some((before, after)) => (before, Some(after)),
@@ -168,7 +168,7 @@ fn has_leading_zero(text: &str) -> bool {
     text.len() > 1 && text.starts_with('0')
 }
 
-/// Digits as a number. The text has digits only, so it is empty or too large when this fails.
+/// Parses digits as a number. The text has only digits, so an error means that it is empty or too large.
 fn parse_u64(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
         let reason = if text.is_empty() { "invalid syntax" } else { "value out of range" };
@@ -176,7 +176,7 @@ fn parse_u64(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Without leading zeros, but with one where no digit follows them or there was none.
+/// Removes leading zeros. A zero is kept (or added) if no digit would remain.
 fn without_leading_zeros(part: &str) -> String {
     if part.len() <= 1 {
         return part.to_owned();

@@ -1,6 +1,7 @@
-//! `'%s has %d'.format([a, b])`: the clauses of a format string, formatting of values, and the check of literal formats.
+//! Formatting: `'%s has %d'.format([a, b])`. Parses the clauses of a format string, formats values, and
+//! checks literal formats.
 //!
-//! Clauses are `%s %d %f %e %b %x %X %o`, with a precision as in `%.2f`. Numbers of `%f` and `%e` are written as in
+//! Clauses are `%s %d %f %e %b %x %X %o`, with a precision as in `%.2f`. `%f` and `%e` format numbers as in
 //! American English: groups of three digits, `∞`, and exponents as powers of ten.
 
 use go::quote;
@@ -14,14 +15,14 @@ use crate::library::bounds::{RESULT_BYTES_MAX, result_too_large};
 use crate::types::Type;
 use crate::value::Value;
 
-/// Lists and maps in lists and maps are formatted down to this depth.
+/// Maximum depth to which nested lists and maps are formatted.
 const DEPTH_MAX: usize = 200;
-/// Decimals of a double: more are all zero.
+/// Maximum number of decimals of a double; further decimals are all zero.
 const DECIMALS_MAX: usize = 1_100;
-/// Decimals when a clause has no precision.
+/// Number of decimals of a clause without a precision.
 const DECIMALS: usize = 6;
 
-/// How one argument is written.
+/// The format of one argument.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Clause {
     Text,
@@ -33,27 +34,27 @@ enum Clause {
     Octal,
 }
 
-/// Where the pieces of a format string go.
+/// A receiver of the segments of a format string.
 trait Sink {
-    /// Why an argument was refused.
+    /// The error about a refused argument.
     type Fault;
 
-    /// Takes over text outside clauses.
+    /// Appends text outside of clauses.
     fn literal(&mut self, text: &str);
 
-    /// Formats argument `index`.
+    /// Formats the argument with this index.
     fn argument(&mut self, index: usize, clause: Clause) -> Result<(), Self::Fault>;
 }
 
-/// Why a format string was not worked off.
+/// The error of a format string.
 enum Failure<F> {
-    /// The format itself is malformed, or has more clauses than arguments.
+    /// The format is malformed, or has more clauses than arguments.
     Format(String),
     /// An argument was refused.
     Argument(F),
 }
 
-/// Feeds the pieces of `format` to `sink` and returns the number of arguments used.
+/// Passes the segments of `format` to `sink`. Returns the number of arguments used.
 fn interpolate<S: Sink>(format: &str, arg_count: usize, sink: &mut S) -> Result<usize, Failure<S::Fault>> {
     let mut rest = format;
     let mut used = 0;
@@ -81,7 +82,7 @@ fn interpolate<S: Sink>(format: &str, arg_count: usize, sink: &mut S) -> Result<
     Ok(used)
 }
 
-/// The clause at the start of `text`, and what follows it.
+/// Parses the clause at the start of `text`. Returns it and the text after it.
 fn parse_clause(text: &str) -> Result<(Clause, &str), String> {
     let (precision, rest) = match text.strip_prefix('.') {
         None => (None, text),
@@ -108,7 +109,7 @@ fn parse_clause(text: &str) -> Result<(Clause, &str), String> {
         Some(b'x') => Clause::Hex { upper: false },
         Some(b'X') => Clause::Hex { upper: true },
         Some(b'o') => Clause::Octal,
-        // The reference shows the first byte of a character.
+        // The reference prints the first byte of the character.
         other => {
             let shown = other.map_or(' ', |&byte| char::from(byte));
             return Err(format!("unrecognized formatting clause \"{shown}\""));
@@ -118,7 +119,7 @@ fn parse_clause(text: &str) -> Result<(Clause, &str), String> {
 }
 
 impl Clause {
-    /// The sentence about an argument of a type that the clause does not take.
+    /// Formats the error about an argument of a type that the clause does not accept.
     fn refusal(self, given: &str) -> String {
         let takes = match self {
             Self::Text => {
@@ -135,7 +136,7 @@ impl Clause {
         format!("{takes}, was given {given}")
     }
 
-    /// Whether arguments of a checked type may be taken; `dyn` is left to run time.
+    /// Returns whether the clause accepts arguments of a checked type; `dyn` is checked at run time.
     fn takes(self, of: &Type) -> bool {
         let unwrapped;
         let of = match of {
@@ -164,7 +165,7 @@ impl Clause {
                         | Type::Null
                 ),
                 Self::Decimal | Self::Octal => is_integer,
-                // Text may be a number without digits: NaN, Infinity, -Infinity.
+                // Text may be one of the special numbers NaN, Infinity, -Infinity.
                 Self::Fixed(_) | Self::Scientific(_) => matches!(of, Type::Double | Type::String),
                 Self::Binary => is_integer || *of == Type::Bool,
                 Self::Hex { .. } => is_integer || matches!(of, Type::String | Type::Bytes),
@@ -172,8 +173,8 @@ impl Clause {
     }
 }
 
-/// What is wrong with a call of `format` on a literal with a list literal of arguments, and the node it is about;
-/// `None` for other calls and for correct ones. `call` is the call's node.
+/// Checks a call of `format` on a literal with a list literal of arguments. Returns the problem and its node;
+/// `None` for other calls and for correct ones. `call` is the node of the call.
 pub fn check(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, String)> {
     let NodeKind::Call { function, target: Some(target), args } = checked.ast.kind(call) else { return None };
     let ("format", NodeKind::Literal(crate::ast::Constant::String(format)), [list]) =
@@ -195,7 +196,7 @@ pub fn check(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, String)> {
     }
 }
 
-/// Checks the types of the arguments and writes nothing.
+/// A sink that checks the types of the arguments and writes nothing.
 struct Checker<'a> {
     checked: &'a CheckedAst,
     args: &'a [NodeId],
@@ -214,7 +215,7 @@ impl Sink for Checker<'_> {
                 return Err((node, clause.refusal(of.runtime_name())));
             }
             if clause == Clause::Text {
-                // The parts of literals, the first one on top.
+                // Elements of literals to be checked, the first one on top.
                 match self.checked.ast.kind(node) {
                     NodeKind::List { elements, .. } => rest.extend(elements.iter().rev()),
                     NodeKind::Map { entries } => {
@@ -228,7 +229,7 @@ impl Sink for Checker<'_> {
     }
 }
 
-/// `text.format(args)`
+/// Computes `text.format(args)` for a call.
 pub(super) fn format<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     let [Value::String(format), Value::List(args)] = call.args else {
         return Err(EvalError::no_such_overload());
@@ -244,11 +245,11 @@ pub(super) fn format<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     }
 }
 
-/// Why an argument was not formatted.
+/// The reason why an argument was not formatted.
 enum Refused {
-    /// The clause does not take it.
+    /// The clause does not accept the argument.
     By(String),
-    /// The evaluation ended meanwhile.
+    /// The evaluation was interrupted.
     Interrupted(EvalError),
 }
 
@@ -264,7 +265,7 @@ impl From<EvalError> for Refused {
     }
 }
 
-/// Writes the formatted arguments.
+/// A sink that writes the formatted arguments.
 struct Writer<'a, 'v> {
     out: String,
     args: &'a dyn Fn(usize) -> Value<'v>,
@@ -338,7 +339,7 @@ fn number(value: &Value<'_>, clause: Clause) -> Result<String, String> {
             None => return refusal(),
         },
         (Clause::Scientific(precision), _) => match double {
-            // The reference takes the precision for a width.
+            // The reference uses the precision as a width.
             Some(double) => padded(scientific(double), precision.unwrap_or(DECIMALS)),
             None => return refusal(),
         },
@@ -363,7 +364,7 @@ fn not_finite(double: f64) -> Option<&'static str> {
     }
 }
 
-/// A number with groups of three digits and a fixed number of decimals.
+/// Formats a number with groups of three digits and a fixed number of decimals.
 fn fixed(double: f64, decimals: usize) -> String {
     if let Some(text) = not_finite(double) {
         return text.to_owned();
@@ -388,7 +389,7 @@ fn fixed(double: f64, decimals: usize) -> String {
     out
 }
 
-/// A number as `1.500000×10⁰⁰`.
+/// Formats a number as `1.500000×10⁰⁰`.
 fn scientific(double: f64) -> String {
     if let Some(text) = not_finite(double) {
         return text.to_owned();
@@ -407,7 +408,7 @@ fn padded(text: String, width: usize) -> String {
     " ".repeat(missing) + &text
 }
 
-/// Formats a value for `%s`.
+/// Formats a value for the clause `%s`.
 fn text(value: &Value<'_>, out: &mut String, depth: usize, steps: &Steps<'_>) -> Result<(), Refused> {
     match value {
         Value::Null => out.push_str("null"),
@@ -421,7 +422,7 @@ fn text(value: &Value<'_>, out: &mut String, depth: usize, steps: &Steps<'_>) ->
     Ok(())
 }
 
-/// What `string(value)` gives.
+/// Returns the result of `string(value)`.
 fn converted(value: &Value<'_>) -> Result<String, String> {
     let call = Call { args: std::slice::from_ref(value), steps: &Steps::unlimited() };
     match conversion::to_string(&call) {
@@ -431,7 +432,7 @@ fn converted(value: &Value<'_>) -> Result<String, String> {
     }
 }
 
-/// Formats a value inside a list or map, as the expression that makes it.
+/// Formats a value inside a list or map, in the notation of an expression.
 fn literal(value: &Value<'_>, out: &mut String, depth: usize, steps: &Steps<'_>) -> Result<(), Refused> {
     steps.one()?;
     if depth > DEPTH_MAX || out.len() > RESULT_BYTES_MAX {

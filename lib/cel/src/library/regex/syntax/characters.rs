@@ -1,4 +1,5 @@
-//! Single characters and classes of them: escapes, the classes of Perl, POSIX and Unicode, and how they are written anew.
+//! Single characters and character classes: escapes, the classes of Perl, POSIX and Unicode, and their
+//! translation.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -6,10 +7,10 @@ use std::fmt::Write;
 
 use super::{CLASS_RANGE, ESCAPE, Fault, MISSING_BRACKET, Step, TRAILING_BACKSLASH};
 
-/// Longest name of a category or script of Unicode.
+/// Maximum length of the name of a Unicode category or script.
 const CLASS_NAME_MAX: usize = 64;
 
-/// The class at the start of `text` that an escape stands for: `\d`, `\pL`, `\p{Greek}`. Only ASCII counts as digit,
+/// Parses the escape of a class at the start of `text`: `\d`, `\pL`, `\p{Greek}`. Only ASCII counts as digit,
 /// space or word character.
 pub(super) fn perl_class(text: &str) -> Step<'_, Option<(String, &str)>> {
     let mut chars = text.chars();
@@ -43,7 +44,8 @@ fn unicode_class(text: &str, negated: bool) -> Step<'_, (String, &str)> {
         Some(name) => (name, !negated),
         None => (name, negated),
     };
-    // Categories and scripts, by any of their names; the crate knows other properties, too, and a prefix `is`.
+    // Categories and scripts are accepted by any of their names. The crate would also accept other
+    // properties, and the prefix `is`.
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-');
     let allowed = name.len() <= CLASS_NAME_MAX
         && name.chars().all(plain)
@@ -57,10 +59,11 @@ fn unicode_class(text: &str, negated: bool) -> Step<'_, (String, &str)> {
     }
 }
 
-/// Whether a property of Unicode has a value of this name, in lower case without anything but letters and digits.
+/// Returns whether a Unicode property has a value of this name. The name is in lower case and has only
+/// letters and digits.
 fn is_unicode_class(property: &str, name: &str) -> bool {
     thread_local! {
-        /// Those that were found before; there are only so many.
+        /// Classes that were found before; their number is limited by Unicode.
         static KNOWN: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
     }
     let class = format!("\\p{{{property}={name}}}");
@@ -73,7 +76,8 @@ fn is_unicode_class(property: &str, name: &str) -> bool {
     })
 }
 
-/// One character of a class, and what follows it. `class` is the text from the opening bracket on.
+/// Parses one character of a class. Returns it and the text after it. `class` is the text from the opening
+/// bracket on.
 pub(super) fn class_char<'p>(text: &'p str, class: &'p str) -> Step<'p, (u32, &'p str)> {
     let mut chars = text.chars();
     match chars.next() {
@@ -83,14 +87,14 @@ pub(super) fn class_char<'p>(text: &'p str, class: &'p str) -> Step<'p, (u32, &'
     }
 }
 
-/// The code point that the escape at the start of `text` stands for, and what follows it.
+/// Parses the escape at the start of `text`. Returns its code point and the text after it.
 pub(super) fn escaped_char(text: &str) -> Step<'_, (u32, &str)> {
     let mut chars = text[1..].chars();
     let Some(c) = chars.next() else { return Err(Fault { reason: TRAILING_BACKSLASH, shown: "" }) };
     let rest = chars.as_str();
     let invalid = |rest: &str| Err(Fault { reason: ESCAPE, shown: &text[..text.len() - rest.len()] });
     let code = match c {
-        // A single digit would refer to a group, which RE2 does not have.
+        // A single digit would be a backreference, which RE2 does not support.
         '1'..='7' if !rest.starts_with(|c: char| ('0'..='7').contains(&c)) => return invalid(rest),
         '0'..='7' => {
             let octal = &text[1..];
@@ -110,9 +114,9 @@ pub(super) fn escaped_char(text: &str) -> Step<'_, (u32, &str)> {
     Ok((code, rest))
 }
 
-/// `\x7F` or `\x{10FFFF}`, where `digits` follows the `x`.
+/// Parses `\x7F` or `\x{10FFFF}`; `digits` is the text after the `x`.
 fn hexadecimal<'p>(text: &'p str, digits: &'p str) -> Step<'p, (u32, &'p str)> {
-    // The error shows the escape up to and with the character that is wrong.
+    // The error quotes the escape up to and including the invalid character.
     let invalid = |at: usize| {
         let wrong = digits[at..].chars().next().map_or(0, char::len_utf8);
         let shown = &text[..text.len() - digits.len() + at + wrong];
@@ -136,7 +140,7 @@ fn hexadecimal<'p>(text: &'p str, digits: &'p str) -> Step<'p, (u32, &'p str)> {
     }
 }
 
-/// Whether a text is `[:name:]` or `[:^name:]`.
+/// Returns whether a text is `[:name:]` or `[:^name:]`.
 pub(super) fn is_posix_class(name: &str) -> bool {
     let bare = name.strip_prefix("[:").and_then(|name| name.strip_suffix(":]")).unwrap_or_default();
     let bare = bare.strip_prefix('^').unwrap_or(bare);
@@ -159,7 +163,7 @@ pub(super) fn is_posix_class(name: &str) -> bool {
     )
 }
 
-/// A character that stands for itself.
+/// Appends a literal character, escaped if necessary.
 pub(super) fn push_char(out: &mut String, c: char) {
     if c.is_ascii() && !c.is_ascii_alphanumeric() {
         // Writing to a string cannot fail.
@@ -169,7 +173,7 @@ pub(super) fn push_char(out: &mut String, c: char) {
     }
 }
 
-/// A code point outside classes; surrogates match nothing, as no text has them.
+/// Appends a code point outside a class. Surrogates match nothing, because text never contains them.
 pub(super) fn push_code_point(out: &mut String, code: u32) {
     match char::from_u32(code) {
         Some(c) => push_char(out, c),
@@ -177,7 +181,7 @@ pub(super) fn push_code_point(out: &mut String, code: u32) {
     }
 }
 
-/// A range inside a class, without the surrogates.
+/// Appends a range inside a class, without the surrogates.
 pub(super) fn push_range(out: &mut String, low: u32, high: u32) {
     for (low, high) in [(low, high.min(0xd7ff)), (low.max(0xe000), high)] {
         if let (Some(low), Some(high)) = (char::from_u32(low), char::from_u32(high))

@@ -1,4 +1,5 @@
-//! The structure of a pattern: alternatives, groups with their flags, repetitions and their bounds, classes in brackets.
+//! The structure of a pattern: alternatives, groups with their flags, repetitions and their bounds, classes
+//! in brackets.
 
 use super::characters::{
     class_char, escaped_char, is_posix_class, perl_class, push_char, push_code_point, push_range,
@@ -8,35 +9,36 @@ use super::{
     Step, TOO_DEEP, UNEXPECTED_PAREN,
 };
 
-/// Largest count of `{n}`, and largest product of nested counts.
+/// Maximum count of `{n}`, and maximum product of nested counts.
 const REPEAT_MAX: u64 = 1000;
-/// Deepest nesting of groups.
+/// Maximum nesting depth of groups.
 pub(super) const NESTING_MAX: usize = 1000;
 
-/// A group that is open, or the whole pattern.
+/// An open group, or the whole pattern.
 #[derive(Default)]
 struct Group<'p> {
-    /// Whether something stands before the cursor that can be repeated.
+    /// Whether the expression before the cursor can be repeated.
     repeatable: bool,
-    /// The text from the last repetition operator on, when it is directly before the cursor.
+    /// Text from the last repetition operator on, if that operator is directly before the cursor.
     after_repeat: Option<&'p str>,
     /// Product of the nested counts of the last expression.
     weight: u64,
-    /// Largest weight of the group's expressions.
+    /// Maximum weight of the expressions in the group.
     weight_max: u64,
 }
 
-/// Reads a pattern and writes it anew.
+/// A translator of one pattern to the syntax of the crate.
 pub(super) struct Translator<'p> {
     pattern: &'p str,
     rest: &'p str,
-    /// The pattern for the crate, as far as it is written.
+    /// Translated pattern so far.
     pub(super) out: String,
-    /// Innermost last; the first one is the whole pattern.
+    /// Open groups, the innermost last; the first one is the whole pattern.
     groups: Vec<Group<'p>>,
-    /// How many classes of Unicode were written.
+    /// Number of Unicode classes in the output.
     pub(super) unicode_classes: usize,
-    /// How much is left of the pattern from the last `:]` on. With less left, there is no use in searching for one.
+    /// Length of the rest of the pattern at its last `:]`. If the rest is shorter, it contains no end of a
+    /// named class, so no search is needed.
     named_class_end: usize,
 }
 
@@ -48,7 +50,7 @@ impl<'p> Translator<'p> {
         Self { pattern, rest: pattern, out, groups, unicode_classes: 0, named_class_end }
     }
 
-    /// Reads all of it.
+    /// Translates the whole pattern.
     pub(super) fn translate(&mut self) -> Step<'p> {
         while let Some(c) = self.rest.chars().next() {
             let after_repeat = self.group().after_repeat.take();
@@ -79,19 +81,19 @@ impl<'p> Translator<'p> {
         Ok(())
     }
 
-    /// The innermost group.
+    /// Returns the innermost group.
     fn group(&mut self) -> &mut Group<'p> {
         let last = self.groups.len() - 1;
         &mut self.groups[last]
     }
 
-    /// Moves past `len` bytes and writes `text`.
+    /// Skips `len` bytes of the pattern and appends `text` to the output.
     fn emit(&mut self, len: usize, text: &str) {
         self.rest = &self.rest[len..];
         self.out.push_str(text);
     }
 
-    /// Notes that an expression which can be repeated was written.
+    /// Records that an expression was written that can be repeated.
     fn atom(&mut self) {
         let group = self.group();
         group.repeatable = true;
@@ -105,7 +107,7 @@ impl<'p> Translator<'p> {
         self.atom();
     }
 
-    /// The part of the rest before `after`, which is the end of the rest.
+    /// Returns the rest of the pattern up to `after`, which is a suffix of the rest.
     fn before(&self, after: &str) -> &'p str {
         &self.rest[..self.rest.len() - after.len()]
     }
@@ -115,7 +117,7 @@ impl<'p> Translator<'p> {
             return Err(Fault { reason: TOO_DEEP, shown: self.pattern });
         }
         let name = self.rest.strip_prefix("(?P<").or_else(|| self.rest.strip_prefix("(?<"));
-        // With nothing behind it, the angle is an unknown flag.
+        // If the name is empty, the angle bracket is an unknown flag.
         if let Some(name) = name.filter(|name| !name.is_empty()) {
             let Some(end) = name.find('>') else {
                 return Err(Fault { reason: NAMED_CAPTURE, shown: self.rest });
@@ -127,7 +129,7 @@ impl<'p> Translator<'p> {
             if !valid {
                 return Err(Fault { reason: NAMED_CAPTURE, shown: capture });
             }
-            // Nothing refers to groups by name or number, and several may have one name.
+            // Names and numbers of groups are not needed, and several groups may have the same name.
             self.emit(capture.len(), "(?:");
         } else if let Some(flags) = self.rest.strip_prefix("(?") {
             return self.flags(flags);
@@ -138,7 +140,7 @@ impl<'p> Translator<'p> {
         Ok(())
     }
 
-    /// `(?flags)` and `(?flags:`
+    /// Translates the flags `(?flags)` and `(?flags:`.
     fn flags(&mut self, flags: &'p str) -> Step<'p> {
         let mut negative = false;
         let mut seen = false;
@@ -149,7 +151,7 @@ impl<'p> Translator<'p> {
                 '-' if !negative => (negative, seen) = (true, false),
                 ':' | ')' if !negative || seen => {
                     let written = self.before(after);
-                    // No flags at all are allowed here, but not in the crate.
+                    // RE2 allows an empty list of flags, the crate does not.
                     self.emit(written.len(), if written == "(?)" { "" } else { written });
                     if c == ':' {
                         self.groups.push(Group::default());
@@ -175,7 +177,7 @@ impl<'p> Translator<'p> {
         Ok(())
     }
 
-    /// A repetition operator of `len` bytes, with its counts if it is in braces.
+    /// Translates a repetition operator of `len` bytes, with its counts if it is in braces.
     fn repeat(
         &mut self,
         after_repeat: Option<&'p str>,
@@ -248,7 +250,7 @@ impl<'p> Translator<'p> {
         Ok(())
     }
 
-    /// `[…]`
+    /// Translates a class in brackets, `[…]`.
     fn class(&mut self) -> Step<'p> {
         let start = self.rest;
         let mut rest = &start[1..];
@@ -298,7 +300,7 @@ impl<'p> Translator<'p> {
         Ok(())
     }
 
-    /// As [`perl_class`]; counts those of Unicode.
+    /// Parses a class like [`perl_class`], and counts those of Unicode.
     fn perl_class(&mut self, text: &'p str) -> Step<'p, Option<(String, &'p str)>> {
         let class = perl_class(text)?;
         self.unicode_classes +=
@@ -307,12 +309,13 @@ impl<'p> Translator<'p> {
     }
 }
 
-/// Length, lower and upper count of `{n}`, `{n,}` or `{n,m}`; `None` when the brace stands for itself.
+/// Parses the length and the lower and upper count of `{n}`, `{n,}` or `{n,m}`; `None` if the brace is a
+/// literal.
 fn counts(text: &str) -> Option<(usize, u64, Option<u64>)> {
     let number = |text: &str| {
         let len = text.bytes().take_while(u8::is_ascii_digit).count();
         let leading_zero = len > 1 && text.starts_with('0');
-        // A count too long for 64 bits is above the limit anyway.
+        // A count that does not fit in 64 bits is above the limit anyway.
         (len > 0 && !leading_zero).then(|| (text[..len].parse().unwrap_or(u64::MAX), len))
     };
     let (min, len) = number(&text[1..])?;
