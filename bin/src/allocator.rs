@@ -49,8 +49,8 @@ fn is_aligned_by_itself(size: usize, align: usize) -> bool {
 
 // SAFETY: all blocks come from mimalloc, which can free and resize a block whichever of its functions
 // allocated it. A block has the requested size and alignment: either the alignment was passed, or mimalloc
-// aligns each block for any type that fits it, up to `ALIGNED`. None of the functions unwinds, and a failure
-// is a null pointer.
+// aligns each block for any type that fits it, up to `ALIGNED`. The functions do not unwind, and report a
+// failure as a null pointer.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

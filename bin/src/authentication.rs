@@ -412,7 +412,8 @@ fn is_socket(text: &str) -> bool {
     }
 }
 
-/// Why a file of private keys is not used: as kube-apiserver says it where there is none, and precisely where there is.
+/// Returns why a file of private keys is not used: with the message of kube-apiserver if the file has no key,
+/// with a precise one otherwise.
 fn private_key_problem(path: &Path, error: &KeyError) -> anyhow::Error {
     let why = match error {
         KeyError::Empty | KeyError::Pem(_) => {

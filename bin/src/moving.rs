@@ -92,7 +92,7 @@ fn record(data_dir: &Path, place: Place) -> anyhow::Result<()> {
     files::sync_dir(data_dir)
 }
 
-/// Returns the name of the directory's store; creates one if there is none.
+/// Returns the name of the directory's store, and creates a name for a store without one.
 ///
 /// # Errors
 /// The file cannot be read or written.

@@ -33,7 +33,7 @@ enum Outcome {
     Damaged,
 }
 
-/// Runs a command.
+/// Runs a command and returns the exit code of the process.
 pub fn run(command: Command) -> ExitCode {
     // A command opens all files of a store at once, so that reclamation cannot delete them.
     host::raise_open_files();
