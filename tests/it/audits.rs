@@ -96,7 +96,7 @@ fn numbers(server: &Server, end: usize, judge: impl Fn(&Value, usize)) -> Vec<u8
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_is_in_the_audit_log_once() {
-    /// One request in this many creates an object of a megabyte; the others get a missing object.
+    /// A request in this many creates an object of a megabyte; the others get a missing object.
     const PERIOD: usize = 5000;
     let is_large = |n: usize| n % PERIOD == PERIOD / 2;
     let requests = from_environment("AUDITED_REQUESTS", 20_000);

@@ -109,7 +109,7 @@ async fn the_deletion_of_a_definition_goes_on_after_kills() {
     establish(&server, &things).await;
     let collection = "/apis/g.example.com/v1/namespaces/default/things";
     make_objects(&server, collection, "Thing").await;
-    // One object waits for a finalizer, so that every kill happens in the middle of the deletion.
+    // An object waits for a finalizer, so that every kill happens in the middle of the deletion.
     let held = format!("{collection}/held");
     let object = json!({
         "apiVersion": "g.example.com/v1", "kind": "Thing",

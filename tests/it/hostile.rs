@@ -446,7 +446,7 @@ async fn framing_that_lies_is_refused() {
         }
     }
     report(&wrong);
-    // None of these bodies was stored.
+    // The server stored nothing of these bodies.
     assert_eq!(
         names(&fixture.get("$core/configmaps?fieldSelector=metadata.name!%3Dkube-root-ca.crt").await),
         ["framed"]

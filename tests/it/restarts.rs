@@ -25,7 +25,7 @@ use crate::support::{from_environment, kube_client};
 /// The namespace of the objects; nothing else writes there.
 const NAMESPACE: &str = "kube-node-lease";
 
-/// One client in this many also watches.
+/// A client in this many also watches.
 const WATCHES: usize = 5;
 
 /// Number of tasks that run one kubectl after the other.

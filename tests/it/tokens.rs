@@ -228,7 +228,7 @@ async fn a_legacy_token_leaves_the_day_on_its_secret() {
     let used = client.until(&path, |secret| label(secret).is_string()).await.unwrap();
     assert_eq!(label(Some(&used)).as_str().unwrap().len(), "2000-01-01".len());
     assert_eq!(used["metadata"]["labels"]["a"], "b");
-    // An expired date of last use is replaced; a token that is marked invalid also gets a date of last use.
+    // An earlier date of last use is replaced; the use of a token that is marked invalid counts as well.
     let over = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-last-used": "2000-01-01",
         "kubernetes.io/legacy-token-invalid-since": "2000-01-02"}}});
     assert_eq!(client.patch(&path, "merge", &over).await.status, 200);

@@ -607,7 +607,7 @@ async fn a_watch_may_be_a_websocket() {
             assert_eq!(first, first_byte, "watch-transport: text in JSON, binary in protobuf");
             seen.push(payload);
         }
-        // One event per frame; protobuf begins with the event itself, without a length.
+        // Each frame has one event; protobuf begins with the event itself, without a length.
         for event in &seen {
             match first_byte {
                 0x81 => assert_eq!(
