@@ -133,13 +133,13 @@ mod tests {
         const MIB: u64 = 1 << 20;
         // Processor time in milliseconds and resident megabytes at each tick, and whether memory is returned.
         let ticks = [
-            (20, 100, false), // nothing was done yet
+            (20, 100, false), // no work yet
             (40, 100, false),
             (60, 160, true), // work, and quiet
             (80, 160, false),
             (900, 170, false),   // busy, and not much larger
             (1_800, 250, true),  // busy, and 90 MiB larger
-            (2_700, 250, false), // busy with what it has
+            (2_700, 250, false), // busy without growth
             (2_705, 250, true),  // the burst is over
             (2_710, 250, false),
             (2_715, 250, false),

@@ -103,7 +103,7 @@ impl Pki {
                     .with_context(|| format!("{} is not a PEM certificate", certificate_path.display()))?;
                 let ca = Parsed::new(&der)?;
                 let usable = match &key {
-                    None => true, // nothing can replace it
+                    None => true, // without the key the certificate cannot be replaced
                     Some(key) => ca.lasts(now) && ca.public_key == key.der_bytes(),
                 };
                 let text = || String::from_utf8(bytes.clone()).context("ca.crt is not text");

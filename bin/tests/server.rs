@@ -197,7 +197,7 @@ impl Client {
             .unwrap();
         match &mut self.sender {
             Sender::One(sender) => {
-                let _ = sender.ready().await; // of the answer before; failures show when sending
+                let _ = sender.ready().await; // the previous response has ended; a failure appears when sending
                 Box::pin(sender.send_request(request))
             }
             Sender::Two(sender) => Box::pin(sender.send_request(request)),

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use api::types::schema::scalars::{bytes, duration, time};
 use quantity::Quantity;
 
-/// The text as each of the scalars; a line end separates two quantities that are added and compared.
+/// Reads the text as each of the scalars; a line end separates two quantities that are added and compared.
 pub fn scalars(data: &[u8]) {
     let encoded = bytes::encode(data);
     assert_eq!(bytes::canonical(&encoded).as_deref(), Ok(encoded.as_str()));
@@ -44,7 +44,7 @@ pub fn scalars(data: &[u8]) {
 }
 
 fn compute(a: Quantity, b: Quantity) {
-    // A sum may exceed the largest readable quantity; it only needs a text.
+    // A sum may exceed the largest readable quantity; only its text must not be empty.
     assert!(!a.plus(b).to_text().is_empty());
     for quantity in [a, b, a.rounded_up_to_milli()] {
         let text = quantity.to_text();

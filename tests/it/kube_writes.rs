@@ -217,7 +217,7 @@ async fn a_finalizer_keeps_the_object_until_it_is_removed() {
         finalizer(&api, NAME, current, step).await.unwrap();
         seen.get()
     };
-    assert_eq!(reconcile().await, "nothing"); // it only puts itself on the list
+    assert_eq!(reconcile().await, "nothing"); // the reconciler only adds its finalizer
     assert_eq!(api.get("f").await.unwrap().finalizers(), [NAME]);
     assert_eq!(reconcile().await, "apply");
 

@@ -172,7 +172,7 @@ async fn lists_of_any_length_are_protobuf_with_the_right_length() {
         let list = read(&KUBERNETES, "api.core.v1.ConfigMapList", &reply.body);
         let mut want = client.get(&path).await.json();
         if want["items"] == json!([]) {
-            want["items"] = Value::Null; // the two are one in protobuf
+            want["items"] = Value::Null; // protobuf does not distinguish null and an empty list
         }
         assert_eq!(list, want, "{query}");
     }

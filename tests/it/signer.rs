@@ -325,7 +325,7 @@ async fn tokens_are_signed_by_another_process_whose_keys_change() {
 
     // The signer's next key signs at once, and tokens of the last one are still valid.
     signer.said.lock().hint = 600;
-    tokio::time::sleep(Duration::from_secs(3)).await; // the keys are fetched once more, then not for long
+    tokio::time::sleep(Duration::from_secs(3)).await; // the keys are fetched once more, then not for a long time
     let fetches = signer.said.lock().fetches;
     signer.tells(&[&one.hidden(), &three]);
     let second = token(&server).await;

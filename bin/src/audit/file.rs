@@ -121,7 +121,7 @@ impl Backups {
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .filter(|name| self.has(name))
             .collect();
-        names.sort_unstable_by(|a, b| b.cmp(a)); // the newest first: times sort as texts
+        names.sort_unstable_by(|a, b| b.cmp(a)); // newest first: the times in names sort as texts
         for (index, name) in names.iter().enumerate() {
             let path = self.directory.join(name);
             let age = SystemTime::now().duration_since(fs::metadata(&path)?.modified()?).unwrap_or_default();
