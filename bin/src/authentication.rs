@@ -214,7 +214,7 @@ impl HeaderFlags {
 }
 
 impl ProxyConfig {
-    /// `clients` are the authorities of users' certificates.
+    /// Checks the flags of the proxy. `clients` are the authorities of users' certificates.
     fn new(
         client_ca: Option<PathBuf>,
         HeaderFlags { names: headers, allowed: allowed_names }: HeaderFlags,
@@ -401,7 +401,7 @@ fn is_given(path: Option<&Path>) -> bool {
     path.is_some_and(|path| !path.as_os_str().is_empty())
 }
 
-/// Whether a text can name a socket: a path from the root, or a name of words joined by dots in the abstract namespace.
+/// Returns whether a text can name a socket: a path from the root, or a name of words joined by dots in the abstract namespace.
 fn is_socket(text: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))

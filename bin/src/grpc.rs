@@ -51,12 +51,12 @@ impl Failure {
         Failure { code, text: text.to_string() }
     }
 
-    /// A violation of the protocol by the service or by a proxy.
+    /// Returns the failure for a protocol violation of the service or of a proxy.
     fn internal(text: impl ToString) -> Failure {
         Failure::new("Internal", text)
     }
 
-    /// A failed connection to the service.
+    /// Returns the failure for a failed connection.
     fn unavailable(text: impl ToString) -> Failure {
         Failure::new("Unavailable", text)
     }

@@ -233,7 +233,7 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
     })
 }
 
-/// An issuer may select a network only if networks are configured.
+/// Checks that no issuer selects a network, unless networks are configured.
 fn check_networks(settings: &Settings, networks: &Networks) -> anyhow::Result<()> {
     let mut named = settings.jwt.iter().map(|jwt| &jwt.issuer.egress_selector_type);
     match named.find(|network| !network.is_empty()) {

@@ -14,7 +14,7 @@ use crate::issuers::opening;
 /// Default endpoint: a collector on the same machine.
 const ENDPOINT: &str = "localhost:4317";
 
-/// The file.
+/// Type of the file.
 const FILE: ConfigType = ConfigType {
     names: &[("apiserver.config", &["v1", "v1beta1", "v1alpha1"], FORM.name)],
     scheme: "apiserver/pkg/server/options/tracing.go:49",

@@ -307,7 +307,7 @@ fn hostile_directories_are_reported_and_end() {
     }
 }
 
-/// The checksum of the store's format, for a header of a later format.
+/// Returns the checksum of the store's format, for a header of a later format.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))

@@ -196,7 +196,7 @@ pub(super) fn looked_after() -> &'static Files {
     })
 }
 
-/// Puts and deletes of forty keys, with stamps and attributes.
+/// Writes puts and deletes of forty keys, with stamps and attributes.
 fn write_some(engine: &Engine, stepper: &mut Stepper, count: usize) {
     for at in 0..count {
         let key = Bytes::from(format!("/k/{:02}", at % 40));

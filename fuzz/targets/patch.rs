@@ -99,7 +99,7 @@ fn check_operations(message: &Message, original: &Value, change: &[u8]) {
     }
 }
 
-/// RFC 7386 §2, with the added members of the patch sorted, and without `null` members in new lists.
+/// Applies a merge patch by RFC 7386 §2, with the added members of the patch sorted, and without `null` members in new lists.
 pub(super) fn merged(target: Value, patch: &Value) -> Value {
     if patch.as_object().is_some() { replaced(target, patch) } else { pruned(patch) }
 }

@@ -502,7 +502,7 @@ async fn clients_that_vanish_leave_nothing_behind() {
         }
         drop(stream);
     }
-    // The watches notice at the next event.
+    // The watches of closed connections end at the next event.
     fixture.ask("PATCH $core/configmaps/a", r#"{"data":{"n":"1"}}"#).await;
     let deadline = Instant::now() + PATIENCE;
     while descriptors() > before {

@@ -281,7 +281,7 @@ async fn a_list_in_chunks_is_one_point_in_time() {
     wanted.extend(before);
     assert_eq!(names, wanted);
 
-    // With a selector chunks are still full, and there is no remaining count.
+    // With a selector, chunks are still full, but the response has no remaining count.
     let labels = ListParams::default().labels("half=odd").limit(700);
     let page = api.list(&labels).await.unwrap();
     assert_eq!((page.items.len(), page.metadata.remaining_item_count), (700, None));
@@ -451,7 +451,7 @@ async fn a_raw_watch_has_additions_changes_and_deletions() {
     assert_eq!(seen, ["added", "modified", "deleted", "added", "deleted"]);
     assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
 
-    // A revision before the store's first cannot be watched from: the stream reports an error.
+    // A watch from a future revision waits, and sends nothing for now.
     let mut old = api.watch(&WatchParams::default(), "999999999999").await.unwrap().boxed();
     let silent = tokio::time::timeout(std::time::Duration::from_millis(300), old.next()).await;
     assert!(silent.is_err(), "a watch from the future waits: {silent:?}");

@@ -135,7 +135,7 @@ async fn a_store_of_a_later_release_is_refused_and_left_alone() {
     assert_eq!(server.client().get(&format!("{MAPS}/a")).await.json()["data"], json!({"k": "v"}));
 }
 
-/// CRC-32 (IEEE) of a few bytes.
+/// Returns the CRC-32 (IEEE) of a few bytes.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32| if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))

@@ -65,7 +65,7 @@ async fn updates_are_checked_against_what_is_stored() {
     let uid = object["metadata"]["uid"].as_str().unwrap().to_owned();
     fixture
         .check(&[
-            // Identity.
+            // Name, namespace and kind in the body.
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"b"}}"#, "400 BadRequest: the name of the object (b) does not match the name on the URL (a)"),
             ("update", "PUT $core/configmaps/a", "{}", "400 BadRequest: the name of the object (a based on URL) was undeterminable: name must be provided"),
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
@@ -85,7 +85,7 @@ async fn updates_are_checked_against_what_is_stored() {
             ("update", "PUT $rbac/roles/r", r#"{"metadata":{"name":"r"},"rules":[]}"#, "201 Role"),
             ("update", "PUT $core/limitranges/r", r#"{"metadata":{"name":"r"},"spec":{"limits":[]}}"#, "201 LimitRange"),
             ("namespace-lifecycle", "PUT /api/v1/namespaces/missing/configmaps/a", r#"{"metadata":{"name":"a"}}"#, "404 NotFound: configmaps \"a\" not found"),
-            // Versions.
+            // Versions in the body.
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a"},"data":{"k":"1"}}"#, "200 ConfigMap"),
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"0"},"data":{"k":"2"}}"#, "200 ConfigMap"),
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"1"},"data":{"k":"3"}}"#, "409 Conflict: Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest version and try again"),

@@ -313,7 +313,7 @@ async fn errors_before_a_watch_are_ordinary_responses() {
     let rows: Vec<_> =
         rows.iter().map(|(section, request, want)| (*section, request.as_str(), "", want.as_str())).collect();
     fixture.check(&rows).await;
-    // `watch` is true unless it is false.
+    // Every value of `watch` except 0 and false means true; the first value counts.
     for (query, stream) in [
         ("watch", true),
         ("watch=", true),

@@ -66,7 +66,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The directory of the store in a data directory.
+/// Returns the directory of the store in a data directory.
 pub fn store_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("log")
 }
