@@ -1,7 +1,7 @@
 //! The server's allocator: mimalloc, called with the size alone if the default alignment is sufficient.
 //!
 //! The crate `mimalloc` passes an alignment with every allocation. That takes a slower path, which also
-//! enlarges blocks of 1 KiB or more whose size is not a power of two. This allocator therefore omits the
+//! enlarges blocks of a kilobyte or more whose size is not a power of two. This allocator therefore omits the
 //! alignment if it does not exceed the one that every block has. The reasons for mimalloc are in
 //! docs/decisions/0007-mimalloc-without-huge-pages.md.
 //!

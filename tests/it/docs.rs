@@ -1,7 +1,6 @@
 //! Citations of `docs/`: every page and heading that a comment cites must exist.
 //!
-//! A citation is `docs/api/writes.md#create`, and may continue with further headings of the same page: `,
-//! #update`.
+//! A citation is `docs/api/writes.md#create`, and may name further headings of the page: `, #update`.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,8 +1,7 @@
 //! `accept-loss`: accepts that the unreadable records of a stopped store are lost, so that the server's
 //! controllers run again.
 //!
-//! `every record is read ─► the losses that are not accepted yet are printed ─► a record in the log accepts
-//! them`
+//! `read every record ─► print the losses that are not accepted yet ─► accept them by a record in the log`
 
 use std::cell::RefCell;
 use std::io::Write;

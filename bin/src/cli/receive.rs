@@ -1,5 +1,5 @@
-//! Receives a backup over the network: `existing segments ─► POST /backup ─► frames ─► a directory next to
-//! the target`.
+//! Receives a backup over the network:
+//! `existing segments ─► POST /backup ─► frames ─► a directory next to the target`.
 
 use std::path::Path;
 

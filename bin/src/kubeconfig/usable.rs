@@ -1,7 +1,6 @@
 //! Kubeconfig files of webhooks, loaded and checked with the messages of kube-apiserver's client library.
 //!
-//! `bytes ─► YAML ─► kind ─► types of members ─► context, user and cluster in use ─► success, or all
-//! problems`
+//! `bytes ─► YAML ─► kind ─► types of members ─► context, user and cluster in use ─► result`
 
 use std::path::Path;
 
