@@ -275,7 +275,7 @@ async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<
     Ok(report.of(digests))
 }
 
-/// Creates a data directory, unless it already has a store of its own.
+/// Creates a data directory; refuses one that already has a store of its own.
 fn begin_dir(flags: &Migrate, to: &Path) -> anyhow::Result<Profile> {
     if store_dir(to).exists() && moving::recorded(to)? != Some(Place::Etcd) {
         bail!("--to {}: there is a store in it", to.display());
