@@ -1,6 +1,7 @@
-//! Benchmark of admission: server CPU of a pod create with the plugins that run by default beside one without any; what
-//! each of a hundred policies that match and pass adds; and what a webhook on this machine adds to the latency, beside a
-//! bare HTTPS exchange with it. One connection for latencies, several for CPU; commits are durable.
+//! Benchmark of admission: server CPU of a pod create with the default plugins compared with none; the cost
+//! that each of a hundred matching and passing policies adds; and the latency that a webhook on this machine
+//! adds, compared with a bare HTTPS exchange with it. Latencies use one connection, CPU measurements several;
+//! commits are durable.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,13 +15,13 @@ use tests::{Options, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Connections of the measurements of CPU.
+/// Number of connections in the CPU measurements.
 const CONNECTIONS: usize = 16;
 
-/// Policies that match every pod.
+/// Number of policies that match every pod.
 const POLICIES: usize = 100;
 
-/// Plugins that run by default; all of them are switched off for comparison.
+/// Plugins that run by default; for comparison all of them are disabled.
 const DEFAULT: &str = "NamespaceLifecycle,LimitRanger,ServiceAccount,TaintNodesByCondition,PodSecurity,Priority,\
     DefaultTolerationSeconds,DefaultStorageClass,StorageObjectInUseProtection,PersistentVolumeClaimResize,RuntimeClass,\
     CertificateApproval,CertificateSigning,ClusterTrustBundleAttest,CertificateSubjectRestriction,DefaultIngressClass,\
@@ -60,13 +61,13 @@ fn main() {
     line(&format!("limit: bare HTTPS exchange with the webhook, on a connection of its own: {exchange:.0?}"));
 }
 
-/// Waits for the account that pods run under.
+/// Waits for the default service account of pods.
 async fn account(server: &Server) {
     let path = "/api/v1/namespaces/default/serviceaccounts/default";
     assert!(server.client().until(path, |found| found.is_some()).await.is_some(), "no account");
 }
 
-/// CPU time of the server for each pod that is created: the least of several rounds.
+/// Returns the server's CPU time for each created pod: the minimum of several rounds.
 fn cpu_us(runtime: &Runtime, server: &Server, stem: &str) -> f64 {
     let (count, rounds) = (scale(4_000, 32), scale(5, 1));
     let mut least = f64::MAX;
@@ -81,7 +82,7 @@ fn cpu_us(runtime: &Runtime, server: &Server, stem: &str) -> f64 {
     least
 }
 
-/// The median time of a creation on one connection: the least of several rounds.
+/// Returns the median time of a create on one connection: the minimum of several rounds.
 fn latency(runtime: &Runtime, server: &Server, stem: &str) -> Duration {
     let (count, rounds) = (scale(1_000, 16), scale(3, 1));
     let round = |round: usize| {
@@ -93,7 +94,7 @@ fn latency(runtime: &Runtime, server: &Server, stem: &str) -> Duration {
     (0..rounds).map(round).min().expect("there was a round")
 }
 
-/// Creates policies about pods, each with its binding.
+/// Creates policies for pods, each with its binding.
 async fn policies(server: &Server) {
     let client = server.client();
     for at in 0..POLICIES {
@@ -162,7 +163,7 @@ impl Hook {
         send(server.client(), &format!("{GROUP}/validatingwebhookconfigurations"), &body).await;
     }
 
-    /// The median time of a request of about the size of a review, each with a connection of its own.
+    /// Returns the median time of a request of about the size of a review, each with a new connection.
     async fn exchange(&self, count: usize) -> Duration {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.certificate.der().clone()).expect("it is a certificate");
@@ -190,7 +191,7 @@ impl Hook {
     }
 }
 
-/// Answers the requests of a connection.
+/// Responds to the requests of a connection.
 async fn answer(mut stream: tokio_rustls::server::TlsStream<TcpStream>) {
     let mut text = Vec::new();
     let mut part = [0; 16 * 1024];
@@ -222,7 +223,7 @@ async fn answer(mut stream: tokio_rustls::server::TlsStream<TcpStream>) {
     }
 }
 
-/// Base64 with padding (RFC 4648).
+/// Encodes bytes in base64 with padding (RFC 4648).
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

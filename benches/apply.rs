@@ -1,6 +1,6 @@
-//! Benchmark of server-side apply as a function, on a pod of 3.5 KiB created by one manager and applied by another:
-//! from the text of the configuration and the live object's tree to the tree to be stored. Network, store and
-//! validation are excluded.
+//! Benchmark of server-side apply as a function, on a pod of 3.5 KiB that one manager created and another
+//! applies: from the text of the configuration and the tree of the live object to the tree that is stored.
+//! Network, store and validation are excluded.
 
 use objects::apply::{Reset, Versions, Writer, apply, created};
 use objects::patch::PatchKind;

@@ -1,7 +1,8 @@
-//! Benchmark of audit: what a request costs at each level, in processor time of the server and in bytes of the log.
+//! Benchmark of audit: the cost of a request at each level, in processor time of the server and in bytes of
+//! the log.
 //!
-//! Creations of pods and reads of them, with the log written at once and in batches. `None` is a policy that records
-//! nothing, and `off` no policy at all.
+//! Pods are created and read, with the log written directly and in batches. `None` is a policy that records
+//! nothing, and `off` means no policy.
 
 use benches::cluster::{PODS, pod_creates};
 use benches::load;
@@ -10,7 +11,7 @@ use benches::report::row;
 use benches::{Runtime, scale};
 use tests::{Options, Server};
 
-/// Connections, each with a request at a time.
+/// Number of connections, each with one request at a time.
 const CONNECTIONS: usize = 4;
 
 fn start(runtime: &Runtime, level: &str, mode: &str) -> Server {
@@ -22,7 +23,7 @@ fn start(runtime: &Runtime, level: &str, mode: &str) -> Server {
         "--audit-log-path=$dir/audit.log".to_owned(),
         format!("--audit-log-mode={mode}"),
         "--audit-log-batch-buffer-size=100000".to_owned(),
-        // The log stays one file, whose length is measured.
+        // The log must stay a single file, because its size is measured.
         "--audit-log-maxsize=10000".to_owned(),
     ];
     let flags = if level == "off" { Vec::new() } else { flags.to_vec() };
@@ -31,13 +32,13 @@ fn start(runtime: &Runtime, level: &str, mode: &str) -> Server {
     runtime.run(Server::start(Options { flags, files, ..Options::default() }))
 }
 
-/// Runs requests; says the server's microseconds for each, and the bytes of the log.
+/// Sends requests; returns the server's microseconds for each, and the bytes of the log.
 fn measure(runtime: &Runtime, server: &Server, requests: &[Vec<u8>], status: u16) -> [String; 2] {
     let log = || std::fs::metadata(server.data_dir().join("audit.log")).map_or(0, |log| log.len());
     let mut connections = runtime.run(load::connect(server.client(), CONNECTIONS));
     let (before, written) = (cpu_time(server.pid()), log());
     runtime.run(load::run(&mut connections, requests, status));
-    // What waits in a queue is a part of the cost.
+    // Queued events are part of the cost, so wait until they are written.
     std::thread::sleep(scale(std::time::Duration::from_secs(2), std::time::Duration::from_millis(100)));
     let busy = cpu_time(server.pid()).saturating_sub(before);
     let count = requests.len() as f64;

@@ -5,16 +5,16 @@ use tests::{Options, Server};
 use crate::load::{self, Outcome};
 use crate::{Runtime, data};
 
-/// Connections that create objects outside the measurement.
+/// Number of connections that create objects outside the measurement.
 const FILL_CONNECTIONS: usize = 16;
 
-/// Path of the pods that [`fill_pods`] makes.
+/// Path of the pods that [`fill_pods`] creates.
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Path of ConfigMaps.
+/// Path of the ConfigMaps in the default namespace.
 pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Values of the label `slot` of pods: a selector of one value selects a hundredth.
+/// Number of values of the label `slot` of pods: a selector for one value selects a hundredth.
 pub const SLOTS: usize = 100;
 
 /// Starts a server with an empty store.
@@ -22,14 +22,14 @@ pub fn start(runtime: &Runtime) -> Server {
     runtime.run(Server::start(Options::default()))
 }
 
-/// Requests that create `count` pods, named `<stem>-<number>`.
+/// Returns requests that create `count` pods, named `<stem>-<number>`.
 pub fn pod_creates(stem: &str, count: usize) -> Vec<Vec<u8>> {
     (0..count)
         .map(|at| load::request("POST", PODS, &data::pod(&format!("{stem}-{at:06}"), at % SLOTS)))
         .collect()
 }
 
-/// Requests that create `count` ConfigMaps, named `<stem>-<number>`.
+/// Returns requests that create `count` ConfigMaps, named `<stem>-<number>`.
 pub fn config_map_creates(stem: &str, count: usize) -> Vec<Vec<u8>> {
     config_map_creates_of(stem, 0..count)
 }
@@ -46,12 +46,12 @@ pub async fn create(server: &Server, requests: &[Vec<u8>]) -> Outcome {
     load::run(&mut connections, requests, 201).await
 }
 
-/// Creates `count` pods.
+/// Creates `count` pods over several connections.
 pub fn fill_pods(runtime: &Runtime, server: &Server, count: usize) {
     runtime.run(create(server, &pod_creates("web", count)));
 }
 
-/// Creates `count` ConfigMaps. The requests of only a part of them are in memory at a time.
+/// Creates `count` ConfigMaps. Only a part of the requests is in memory at a time.
 pub fn fill_config_maps(runtime: &Runtime, server: &Server, count: usize) {
     const AT_A_TIME: usize = 50_000;
     for from in (0..count).step_by(AT_A_TIME) {

@@ -1,6 +1,7 @@
-//! Representations alone, on one core, without a server around them: pods of 3.5 KiB as they are stored (owned fields
-//! included) into every form that is served, and protobuf back. Rates count the bytes that come out, for protobuf bodies those that
-//! go in. Beside them stands copying the stored bytes, which is what a plain JSON list does.
+//! Benchmark of representations on one core, without a server: pods of 3.5 KiB as they are stored (including
+//! managed fields) into every representation that is served, and back from protobuf. Rates count the output
+//! bytes, for protobuf request bodies the input bytes. For comparison, the stored bytes are copied, which is
+//! what a plain JSON list does.
 
 use benches::{Runtime, cluster, scale};
 use criterion::measurement::WallTime;
@@ -106,7 +107,7 @@ fn each(
     });
 }
 
-/// Pods in their stored form, which is the served form.
+/// Returns pods in their stored form, which is also the served form.
 fn stored_pods() -> Vec<Vec<u8>> {
     let runtime = Runtime::new();
     let server = cluster::start(&runtime);

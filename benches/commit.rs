@@ -1,10 +1,10 @@
-//! Benchmark of commits of 1 KiB with 1, 64 and 1024 writers, against plain writes of the same batches.
+//! Benchmark of commits of 1 KiB with 1, 64 and 1024 writers, compared with plain writes of the same batches.
 //!
-//! A round is a third of a second of commits, then as long of plain write and sync of batches of the mean size that
-//! the engine just made: appended to a growing file, as a log does, and overwriting allocated blocks. So a disk whose
-//! speed varies is the same for all of them. The result is the median of the rounds: time and CPU per commit, for the
-//! engine the CPU of all its threads and the writers. Commits are durable; writers are tasks on one thread that write
-//! again as soon as they are answered.
+//! A round consists of a third of a second of commits, then the same time of plain writes and syncs of
+//! batches with the engine's mean batch size: appended to a growing file, as a log does, and overwriting
+//! allocated blocks. A disk whose speed varies thus affects all of them alike. The result is the median of
+//! the rounds: time and CPU per commit; the engine's CPU includes all its threads and the writers. Commits
+//! are durable; writers are tasks on one thread that write again as soon as they get a response.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use engine::{Engine, Options, Write};
 use tests::server::TempDir;
 
-/// As in the server.
+/// The server uses the same allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -53,7 +53,7 @@ fn main() {
     }
 }
 
-/// A third of each.
+/// The results of a round: a third each for the engine and the two baselines.
 struct Round {
     ours: Committed,
     appended: Cost,
@@ -68,7 +68,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// The cost when `commits` took this long together.
+    /// Returns the cost of a commit when `commits` took this long together.
     fn of(commits: f64, elapsed: Duration, cpu: Duration) -> Cost {
         Cost { time: elapsed.as_secs_f64() * 1e6 / commits, cpu: cpu.as_secs_f64() * 1e6 / commits }
     }
@@ -76,12 +76,12 @@ impl Cost {
 
 struct Committed {
     cost: Cost,
-    /// Mean commits in a batch, and mean bytes.
+    /// Mean number of commits in a batch, and mean bytes.
     in_a_batch: f64,
     batch_bytes: f64,
 }
 
-/// A number of writers commit repeatedly for this long.
+/// Commits repeatedly with a number of writers for this long.
 fn commit_for(
     slice: Duration,
     runtime: &tokio::runtime::Runtime,
@@ -118,7 +118,7 @@ fn commit_for(
     }
 }
 
-/// Plain files for the baseline.
+/// Plain files for the baselines.
 struct Plain {
     appended: raw::RawLog,
     overwritten: raw::RawLog,
@@ -136,7 +136,8 @@ impl Plain {
         }
     }
 
-    /// Writes and syncs batches of the size of `ours` for this long. Returns the cost of each of their commits.
+    /// Writes and syncs batches of the same size as those of `ours` for this long. Returns the cost of each
+    /// of their commits.
     fn run_for(
         &mut self,
         slice: Duration,
@@ -164,7 +165,7 @@ fn report(writers: usize, rounds: &[Round]) {
         let (time, cpu) = (median(&|round| of(round).time), median(&|round| of(round).cpu));
         format!("{time:.2} us ({cpu:.2} of CPU)")
     };
-    // The ratio of neighbouring rounds, then the median, not the ratio of medians.
+    // Compute the ratio within each round, then the median, not the ratio of medians.
     let share =
         |of: &dyn Fn(&Round) -> Cost| percent(median(&|round| of(round).time / round.ours.cost.time), 1.0);
     line(&format!(

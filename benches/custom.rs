@@ -1,9 +1,10 @@
-//! Benchmark of custom types beside built-in ones: what a thousand definitions take in memory and at the start, the time
-//! from the answer to a new definition to the first answer of its type, and creates and lists of custom objects of the
-//! size of a pod, with fifty validated fields and ten rules, beside those of pods.
+//! Benchmark of custom types compared with built-in ones: memory and start time with a thousand definitions,
+//! the time from the response to a new definition to the first response of its type, and creates and lists of
+//! custom objects of the size of a pod, with fifty validated fields and ten rules, compared with those of
+//! pods.
 //!
-//! One definition of the thousand has the size of the largest that people install: four thousand fields with
-//! descriptions. Memory is anonymous memory after the server came to rest, so that it includes what its allocator
+//! A single definition of the thousand has the size of the largest that users install: four thousand fields with
+//! descriptions. Memory is the anonymous memory of the idle server, so it includes memory that its allocator
 //! keeps. Not measured: conversions, and clients that read documents.
 
 use std::time::{Duration, Instant};
@@ -16,20 +17,20 @@ use tests::{Options, Server};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Fields of an ordinary definition of the thousand, and of the largest.
+/// Number of fields of an ordinary definition of the thousand, and of the largest.
 const FIELDS: usize = 50;
 const FIELDS_LARGEST: usize = 4000;
 
-/// Rules of the definition whose objects are created.
+/// Number of rules of the definition whose objects are created.
 const RULES: usize = 10;
 
 /// Idle time before memory is read.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Interval of requests while something is waited for, and the precision of the results.
+/// Interval of requests while the bench waits, and the precision of the results.
 const ASK_EVERY: Duration = Duration::from_micros(500);
 
-/// Connections that create objects.
+/// Number of connections that create objects.
 const CONNECTIONS: usize = 16;
 
 fn main() {
@@ -38,7 +39,8 @@ fn main() {
     objects(&runtime);
 }
 
-/// A definition `things.<group>` with this many fields in `spec`, each with a bound and a description, and rules.
+/// Returns a definition `things.<group>` with this many fields in `spec`, each with a limit and a
+/// description, and with rules.
 fn definition(group: &str, fields: usize, rules: usize) -> String {
     let property = |at: usize| {
         let description =
@@ -67,7 +69,7 @@ fn definition(group: &str, fields: usize, rules: usize) -> String {
     )
 }
 
-/// An object of [`data::POD_BYTES`] of a definition with [`FIELDS`] fields, all of them given.
+/// Returns an object of [`data::POD_BYTES`] of a definition with [`FIELDS`] fields, which has all of them.
 fn thing(group: &str, name: &str) -> String {
     let value = |at: usize, padding: usize| match at % 5 {
         2 => (at * 7 % 1000).to_string(),
@@ -82,16 +84,17 @@ fn thing(group: &str, name: &str) -> String {
             fields.join(",")
         )
     };
-    // Three of five fields are padded, as far as their bounds allow.
+    // Three of five fields are padded, as far as their limits allow.
     let padding = data::POD_BYTES.saturating_sub(text(1).len()) / (FIELDS * 3 / 5) + 1;
     let mut made = text(padding.min(64));
-    // The rest stands between the parts, where it costs what blanks cost.
+    // The remaining bytes are spaces between the parts, which cost as much as other blanks.
     let missing = data::POD_BYTES.saturating_sub(made.len());
     made.insert_str(1, &" ".repeat(missing));
     made
 }
 
-/// Time from the answer to a POST of a definition to the first answer of its type, and the POST's own.
+/// Returns the time from the response to the POST of a definition to the first response of its type, and the
+/// time of the POST.
 fn establish(runtime: &Runtime, server: &Server, group: &str, text: &str) -> (Duration, Duration) {
     let list = load::get(&format!("/apis/{group}/v1/things"), &[]);
     let post = load::request("POST", DEFINITIONS, text);
@@ -110,7 +113,7 @@ fn establish(runtime: &Runtime, server: &Server, group: &str, text: &str) -> (Du
     })
 }
 
-/// A thousand definitions: memory, time to serve, start.
+/// Measures a thousand definitions: memory, time until served, start.
 fn definitions(runtime: &Runtime) {
     let count = scale(1000, 5);
     let settle = || std::thread::sleep(scale(SETTLE, Duration::ZERO));
@@ -164,7 +167,7 @@ fn definitions(runtime: &Runtime) {
     row("start with all of them", &[&time(ready), "", &time(spent), &mib(after)]);
 }
 
-/// Creates and lists of custom objects beside those of pods.
+/// Measures creates and lists of custom objects and of pods.
 fn objects(runtime: &Runtime) {
     let server = runtime.run(Server::start(Options::default()));
     let group = "things.example.com";

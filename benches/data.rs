@@ -1,18 +1,19 @@
-//! Objects for benchmarks.
+//! Objects that the benchmarks write.
 
 use std::fmt::Write;
 
-/// Bytes of a pod as clients send it: about the size of a pod with two containers created by a controller.
+/// Size of a pod that clients send: about that of a pod with two containers created by a controller.
 pub const POD_BYTES: usize = 3584;
 
-/// A small ConfigMap, to measure the fixed cost of a write.
+/// Returns a small ConfigMap, to measure the fixed cost of a write.
 pub fn config_map(name: &str) -> String {
     format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","labels":{{"app":"bench"}}}},"data":{{"key":"value","other":"thing"}}}}"#
     )
 }
 
-/// A pod of [`POD_BYTES`], padded by its last environment variable. The label `slot` is one of `slots`.
+/// Returns a pod of [`POD_BYTES`], padded with its last environment variable. `slot` is the value of the
+/// label `slot`.
 pub fn pod(name: &str, slot: usize) -> String {
     let mut text = format!(
         r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","labels":{{"app":"web","app.example.com/component":"frontend","pod-template-hash":"6d4cf56db6","slot":"{slot}"}},"annotations":{{"example.com/config-hash":"8c9d4e1b0a7f63525e4d3c2b1a09f8e7","example.com/scrape":"true"}}}},"spec":{{"#

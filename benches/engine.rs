@@ -1,7 +1,7 @@
-//! Benchmark of the engine: point reads, scans and snapshots of records of 3.5 KiB; opening stores of 10 000 and 1
-//! 000 000 keys from a checkpoint, and their memory; thousands of tails. Baselines: for scans a copy of the bytes and
-//! a walk over as many keys in a `BTreeMap`, for opening a read of the checkpoint. Commits are in `commit.rs`,
-//! maintenance is in `maintenance.rs`.
+//! Benchmark of the engine: point reads, scans and snapshots of records of 3.5 KiB; opening stores of 10 000
+//! and 1 000 000 keys from a checkpoint, and their memory; thousands of tails. Baselines: for scans a copy of
+//! the bytes and a walk over as many keys in a `BTreeMap`, for opening a read of the checkpoint. `commit.rs`
+//! measures commits, `maintenance.rs` maintenance.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,13 +15,13 @@ use engine::{Durability, Engine, KeyRange, Options, Revision, Write};
 use futures_util::future::join_all;
 use tests::server::TempDir;
 
-/// As in the server.
+/// The server uses the same allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const VALUE_BYTES: usize = 3584;
 const COMMIT_BYTES: usize = 1024;
-/// Set in the child process, see [`memory_of`].
+/// Environment variable of the child process, see [`memory_of`].
 const STORE_TO_OPEN: &str = "BENCH_STORE_TO_OPEN";
 
 fn open(directory: &Path) -> Engine {
@@ -80,7 +80,7 @@ fn engine(c: &mut Criterion) {
     drop(engine);
 }
 
-/// Opening from a checkpoint, and the memory of the index.
+/// Measures opening from a checkpoint, and the memory of the index.
 fn open_from_checkpoint(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
     let mut group = c.benchmark_group("open");
@@ -124,7 +124,8 @@ fn open_from_checkpoint(c: &mut Criterion) {
     group.finish();
 }
 
-/// Bytes of memory that opening `store` takes, measured in a new process: this one's allocator keeps freed memory.
+/// Returns the memory in bytes that opening `store` needs, measured in a new process, because the allocator
+/// of this process keeps freed memory.
 fn memory_of(store: &Path) -> u64 {
     let program = std::env::current_exe().expect("a process knows its program");
     let output = Command::new(program).env(STORE_TO_OPEN, store).output().expect("it starts once more");
@@ -140,7 +141,7 @@ fn print_memory(store: &Path) {
     println!("{}", (anonymous() - before) * 1024);
 }
 
-/// The time until each of many tails has a new event.
+/// Measures the time until each of many tails has a new event.
 fn tails(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
     let mut group = c.benchmark_group("tails");

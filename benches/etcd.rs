@@ -1,7 +1,8 @@
-//! Benchmark of a server on one etcd beside one with its own store, in alternation: creates and updates of small objects and of
-//! pods over 1, 16 and 64 connections, lists, a list of one item beside a round trip of etcd, watch latency, memory, and starts
-//! with many pods, where the copy is there (warm) and where it is made (cold). The servers have half of the cores, etcd and the
-//! clients the others. Skipped without an etcd binary. `BENCH_PODS` says how many pods.
+//! Benchmark of a server on one etcd compared with one with its own store, in alternation: creates and
+//! updates of small objects and of pods over 1, 16 and 64 connections, lists, a list of one item compared
+//! with a round trip of etcd, watch latency, memory, and starts with many pods, with an existing copy (warm)
+//! and without one (cold). The servers have half of the cores, etcd and the clients the other half. Skipped
+//! without an etcd binary. `BENCH_PODS` sets the number of pods.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -16,10 +17,10 @@ use etcd::rpc::RangeRequest;
 use etcd::{Client, Config, Endpoint};
 use tests::{Options, Server, TempDir};
 
-/// Measurements of each kind; the median of them is shown.
+/// Number of measurements of each kind; the median is reported.
 const ROUNDS: usize = 5;
 
-/// An etcd of one member; it ends with this value.
+/// An etcd with one member, which ends when this value is dropped.
 struct Etcd {
     child: Child,
     url: String,
@@ -84,17 +85,17 @@ fn seconds(time: f64) -> String {
     report::time(Duration::from_secs_f64(time))
 }
 
-/// What is written.
+/// A kind of object that is written.
 struct Written {
     name: &'static str,
     path: &'static str,
-    /// The object of this name, and what becomes of it.
+    /// The body of a create, from the name, and that of an update.
     created: fn(&str) -> String,
     updated: fn(&str) -> String,
 }
 
 impl Written {
-    /// Creates or updates of `count` objects whose names begin with `stem`.
+    /// Returns creates or updates of `count` objects whose names begin with `stem`.
     fn requests(&self, what: &str, stem: &str, count: usize) -> Vec<Vec<u8>> {
         let request = |name: String| match what {
             "create" => load::request("POST", self.path, &(self.created)(&name)),
@@ -118,18 +119,18 @@ const POD: Written = Written {
     updated: |name| data::pod(name, cluster::SLOTS + 1),
 };
 
-/// What a round of writes took.
+/// The results of a round of writes.
 struct Round {
     outcome: Outcome,
-    /// Microseconds of the server's processors for each write.
+    /// Microseconds of the server's processor time for each write.
     cpu: f64,
 }
 
-/// What is compared: the last row is the own store at the rate of etcd, as a server that has less to do wakes up more often for
-/// each write.
+/// Rows of the comparison. The last one limits the own store to the rate of etcd, because a server with less
+/// load wakes up more often for each write.
 const COMPARED: [&str; 3] = ["own store", "etcd", "own store, at etcd's rate"];
 
-/// Rate, latency and the server's processor time of each write.
+/// Measures the rate, the latency and the server's processor time of each write.
 fn writes(runtime: &Runtime, pair: &Pair, of: &Written) {
     report::row(
         &format!("{}s", of.name),
@@ -157,7 +158,7 @@ fn writes(runtime: &Runtime, pair: &Pair, of: &Written) {
             for (at, all) in rounds.iter().enumerate() {
                 let pick =
                     |part: fn(&Outcome) -> f64| median(all.iter().map(|one| part(&one.outcome)).collect());
-                // A request that is held back for the rate begins late: its time says nothing.
+                // A request that the rate limit delays starts late, so its time is meaningless.
                 let latency = |share| match at {
                     2 => String::new(),
                     _ => seconds(median(
@@ -181,7 +182,7 @@ fn writes(runtime: &Runtime, pair: &Pair, of: &Written) {
     }
 }
 
-/// Lists of many pods, and of one.
+/// Measures lists of many pods, and of one.
 fn lists(runtime: &Runtime, pair: &Pair, etcd: &Etcd, halves: &Halves) {
     let pods = scale(5000, 50);
     for (_, server) in &pair.0 {
@@ -215,8 +216,8 @@ fn lists(runtime: &Runtime, pair: &Pair, etcd: &Etcd, halves: &Halves) {
     quorum_read(runtime, pair, etcd, halves, &one_item);
 }
 
-/// What the quorum read of a list of one item costs, beside what a client of etcd at the servers' place waits for the same
-/// question. They take turns, so that each finds etcd and its servers as much at rest as the others do.
+/// Measures the cost of the quorum read in a list of one item, compared with the same request of a client of
+/// etcd on the servers' cores. The two alternate, so that etcd and its servers are equally idle for both.
 fn quorum_read(runtime: &Runtime, pair: &Pair, etcd: &Etcd, halves: &Halves, one_item: &str) {
     let client = etcd.client();
     let mut connections = pair.0.each_ref().map(|(_, server)| runtime.run(Connection::open(server.client())));
@@ -243,14 +244,14 @@ fn quorum_read(runtime: &Runtime, pair: &Pair, etcd: &Etcd, halves: &Halves, one
     report::row("one item", &[&own, &on_etcd, &more, &trip, &of_trip]);
 }
 
-/// Time from the request of a write to its event at another connection.
+/// Measures the time from the request of a write to its event on another connection.
 fn watches(runtime: &Runtime, pair: &Pair) {
     report::row("watch", &["p50", "p99"]);
     for (name, server) in &pair.0 {
         let mut times = runtime.run(async {
             let watch = Connection::open(server.client()).await;
             let path = format!("{CONFIG_MAPS}?watch=true&resourceVersion=0&labelSelector=none=such");
-            // Nothing matches until labels do: the stream begins empty.
+            // The selector matches no object at first, so the stream begins empty.
             let mut stream = watch.follow(&load::get(&path, &[])).await;
             let mut writer = Connection::open(server.client()).await;
             let mut times = Vec::new();
@@ -277,7 +278,7 @@ fn watches(runtime: &Runtime, pair: &Pair) {
     }
 }
 
-/// Memory with many pods, and starts on them.
+/// Measures memory with many pods, and starts with them.
 fn starts(runtime: &Runtime, pair: &mut Pair, halves: &Halves) {
     let wanted = std::env::var("BENCH_PODS").ok().and_then(|text| text.parse().ok());
     let pods = wanted.unwrap_or(scale(50_000, 100));

@@ -1,18 +1,20 @@
-//! Benchmark of flow control: what a small client notices of a flood.
+//! Benchmark of flow control: the effect of a flood on a small client.
 //!
 //! ```text
 //! this process: the small client ─┐
-//! the flood, a process of its own ┴─► server
+//! the flood, a separate process  ─┴─► server
 //! ```
 //!
-//! One client does a get, a list of ten objects and a create, again and again with a pause. Beside it, another user floods
-//! the server with lists of a large collection, and a third one with writes, each over many connections. Latencies of the small client are
-//! told without the flood, and with it under flow control and under the two plain bounds of requests at once.
+//! The small client sends a get, a list of ten objects and a create, repeatedly with a pause. At the same time,
+//! another user floods the server with lists of a large collection, and a third one with writes, each over
+//! many connections. The latencies of the small client are reported without the flood, and with it under flow
+//! control and under the two plain limits of concurrent requests.
 //!
-//! All are ordinary users, so they share a priority level and differ by their flow. Parts without the flood and with it follow each other
-//! in several rounds, and the median of a figure's rounds is told, since other load of the machine comes and goes. `BENCH_SECONDS` sets
-//! the length of all rounds of a part. As if load came from other machines, the server has half of the cores and the clients the
-//! others, where the flood takes only what the small client leaves.
+//! All are ordinary users, so they share a priority level and differ by their flow. Parts without the flood
+//! and with it alternate in several rounds, and the median of the rounds is reported, because other load of
+//! the machine varies. `BENCH_SECONDS` sets the length of all rounds of a part. As if load came from other
+//! machines, the server has half of the cores and the clients the other half, where the flood only uses time
+//! that the small client leaves.
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read};
@@ -30,25 +32,26 @@ use tests::client::Identity;
 use tests::{Client, Options, Server};
 use tokio::task::LocalSet;
 
-/// Between two turns of the small client, which are its three requests.
+/// Pause between two turns of the small client, each of which has three requests.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a client of the flood that was refused waits.
+/// How long a refused client of the flood waits.
 const COMES_BACK: Duration = Duration::from_millis(100);
 
-/// Before each part: a flood makes its connections and fills the queues, and what is left of the last one ends.
+/// Time before each part: a flood opens its connections and fills the queues, and the requests of the
+/// previous one end.
 const SETTLES: Duration = Duration::from_secs(2);
 
-/// How often each part is measured.
+/// Number of measurements of each part.
 const ROUNDS: usize = 5;
 
-/// Tokens of the users.
+/// Contents of the token file with the users.
 const TOKENS: &str = "lists-token,lists,1\nwrites-token,writes,2\nsmall-token,small,3\n";
 
-/// Names the kubeconfig of the server to the process that is the flood.
+/// Environment variable with the server's kubeconfig for the process of the flood.
 const FLOOD: &str = "BENCH_FLOOD";
 
-/// A complete request with a token.
+/// Returns a complete request with a token.
 fn request(method: &str, path: &str, token: &str, body: &str) -> Vec<u8> {
     let content = match body.len() {
         0 => String::new(),
@@ -73,10 +76,11 @@ fn start(runtime: &Runtime, halves: &Halves, is_shared: bool) -> Server {
     server
 }
 
-/// What the flood was answered.
+/// Responses to the flood.
 #[derive(Default)]
 struct Counts {
-    /// Bytes of lists; the last ones take longer than the bench.
+    /// Bytes of lists, which are counted while they arrive, because the last lists take longer than the
+    /// bench.
     bytes: Cell<u64>,
     writes: Cell<u64>,
     refused: Cell<u64>,
@@ -97,7 +101,7 @@ async fn flood(client: Client, counts: Rc<Counts>, make: impl Fn(u64) -> Vec<u8>
             Ok(answer) if answer.status < 300 => counts.writes.update(|count| count + u64::from(!is_list)),
             Ok(_) => {
                 counts.refused.update(|count| count + 1);
-                // As clients do that are asked to come back later, though earlier than they are told.
+                // Refused clients come back later, though here earlier than the response asks.
                 tokio::time::sleep(COMES_BACK).await;
             }
             Err(_) => connection = Connection::open(&client).await,
@@ -105,7 +109,7 @@ async fn flood(client: Client, counts: Rc<Counts>, make: impl Fn(u64) -> Vec<u8>
     }
 }
 
-/// The process that is the flood: it ends with its standard input, and says then what it was answered.
+/// Runs the flood until standard input ends, then prints the counts of its responses.
 fn be_flood(kubeconfig: &Path) {
     yield_to_others();
     let identity = Identity::from_kubeconfig(kubeconfig).expect("the server has written it");
@@ -113,7 +117,8 @@ fn be_flood(kubeconfig: &Path) {
     let connections: u64 = scale(200, 4);
     let counts = Rc::<Counts>::default();
     let part = std::process::id();
-    // Tasks of their own: within one, the lists, of which there is always more to read, would leave the writes no time.
+    // Separate tasks are necessary: in a single task, the lists, which always have more to read, would leave
+    // no time for the writes.
     let flooding = LocalSet::new();
     for of in 0..connections {
         let list = |_| request("GET", PODS, "lists-token", "");
@@ -145,7 +150,7 @@ fn start_flood(server: &Server) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the flood starts")
 }
 
-/// Ends the flood; says what it was answered: bytes of lists, writes, refusals.
+/// Ends the flood and returns its counts: bytes of lists, writes, refusals.
 fn end_flood(mut flood: Child) -> Vec<u64> {
     drop(flood.stdin.take());
     let mut line = String::new();
@@ -155,7 +160,7 @@ fn end_flood(mut flood: Child) -> Vec<u64> {
     line.split_whitespace().filter_map(|count| count.parse().ok()).collect()
 }
 
-/// Latencies of the small client over a time, sorted, and how many of its requests were refused.
+/// Returns the sorted latencies of the small client over a time, and how many of its requests were refused.
 async fn small(server: &Server, part: &str, length: Duration) -> (Vec<(usize, Duration)>, u64) {
     let mut connection = Connection::open(&server.client().anonymous()).await;
     let (mut latencies, mut refused) = (Vec::new(), 0);
@@ -187,7 +192,8 @@ async fn small(server: &Server, part: &str, length: Duration) -> (Vec<(usize, Du
     (latencies, refused)
 }
 
-/// Quantiles of the small client's latencies in a round: of all requests, and of each kind. In pairs of p50 and p99.
+/// Returns quantiles of the small client's latencies in a round: of all requests, and of each kind, as pairs
+/// of p50 and p99.
 fn quantiles(latencies: &[(usize, Duration)]) -> [[Duration; 2]; 4] {
     [None, Some(0), Some(1), Some(2)].map(|wanted| {
         let all = latencies.iter().filter(|(kind, _)| wanted.is_none_or(|wanted| *kind == wanted));
@@ -196,19 +202,19 @@ fn quantiles(latencies: &[(usize, Duration)]) -> [[Duration; 2]; 4] {
     })
 }
 
-/// The rounds of one part.
+/// The rounds of one part of the bench.
 #[derive(Default)]
 struct Part {
     quantiles: Vec<[[Duration; 2]; 4]>,
     refused: u64,
-    /// Sums of what the flood was answered, see [`end_flood`].
+    /// Sums of the flood's counts, see [`end_flood`].
     flooded: [u64; 3],
     flooded_for: Duration,
     busy: Duration,
 }
 
 impl Part {
-    /// A row of what was measured in `length`, all rounds together.
+    /// Prints a row with the results of all rounds, which took `length` together.
     fn report(&self, name: &str, length: Duration) {
         let middle = |kind: usize, share: usize| {
             time(median(self.quantiles.iter().map(|round| round[kind][share]).collect()))

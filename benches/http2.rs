@@ -1,8 +1,8 @@
-//! A minimal HTTP/2 client for watches and reads: many open GETs over one TLS connection, whose bytes are inspected and
-//! dropped.
+//! A minimal HTTP/2 client for watches and reads: many open GETs over one TLS connection, whose bytes are
+//! inspected and dropped.
 //!
 //! Flow-control windows are as large as possible, so that the server never waits; header compression is off.
-//! Understands only the responses of the server under measurement.
+//! The client only understands the responses of the server under test.
 
 use std::io;
 
@@ -12,12 +12,12 @@ use tokio_rustls::client::TlsStream;
 
 use crate::socket::Socket;
 
-/// Bytes read at once; a frame is 16 KiB at most, with a head of 9 bytes.
+/// Bytes of a read; a frame has 16 KiB at most, with a head of 9 bytes.
 const INPUT_BYTES: usize = 64 * 1024;
 
 const HEAD_BYTES: usize = 9;
 
-/// The largest window, and the part that may be used before it is extended.
+/// The largest window, and the part that is used before the window is extended.
 const WINDOW_MAX: u32 = (1 << 31) - 1;
 const WINDOW_USED_MAX: u32 = 1 << 28;
 
@@ -33,23 +33,23 @@ const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// `:status: 200` as one byte: an entry of the static table.
+/// The header field `:status: 200` as one byte: an entry of the static table.
 const STATUS_200: u8 = 0x88;
 
-/// A connection with streams on it.
+/// A connection with open streams.
 pub struct Streams {
     stream: TlsStream<Socket>,
     input: Box<[u8]>,
-    /// Unread input.
+    /// Start of the unread input.
     start: usize,
     end: usize,
-    /// Number of the stream opened last; they are odd.
+    /// Number of the stream opened last; the numbers are odd.
     newest: u32,
     /// Used bytes of the connection's window.
     used: u32,
-    /// Streams that were answered with 200.
+    /// Number of streams with a 200 response.
     pub answered: u32,
-    /// Streams that the server ended.
+    /// Number of streams that the server ended.
     pub ended: u32,
 }
 
@@ -81,10 +81,10 @@ impl Streams {
         }
     }
 
-    /// Opens one more stream with a GET; does not wait for the response.
+    /// Opens another stream with a GET; does not wait for the response.
     pub async fn get(&mut self, path: &str, accept: &str) -> io::Result<u32> {
         self.newest = if self.newest == 0 { 1 } else { self.newest + 2 };
-        // Two entries of the static table, then names from it with literal values.
+        // Encodes two entries of the static table, then names from it with literal values.
         let mut fields = vec![0x82, 0x87];
         for (name, value) in [(&[0x04][..], path), (&[0x01], "bench"), (&[0x0f, 0x04], accept)] {
             fields.extend_from_slice(name);
@@ -98,8 +98,8 @@ impl Streams {
         Ok(self.newest)
     }
 
-    /// Waits for input and passes its data to the callback: number of the stream, bytes, and when the last of what was read
-    /// arrived ([`Socket::arrived_us`]).
+    /// Waits for input and passes its data to the callback: number of the stream, bytes, and the arrival time
+    /// of the last byte that was read ([`Socket::arrived_us`]).
     pub async fn read(&mut self, mut look: impl FnMut(u32, &[u8], u64)) -> io::Result<()> {
         if self.start > 0 {
             self.input.copy_within(self.start..self.end, 0);
@@ -141,7 +141,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Sends `count` GETs, never more than `at_once` of them unanswered, and waits for the last answer.
+    /// Sends `count` GETs, with at most `at_once` of them unanswered, and waits for the last response.
     pub async fn get_in_turn(
         &mut self,
         path: &str,
@@ -186,7 +186,7 @@ fn push_frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8
     out.extend_from_slice(payload);
 }
 
-/// A length with a prefix of seven bits (RFC 7541 §5.1).
+/// Encodes a length with a prefix of seven bits (RFC 7541 §5.1).
 fn push_length(len: usize, out: &mut Vec<u8>) {
     if len < 127 {
         return out.push(len as u8);

@@ -1,10 +1,10 @@
-//! What identity costs a request: authentication of a certificate or a token, and authorization with the roles that every
-//! server has and many bindings.
+//! Benchmark of the cost of identity for a request: authentication of a certificate or a token, and
+//! authorization with the roles that every server has and many bindings.
 //!
-//! `certificate`, `account token`: one that was seen before, then RBAC with 10 000 role bindings, of which the user has a
-//! few. `new account tokens`: each token is another one, so each costs a signature check; tokens a second on one core.
-//! Measures no HTTP and no TLS; the store is a table in memory. Times are those of the processor, so that other programs on
-//! the machine do not count.
+//! `certificate`, `account token`: the same credential repeatedly, then RBAC with 10 000 role bindings, a few
+//! of which apply to the user. `new account tokens`: each token is a new one and requires a signature check;
+//! the result is tokens per second on one core. HTTP and TLS are excluded; the store is a table in memory.
+//! Times are processor times, so that other programs on the machine have no influence.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -28,7 +28,7 @@ const BINDINGS: usize = 10_000;
 const TOKENS: usize = 10_000;
 const AUDIENCE: &str = "https://issuer.example";
 
-/// Every account exists.
+/// A source of accounts in which every account exists.
 struct EveryAccount;
 
 impl AccountSource for EveryAccount {
@@ -51,7 +51,7 @@ impl AccountSource for EveryAccount {
     fn note_use(&self, _: &str, _: &str, _: &str) {}
 }
 
-/// The result of a future that waits for nothing.
+/// Returns the result of a future that never waits.
 fn ready<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
@@ -63,7 +63,8 @@ fn texts(list: &[&str]) -> Vec<String> {
     list.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// Fifty roles of twenty rules each, as large as those of a new server, and many bindings.
+/// Returns an authorizer with fifty roles of twenty rules each, as large as those of a new server, and many
+/// bindings.
 fn authorizer() -> Authorizer {
     let mut policy = Policy::default();
     for role in 0..50 {
@@ -164,7 +165,7 @@ fn tokens(count: usize) -> (ServiceAccountTokens, Vec<String>) {
     (accounts.with_audiences(texts(&[AUDIENCE])), all)
 }
 
-/// Prints the time of the processor for one call, in microseconds: the least of several rounds.
+/// Prints the processor time of one call, in microseconds: the minimum of several rounds.
 fn measure<T>(name: &str, calls: usize, mut call: impl FnMut() -> T) {
     let round = |_| {
         let before = process::cpu_time(std::process::id());
@@ -197,7 +198,7 @@ fn main() {
     let known = Credentials { authorization: Some(&token), ..Credentials::default() };
     measure("account token", scale(200_000, 100), || serve(black_box(known), "ns1"));
     let mut at = 0;
-    // More tokens than are remembered, so that each is a new one.
+    // There are more tokens than the cache holds, so that each one is new.
     measure("new account tokens", scale(10_000, 100), || {
         at = (at + 1) % all.len();
         let credentials = format!("Bearer {}", all[at]);

@@ -6,9 +6,9 @@
 //!        └─► raw (the same bytes over TLS, or into a file, with nothing in between)
 //! ```
 //!
-//! Load and server run on the same machine and compete for its cores, so numbers per second are lower bounds, and
-//! the server's CPU time is reported beside them. `BENCH_SMALL=1` or cargo's test mode shrinks every bench to a
-//! second, which shows that it works and measures nothing.
+//! Load and server run on the same machine and compete for its cores, so numbers per second are lower bounds,
+//! and the server's CPU time is reported with them. `BENCH_SMALL=1` or cargo's test mode reduces every bench
+//! to a second, which shows that it works but measures nothing.
 
 pub mod cluster;
 pub mod data;
@@ -23,24 +23,24 @@ pub mod socket;
 
 use std::future::Future;
 
-/// Whether cargo runs this as a test instead of a measurement.
+/// Returns whether cargo runs this as a test instead of a measurement.
 pub fn is_small() -> bool {
-    // Cargo passes `--bench` only when it measures.
+    // Cargo passes `--bench` only for measurements.
     let measures = std::env::args().any(|argument| argument == "--bench");
     let is_test = std::env::args().any(|argument| argument == "--test");
     std::env::var_os("BENCH_SMALL").is_some() || is_test || !measures
 }
 
-/// `full` when measuring, `small` when testing.
+/// Returns `full` in a measurement, `small` in a test.
 pub fn scale<T>(full: T, small: T) -> T {
     if is_small() { small } else { full }
 }
 
-/// The load's runtime: one thread, so that the server has the rest of the machine.
+/// The runtime of the load: one thread, so that the server can use the rest of the machine.
 pub struct Runtime(tokio::runtime::Runtime);
 
 impl Runtime {
-    /// A runtime on the calling thread.
+    /// Creates a runtime on the calling thread.
     #[expect(clippy::new_without_default, reason = "starting a runtime is no default")]
     pub fn new() -> Self {
         Runtime(tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts"))

@@ -1,10 +1,11 @@
-//! Benchmark of lists of 50 000 pods of 3.5 KiB over one HTTP/1.1 connection: in every encoding, with a selector of a
-//! hundredth, in pages of 500, compressed; and each encoding as a ratio to JSON, all in turns. Reports for each the time (best of several rounds), the server's CPU time,
-//! the time to the first byte, and the server's anonymous memory before, at most, and after.
+//! Benchmark of lists of 50 000 pods of 3.5 KiB over one HTTP/1.1 connection: in every encoding, with a
+//! selector for a hundredth, in pages of 500, compressed; and each encoding as a ratio to JSON, all in turns.
+//! Reports for each the time (best of several rounds), the server's CPU time, the time to the first byte, and
+//! the server's anonymous memory before, at most, and after.
 //!
-//! The baseline in the same run: as many bytes over bare TLS, from memory in turns with the list, and from the
-//! processor's cache; and copied through memory. The client runs on one of the machine's cores. Not measured: HTTP/2,
-//! and concurrent lists.
+//! The baselines in the same run: as many bytes over bare TLS, from memory in turns with the list, and from
+//! the processor's cache; and copied through memory. The client runs on one of the machine's cores. Not
+//! measured: HTTP/2, and concurrent lists.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,10 @@ use benches::report::{mib, percent, rate, row, time};
 use benches::{Runtime, data, process, raw, scale};
 use tests::{Options, Server};
 
-/// Objects per page, as clients ask for by default.
+/// Objects per page, the default page size of clients.
 const PAGE: usize = 500;
 
-/// Body bytes between two reads of the server's memory.
+/// Bytes of the response between two reads of the server's memory.
 const LOOK_BYTES: u64 = 4 << 20;
 
 /// The measured requests: a name, `Accept`, `Accept-Encoding`.
@@ -45,7 +46,7 @@ fn main() {
     let server = runtime.run(Server::start(options));
     let pods = scale(50_000, 600);
     fill_pods(&runtime, &server, pods);
-    // As criterion: only names that contain the word are measured.
+    // As in criterion, only names that contain the argument are measured.
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     let is_wanted = |name: &str| filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
     let mut bench = Bench {
@@ -82,9 +83,9 @@ struct Bench {
     runtime: Runtime,
     server: Server,
     connection: Connection,
-    /// Serves as many bytes as a list has, from memory.
+    /// Sends as many bytes as a list has, from memory.
     peer: raw::Peer,
-    /// Serves as many bytes, all of them from the processor's cache.
+    /// Sends as many bytes, all of them from the processor's cache.
     cached_peer: raw::Peer,
     rounds: u32,
     pods: usize,
@@ -148,7 +149,8 @@ impl Bench {
         row("  bare TLS of bytes that stay in the cache", &["", "", "", &rate(bytes, cached)]);
     }
 
-    /// Every form as a ratio to JSON: in each round every form once, so that all see the same machine.
+    /// Measures every representation as a ratio to JSON: each round has every one of them once, so that all
+    /// run under the same conditions.
     fn ratios(&mut self) {
         let pid = self.server.pid();
         let mut best = [(Duration::MAX, Duration::MAX, Duration::MAX); FORMS.len()];
@@ -226,7 +228,7 @@ async fn all_pages(connection: &mut Connection) -> (usize, u64) {
     }
 }
 
-/// The rate of copying so many bytes through memory.
+/// Returns the rate of copying this many bytes through memory.
 fn memcpy(bytes: u64) -> String {
     let source = vec![1u8; usize::try_from(bytes).expect("a list fits the memory")];
     let mut target = vec![0u8; source.len()];

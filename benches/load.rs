@@ -1,7 +1,7 @@
-//! A load client of minimal cost: sends prepared requests, counts response bytes and drops them.
+//! A load client of minimal cost: it sends prepared requests, counts response bytes and drops them.
 //!
-//! HTTP/1.1 over TLS with one request at a time per connection. Understands responses with a length and chunked ones,
-//! as the server under measurement writes them.
+//! The client uses HTTP/1.1 over TLS with one request at a time per connection. It understands responses with
+//! a length and chunked ones, as the server under test writes them.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use tokio_rustls::client::TlsStream;
 
 use crate::socket::Socket;
 
-/// Bytes read at once; several TLS records.
+/// Bytes of a read: several TLS records.
 const INPUT_BYTES: usize = 64 * 1024;
 
-/// One connection to the server.
+/// A connection to the server for one request at a time.
 pub struct Connection {
     stream: TlsStream<Socket>,
     input: Box<[u8]>,
-    /// Unread input.
+    /// Start of the unread input.
     start: usize,
     end: usize,
 }
@@ -31,23 +31,23 @@ enum Framing {
     Chunked,
 }
 
-/// A complete response.
+/// A complete response, without its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// Status code.
+    /// Status code of the response.
     pub status: u16,
-    /// Bytes of its body.
+    /// Number of bytes in the body.
     pub body_bytes: u64,
-    /// Time of its first body bytes.
+    /// Time when the first bytes of the body arrived.
     pub first_byte: Instant,
 }
 
-/// A complete request, with a JSON body unless that is empty.
+/// Returns a complete request, with a JSON body unless that is empty.
 pub fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
     request_of("application/json", method, path, body)
 }
 
-/// A complete request, with a body of the given media type unless that is empty.
+/// Returns a complete request, with a body of the given media type unless that is empty.
 pub fn request_of(media_type: &str, method: &str, path: &str, body: &str) -> Vec<u8> {
     let content = match body.len() {
         0 => String::new(),
@@ -57,7 +57,7 @@ pub fn request_of(media_type: &str, method: &str, path: &str, body: &str) -> Vec
         .into_bytes()
 }
 
-/// A GET with further headers.
+/// Returns a GET request with additional headers.
 pub fn get(path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
     let mut text = format!("GET {path} HTTP/1.1\r\nhost: bench\r\n");
     for (name, value) in headers {
@@ -93,7 +93,7 @@ impl Connection {
         Ok(Answer { status, body_bytes, first_byte: first_byte.unwrap_or_else(Instant::now) })
     }
 
-    /// [`Connection::exchange`] whose response must have `status`.
+    /// Like [`Connection::exchange`], but fails unless the response has `status`.
     pub async fn expect(&mut self, status: u16, request: &[u8]) -> Answer {
         let mut start = Vec::new();
         let answer =
@@ -139,7 +139,7 @@ impl Connection {
         Ok((status, framing))
     }
 
-    /// The next bytes of a body; `None` at its end.
+    /// Returns the next bytes of a body; `None` at its end.
     async fn piece(&mut self, body: &mut Body) -> io::Result<Option<&[u8]>> {
         while body.left == 0 && !body.ended {
             if body.chunked {
@@ -165,7 +165,7 @@ impl Connection {
         Ok(Some(&self.input[self.start - len..self.start]))
     }
 
-    /// The length of the next chunk; skips the line end after the previous chunk.
+    /// Reads the length of the next chunk; skips the line end after the previous chunk.
     async fn chunk_len(&mut self, after_another: bool) -> io::Result<u64> {
         if after_another {
             self.line().await?;
@@ -175,7 +175,7 @@ impl Connection {
         u64::from_str_radix(text, 16).map_err(io::Error::other)
     }
 
-    /// A line of the framing, without its end.
+    /// Reads a line of the framing, without its end.
     async fn line(&mut self) -> io::Result<&[u8]> {
         let len = loop {
             let input = &self.input[self.start..self.end];
@@ -208,35 +208,36 @@ impl Connection {
 
 /// Position in a body.
 struct Body {
-    /// Bytes of it, or of the current chunk, still to come.
+    /// Remaining bytes of the body, or of the current chunk.
     left: u64,
     chunked: bool,
-    /// A chunk came before.
+    /// Whether there was a chunk before.
     begun: bool,
     ended: bool,
 }
 
-/// An endless response.
+/// An endless response, such as a watch.
 pub struct Stream {
     connection: Connection,
     body: Body,
 }
 
 impl Stream {
-    /// Waits for the next bytes.
+    /// Waits for the next bytes of the stream.
     pub async fn next(&mut self) -> &[u8] {
         let piece = self.connection.piece(&mut self.body).await.expect("the stream goes on");
         piece.expect("the stream goes on")
     }
 
-    /// The same, and when the last of what was read with them arrived ([`Socket::arrived_us`]).
+    /// Waits for the next bytes, and also returns the arrival time of the last byte that was read with them
+    /// ([`Socket::arrived_us`]).
     pub async fn next_arrived(&mut self) -> (&[u8], u64) {
         let len = self.next().await.len();
         let Connection { stream, input, start, .. } = &self.connection;
         (&input[start - len..*start], stream.get_ref().0.arrived_us())
     }
 
-    /// Reads until `lines` lines have come; returns their bytes.
+    /// Reads until `lines` lines have arrived; returns their bytes.
     pub async fn lines(&mut self, lines: u64) -> u64 {
         let (mut seen, mut bytes) = (0, 0);
         while seen < lines {
@@ -251,32 +252,32 @@ impl Stream {
 
 /// Times of a series of requests.
 pub struct Outcome {
-    /// From the first request to the last response.
+    /// Time from the first request to the last response.
     pub elapsed: Duration,
     /// Time of each request, shortest first.
     pub latencies: Vec<Duration>,
 }
 
 impl Outcome {
-    /// Requests per second.
+    /// Returns the number of requests per second.
     pub fn rate(&self) -> f64 {
         self.latencies.len() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// The latency that `share` of the requests did not exceed.
+    /// Returns the latency that `share` of the requests did not exceed.
     pub fn quantile(&self, share: f64) -> Duration {
         let at = (self.latencies.len() as f64 * share) as usize;
         self.latencies.get(at.min(self.latencies.len() - 1)).copied().unwrap_or_default()
     }
 }
 
-/// Sends `requests` over `connections`, each of which takes the next one after its response. All responses must have
-/// `status`.
+/// Sends `requests` over `connections`, each of which sends the next one after its response. All responses
+/// must have `status`.
 pub async fn run(connections: &mut [Connection], requests: &[Vec<u8>], status: u16) -> Outcome {
     run_at(f64::INFINITY, connections, requests, status).await
 }
 
-/// The same at no more than `rate` requests a second.
+/// Like [`run`], with at most `rate` requests per second.
 pub async fn run_at(rate: f64, connections: &mut [Connection], requests: &[Vec<u8>], status: u16) -> Outcome {
     let next = std::cell::Cell::new(0);
     let start = Instant::now();
@@ -302,7 +303,7 @@ pub async fn run_at(rate: f64, connections: &mut [Connection], requests: &[Vec<u
     Outcome { elapsed, latencies }
 }
 
-/// Opens several connections.
+/// Opens `count` connections to the server.
 pub async fn connect(client: &Client, count: usize) -> Vec<Connection> {
     let mut connections = Vec::with_capacity(count);
     for _ in 0..count {

@@ -1,9 +1,10 @@
 //! Benchmark of maintenance: its cost for writers, and the disk space of a store under load.
 //!
-//! First a log of 5 GB, more than half of it dead, is compacted and reclaimed while one writer continues: median and
-//! slowest hundredth against those of a quiet store. Then an hour of overwrites, twenty times as fast: history is
-//! kept for fifteen seconds instead of five minutes, 64 writers overwrite random keys for three minutes, and the
-//! space on disk is compared with the live and retained bytes. The argument `reclaim` or `churn` selects one of them.
+//! First a log of 5 GB, more than half of it dead, is compacted and reclaimed while one writer continues:
+//! median and slowest hundredth compared with those of an idle store. Then an hour of overwrites runs twenty
+//! times as fast: history is kept for fifteen seconds instead of five minutes, 64 writers overwrite random
+//! keys for three minutes, and the space on disk is compared with the live and retained bytes. The argument
+//! `reclaim` or `churn` selects one of the two.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use engine::{Durability, Engine, Options, Write};
 use futures_util::future::join_all;
 use tests::server::TempDir;
 
-/// As in the server.
+/// The server uses the same allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -25,7 +26,7 @@ const VALUE_BYTES: usize = 3584;
 struct Numbers(u64);
 
 impl Numbers {
-    /// A number below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: usize) -> usize {
         // Marsaglia's xorshift.
         self.0 ^= self.0 << 13;
@@ -50,7 +51,8 @@ fn main() {
     });
 }
 
-/// Commits of one writer while 5 GB are compacted, against those of a quiet store and of a plain file.
+/// Measures the commits of one writer while 5 GB are compacted, compared with those on an idle store and on a
+/// plain file.
 async fn reclaim() {
     let directory = TempDir::new();
     let store = directory.path().join("log");
@@ -94,7 +96,7 @@ async fn reclaim() {
     tokio::pin!(settling);
     let mut busy = Vec::new();
     loop {
-        // Polled between commits, so that the check costs a commit nothing.
+        // Poll between commits, so that the check costs a commit nothing.
         busy.push(timed(&engine, put(numbers.below(keys), &value)).await);
         let over = std::future::poll_fn(|context| {
             std::task::Poll::Ready(settling.as_mut().poll(context).is_ready())
@@ -115,14 +117,14 @@ async fn reclaim() {
         (after.0.rewritten_bytes - before.0.rewritten_bytes) >> 20,
         after.0.live_bytes >> 20,
     ));
-    // By the last commits, maintenance had finished and the disk was idle again, or was not.
+    // It is unknown whether maintenance had finished before the last commits, so wait for its end.
     engine.settled().await;
     report("idle again", &mut quiet(&engine, &mut numbers, keys, &value, count).await);
     report("limit again", &mut bare());
     engine.close().await;
 }
 
-/// Commits of one writer on an idle store.
+/// Measures the commits of one writer on an idle store.
 async fn quiet(
     engine: &Engine,
     numbers: &mut Numbers,
@@ -143,7 +145,7 @@ async fn timed(engine: &Engine, write: Write) -> Duration {
     start.elapsed()
 }
 
-/// Disk space against live and retained bytes, while 64 writers overwrite random keys.
+/// Compares disk space with live and retained bytes, while 64 writers overwrite random keys.
 async fn churn() {
     let directory = TempDir::new();
     let store = directory.path().join("log");
@@ -159,7 +161,7 @@ async fn churn() {
     while start.elapsed() < 12 * retention {
         let commits: Vec<_> = (0..64).map(|_| engine.commit(put(numbers.below(keys), &value))).collect();
         assert!(join_all(commits).await.iter().all(Result::is_ok));
-        // Two retentions pass before the store is in a steady state.
+        // The store reaches a steady state after two retention times.
         if sampled.elapsed() > retention / 20 && start.elapsed() > 2 * retention {
             sampled = Instant::now();
             let live = engine.stats().live_bytes;
@@ -182,7 +184,7 @@ async fn churn() {
     engine.close().await;
 }
 
-/// Bytes that the files of `directory` use on disk, holes not counted.
+/// Returns the bytes that the files of `directory` use on disk, without holes.
 fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let files = std::fs::read_dir(directory).expect("the store is a directory").flatten();

@@ -2,17 +2,17 @@
 
 use memchr::memmem::Finder;
 
-/// Reads the numbers after a given text, in bytes that arrive in arbitrary pieces.
+/// A reader of the numbers after a given text, in bytes that arrive in arbitrary pieces.
 pub struct Marks {
     text: Finder<'static>,
-    /// The end of the last piece, where a mark may have begun.
+    /// The end of the last piece, in which a mark may have begun.
     carry: Vec<u8>,
-    /// Marks so far.
+    /// Number of marks so far.
     pub seen: u64,
 }
 
 impl Marks {
-    /// Numbers after `text`, each followed by a quote.
+    /// Creates a reader of numbers after `text`, each followed by a quote.
     pub fn new(text: &'static str) -> Marks {
         Marks { text: Finder::new(text), carry: Vec::new(), seen: 0 }
     }

@@ -14,23 +14,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// Bytes handed to TLS at once.
+/// Bytes passed to TLS at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A TLS server on its own thread that sends as many bytes as requested. A few bytes stay in the processor's cache; a
-/// whole response comes from memory, as a collection's bytes do.
+/// A TLS server on its own thread that sends as many bytes as requested. A few bytes stay in the processor's
+/// cache; a whole response comes from memory, as the bytes of a collection do.
 pub struct Loopback {
     address: SocketAddr,
     connector: TlsConnector,
 }
 
 impl Loopback {
-    /// Starts it with a few bytes that it sends repeatedly; it ends with the process.
+    /// Starts a server that sends a few bytes repeatedly, and ends with the process.
     pub fn start() -> Loopback {
         Loopback::start_with(vec![b'x'; PIECE_BYTES])
     }
 
-    /// [`Loopback::start`] with these bytes, sent from the first for each response, and repeated as needed.
+    /// Like [`Loopback::start`], with these bytes, which are sent from the first for each response, and
+    /// repeated as needed.
     pub fn start_with(source: Vec<u8>) -> Loopback {
         assert!(!source.is_empty(), "there is something to answer with");
         let made =
@@ -56,7 +57,7 @@ impl Loopback {
         Loopback { address, connector: TlsConnector::from(Arc::new(client)) }
     }
 
-    /// Connects to it.
+    /// Opens a connection to the server.
     pub async fn connect(&self) -> Peer {
         let stream = TcpStream::connect(self.address).await.expect("the loopback accepts connections");
         stream.set_nodelay(true).expect("a socket has options");
@@ -73,7 +74,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Sends `request_bytes`, reads `answer_bytes`.
+    /// Sends `request_bytes` bytes and reads `answer_bytes` bytes.
     pub async fn exchange(&mut self, request_bytes: usize, answer_bytes: u64) -> io::Result<()> {
         let mut request = vec![b'x'; request_bytes + 16];
         request[..8].copy_from_slice(&(request_bytes as u64).to_le_bytes());
@@ -100,7 +101,7 @@ fn serve(listener: std::net::TcpListener, acceptor: TlsAcceptor, source: Arc<[u8
         while let Ok((stream, _)) = listener.accept().await {
             let _ = stream.set_nodelay(true);
             let (acceptor, source) = (acceptor.clone(), source.clone());
-            // A closed connection ends its task only.
+            // A closed connection ends only its own task.
             tokio::spawn(async move { answer(acceptor.accept(stream).await?, &source).await });
         }
     });
@@ -128,8 +129,8 @@ async fn answer(stream: tokio_rustls::server::TlsStream<TcpStream>, source: &[u8
     }
 }
 
-/// A file that is written and synced as a log is. Filled with zeros first, so that a sync writes data only; or empty
-/// and growing.
+/// A file that is written and synced like a log: filled with zeros first, so that a sync writes data only; or
+/// empty and growing.
 pub struct RawLog {
     file: File,
     position: u64,
@@ -138,7 +139,7 @@ pub struct RawLog {
 }
 
 impl RawLog {
-    /// A file in `directory`: `size` bytes to be overwritten, or growing for 0.
+    /// Creates a file in `directory`: `size` bytes to be overwritten, or growing for 0.
     pub fn create(directory: &Path, size: u64) -> io::Result<RawLog> {
         let file = File::options().create(true).truncate(true).write(true).open(directory.join("raw"))?;
         let zeros = vec![0; 1 << 20];
@@ -151,7 +152,7 @@ impl RawLog {
         Ok(RawLog { file, position: 0, size: filled })
     }
 
-    /// Appends and syncs.
+    /// Appends bytes and syncs the file.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.size > 0 && self.position + bytes.len() as u64 > self.size {
             self.position = 0;
@@ -161,7 +162,7 @@ impl RawLog {
         self.file.sync_data()
     }
 
-    /// Time of `count` appends of `bytes` bytes, one after the other.
+    /// Returns the time of `count` appends of `bytes` bytes, one after the other.
     pub fn time(&mut self, count: u64, bytes: usize) -> io::Result<Duration> {
         let record = vec![b'x'; bytes];
         let start = Instant::now();

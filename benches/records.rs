@@ -3,15 +3,15 @@
 use bytes::Bytes;
 use engine::{Change, Expected, Payload, Write};
 
-/// Prefix of their keys.
+/// Prefix of the records' keys.
 pub const PREFIX: &str = "/core/pods/default/";
 
-/// The key of one of them: 31 bytes, for the first hundred million.
+/// Returns the key of a record: 31 bytes, for the first hundred million.
 pub fn key(at: usize) -> Bytes {
     format!("{PREFIX}pod-{at:08}").into()
 }
 
-/// An unconditional write of it.
+/// Returns an unconditional write of a record.
 pub fn put(at: usize, value: &Bytes) -> Write {
     let payload = Payload {
         attributes: Bytes::from_static(b"app=web"),

@@ -1,6 +1,6 @@
-//! Benchmark of requests for one object: several at once over one connection of HTTP/2, as client-go and kube-rs send them, beside
-//! as many over a connection of HTTP/1.1 each. Rate, and the server's CPU for a request. The server has half of the cores, the
-//! client the others.
+//! Benchmark of requests for one object: several concurrent ones over one HTTP/2 connection, as client-go and
+//! kube-rs send them, compared with as many HTTP/1.1 connections with one request at a time. Reports the
+//! rate, and the server's CPU time per request. The server has half of the cores, the client the other half.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use benches::process::Halves;
 use benches::{Runtime, load, process, report, scale};
 use tests::{Options, Server};
 
-/// Requests that are under way at the same time.
+/// Numbers of concurrent requests.
 const AT_ONCE: [u32; 3] = [1, 8, 64];
 
 fn main() {
@@ -43,7 +43,7 @@ fn main() {
     }
 }
 
-/// How long `count` requests take over one connection.
+/// Returns the time of `count` requests over one connection.
 async fn multiplexed(server: &Server, path: &str, at_once: u32, count: u32) -> Duration {
     let mut connection = Streams::open(server.client()).await;
     let began = Instant::now();
@@ -51,7 +51,7 @@ async fn multiplexed(server: &Server, path: &str, at_once: u32, count: u32) -> D
     began.elapsed()
 }
 
-/// The same over `at_once` connections.
+/// Returns the time of `count` requests over `at_once` connections.
 async fn separate(server: &Server, path: &str, at_once: u32, count: u32) -> Duration {
     let mut connections = load::connect(server.client(), at_once as usize).await;
     let requests = vec![load::get(path, &[]); count as usize];

@@ -1,10 +1,10 @@
-//! Benchmark of slow readers and their effect on writers: 200 clients read a collection of 200 MB at 100 KB/s each,
-//! in several encodings, while another client writes. Reports the server's anonymous memory before, at most and
-//! after, and the latency of writes without and with readers. Not measured: the speed of lists.
+//! Benchmark of slow readers and their effect on writers: 200 clients read a collection of 200 MB at 100 KB/s
+//! each, in several encodings, while another client writes. Reports the server's anonymous memory before, at
+//! most and after, and the latency of writes without and with readers. Not measured: the speed of lists.
 //!
-//! Writes use memory too: the index grows with every object. So the same writer runs for as long without readers
-//! first, after a warm-up that fills recent events and the allocator's free lists; the memory of a write there is
-//! subtracted from the growth beside the readers.
+//! Writes use memory too: the index grows with every object. So the same writer first runs for the same time
+//! without readers, after a warm-up that fills recent events and the allocator's free lists; the memory of a
+//! write there is subtracted from the growth during the reads.
 //!
 //! `cargo bench -p benches --bench slow_readers`; the run fails if the readers add more than a limit.
 
@@ -18,19 +18,19 @@ use futures_util::future::join_all;
 use objects::negotiate::{JSON, YAML};
 use values::naming::KUBERNETES;
 
-/// Bytes that one client reads in a second.
+/// Bytes that each client reads per second.
 const BYTES_PER_SECOND: u64 = 100_000;
 
-/// Bytes of one object.
+/// Size of an object.
 const OBJECT_BYTES: usize = 100_000;
 
-/// Most that all readers together may add to the server's anonymous memory, in KiB.
+/// Maximum anonymous memory that all readers together may add to the server, in KiB.
 const ADDED_KIB_MAX: u64 = 64 * 1024;
 
 /// Time between two reads of the memory.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// The forms in which the collection is read, in turn.
+/// Returns the representations in which the collection is read, in turn.
 fn forms() -> [(String, &'static str); 5] {
     let table = format!("{JSON};as=Table;v=v1;g={}", KUBERNETES.meta_group());
     [
@@ -114,7 +114,7 @@ async fn read_slowly(mut stream: Stream, end: Instant) -> u64 {
     bytes
 }
 
-/// The most anonymous memory measured, in KiB.
+/// Returns the maximum anonymous memory that was measured, in KiB.
 async fn highest(pid: u32, end: Instant) -> u64 {
     let mut most = 0;
     while Instant::now() < end {

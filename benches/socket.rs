@@ -1,7 +1,8 @@
-//! A client's socket that knows when bytes reached it, by the kernel's own clock, however late they are read.
+//! A client's socket that knows the arrival time of bytes by the kernel's clock, however late they are read.
 //!
-//! A thousand watchers in one process read one after the other, on the cores that the server needs. The time at which a watcher
-//! comes to read says more of its process than of the server; the kernel notes the time at which bytes are ready to be read.
+//! A thousand watchers in one process read one after the other, on cores that the server also needs. The time
+//! of a watcher's read says more about its process than about the server; the kernel records the time at
+//! which bytes are ready to be read.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -11,10 +12,10 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Room for what the kernel says of the bytes: one time, and some.
+/// Size of the buffer for control data of the kernel: a timestamp, and a margin.
 const CONTROL_WORDS: usize = 16;
 
-/// A connected socket.
+/// A connected socket with arrival times.
 #[derive(Debug)]
 pub struct Socket {
     stream: TcpStream,
@@ -22,13 +23,13 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Asks the kernel for times of arrival.
+    /// Enables arrival times on a connected stream.
     ///
     /// # Errors
-    /// The kernel has none.
+    /// The kernel does not support arrival times.
     pub fn new(stream: TcpStream) -> io::Result<Socket> {
         let (on, bytes) = (1_i32, size_of::<i32>() as libc::socklen_t);
-        // SAFETY: the option's value is an integer that lives during the call, and its size is given.
+        // SAFETY: the option's value is an integer that lives during the call, and its size is passed.
         let set = unsafe {
             let value = (&raw const on).cast();
             libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, value, bytes)
@@ -36,26 +37,29 @@ impl Socket {
         if set < 0 { Err(io::Error::last_os_error()) } else { Ok(Socket { stream, arrived_us: 0 }) }
     }
 
-    /// When the bytes read last arrived, the last of them, in microseconds since 1970; 0 before any did.
+    /// Returns the arrival time of the last byte of the last read, in microseconds since 1970; 0 before the
+    /// first read.
     pub fn arrived_us(&self) -> u64 {
         self.arrived_us
     }
 
-    /// One read without waiting.
+    /// Reads once without waiting.
     fn receive(&self, into: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
         let mut control = [0_u64; CONTROL_WORDS];
         let mut part = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-        // SAFETY: all of it may be zeros: lengths, and pointers to nothing.
+        // SAFETY: all members may be zeros: lengths, and null pointers.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control);
-        // SAFETY: the message points to `into` and `control` with their sizes, and both live until it returns.
+        // SAFETY: the message points to `into` and `control` with their sizes, and both live until the call
+        // returns.
         let bytes = unsafe { libc::recvmsg(self.stream.as_raw_fd(), &raw mut message, 0) };
         let bytes = usize::try_from(bytes).map_err(|_| io::Error::last_os_error())?;
         let mut arrived = None;
-        // SAFETY: the kernel wrote whole headers within `control`, which is aligned for them, and these functions walk them.
+        // SAFETY: the kernel wrote complete headers within `control`, which is aligned for them, and these
+        // functions iterate over them.
         unsafe {
             let mut head = libc::CMSG_FIRSTHDR(&raw const message);
             while let Some(found) = head.as_ref() {

@@ -1,6 +1,6 @@
-//! Benchmark of start-up and idle memory: from the start of the process to the first 200 of /readyz, on an empty
-//! directory, on a used one, on one with 10 000 pods and on one with a million ConfigMaps, then the memory of the idle
-//! process. The baseline is the start of an empty process.
+//! Benchmark of start-up and idle memory: the time from the start of the process to the first 200 of /readyz,
+//! on an empty directory, on a used one, on one with 10 000 pods and on one with a million ConfigMaps, then
+//! the memory of the idle process. The baseline is the start of an empty process.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -53,7 +53,7 @@ fn main() {
     line("  limit: --version", &format!("{nothing:.1?}"), "", "");
 }
 
-/// Starts of a server on a store that `fill` has filled.
+/// Measures starts of a server on a store that `fill` has filled.
 fn filled(runtime: &Runtime, rounds: usize, what: &str, fill: impl FnOnce(&Server)) {
     let mut server = cluster::start(runtime);
     fill(&server);
@@ -64,7 +64,7 @@ fn filled(runtime: &Runtime, rounds: usize, what: &str, fill: impl FnOnce(&Serve
     line("  right after making them", "", &report::mib(made.resident), &report::mib(made.anonymous));
 }
 
-/// One start: time until ready, and memory of the idle server.
+/// Measures one start: time until ready, and memory of the idle server.
 fn start(runtime: &Runtime, directory: &Path) -> (Duration, Memory) {
     let kubeconfig = directory.join("admin.kubeconfig");
     let _ = std::fs::remove_file(&kubeconfig);
@@ -94,7 +94,7 @@ fn start(runtime: &Runtime, directory: &Path) -> (Duration, Memory) {
     (ready, memory)
 }
 
-/// Kills the process with the value.
+/// Kills the process when dropped.
 struct Kill(Child);
 
 impl Drop for Kill {
@@ -104,7 +104,7 @@ impl Drop for Kill {
     }
 }
 
-/// The median start and the largest memory.
+/// Prints the median start time and the largest memory.
 fn row(what: &str, starts: &[(Duration, Memory)]) {
     let time = report::median(starts.iter().map(|(time, _)| *time).collect());
     let resident = starts.iter().map(|(_, memory)| memory.resident).max().unwrap_or_default();

@@ -1,19 +1,20 @@
-//! Benchmark of watches of ConfigMaps and pods: speed of delivery to many watchers, memory of idle watches, and
-//! watchers that stop reading.
+//! Benchmark of watches of ConfigMaps and pods: speed of delivery to many watchers, memory of idle watches,
+//! and watchers that stop reading.
 //!
 //! - **fan-out**: writes at full speed, delivered to 1, 100 and 1000 watchers, each with its own connection.
 //! - **paced**: 10, 200 and 1000 writes a second for some time to 1000 watchers, over a connection each and over ten
-//!   connections: latency from before the write's request to the arrival at each watcher's socket, closed watches (none), and
-//!   how often events were rendered, by the server's counters. The arrival is the kernel's ([`benches::socket`]), and the
-//!   watchers, which live on other machines usually, have a thread that leaves the cores to the server whenever it wants them.
+//!   connections: latency from before the write's request to the arrival at each watcher's socket, closed watches (expected: 0),
+//!   and how often events were rendered, by the server's counters. The arrival time is the kernel's ([`benches::socket`]), and the
+//!   watchers, which usually run on other machines, have a thread that yields the cores to the server.
 //! - **replay**: events read back from history. **initial**: 50 000 pods as a watch-list, up to its bookmark, in
 //!   every encoding, as ratios to JSON.
 //! - **stopped**: a watcher that stops reading for a minute under load and then continues.
 //! - **idle**: server memory for each of 10 000 watches without events.
 //!
-//! An event counts when the watcher has its bytes, if nothing else is said. The baseline is the same bytes over as many bare TLS connections.
-//! Load, watchers and server share the machine. `BENCH_SECONDS` sets the length of the paced part,
-//! `BENCH_STOP_SECONDS` how long the watcher stops. Not measured: selectors; of changes, encodings other than JSON.
+//! Unless stated otherwise, an event counts when the watcher has its bytes. The baseline is the same bytes
+//! over as many bare TLS connections. Load, watchers and server share the machine. `BENCH_SECONDS` sets the
+//! length of the paced part, `BENCH_STOP_SECONDS` how long the watcher stops. Not measured: selectors;
+//! encodings of changes other than JSON.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant, SystemTime};
@@ -27,29 +28,29 @@ use benches::{Runtime, cluster, process, raw, scale};
 use futures_util::future::{join, join_all};
 use tests::Server;
 
-/// Connections that write.
+/// Number of connections that write.
 const WRITERS: usize = 16;
 
-/// Objects that are written repeatedly.
+/// Number of objects that are written repeatedly.
 const OBJECTS: usize = 100;
 
-/// Writes a second in the paced part.
+/// Writes per second in the paced part.
 const PACES: [u64; 3] = [10, 200, 1_000];
 
-/// Writes a second while a watcher stops.
+/// Writes per second while a watcher stops.
 const PACE_OF_STOPPED: u64 = 1_000;
 
-/// Connections that are shared by the watchers in the shared part.
+/// Number of connections that the watchers of the shared part use.
 const SHARED_CONNECTIONS: usize = 10;
 
-/// Watches on one HTTP/2 connection.
+/// Maximum number of watches on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1_000;
 
 type Part = fn(&Runtime);
 
 fn main() {
     let runtime = Runtime::new();
-    // As criterion: only names that contain the word are measured.
+    // As in criterion, only names that contain the argument are measured.
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     let parts: [(&str, Part); 6] = [
         ("fan-out", fan_out),
@@ -181,7 +182,7 @@ fn replay(runtime: &Runtime) {
     }
 }
 
-/// The forms of initial events.
+/// The encodings of initial events.
 const FORMS: [(&str, &str); 5] = [
     ("json", "application/json"),
     ("protobuf", "application/vnd.kubernetes.protobuf"),
@@ -190,7 +191,8 @@ const FORMS: [(&str, &str); 5] = [
     ("metadata, protobuf", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"),
 ];
 
-/// In each round every form once, so that all see the same machine; ratios are of the best rounds.
+/// Measures every encoding once in each round, so that all run under the same conditions; ratios are of the
+/// best rounds.
 fn initial(runtime: &Runtime) {
     let server = cluster::start(runtime);
     let pods = scale(50_000, 600);
@@ -207,7 +209,7 @@ fn initial(runtime: &Runtime) {
             let start = Instant::now();
             let bytes = runtime.run(async {
                 let mut stream = connection.follow(&load::get(&path, &[("accept", accept)])).await;
-                // The bookmark is one more event.
+                // The bookmark is an additional event.
                 let events = pods as u64 + 1;
                 if name.contains("protobuf") {
                     frames(&mut stream, events).await
@@ -244,7 +246,7 @@ fn initial(runtime: &Runtime) {
     }
 }
 
-/// Reads so many events of protobuf, each behind its length in four bytes; returns their bytes.
+/// Reads this many protobuf events, each preceded by its length in four bytes; returns their bytes.
 async fn frames(stream: &mut Stream, mut events: u64) -> u64 {
     let (mut length, mut length_bytes, mut left, mut bytes) = (0_usize, 0, 0, 0);
     while events > 0 {
@@ -267,7 +269,7 @@ async fn frames(stream: &mut Stream, mut events: u64) -> u64 {
     bytes
 }
 
-/// All events arrive, once and in order, over the same connection.
+/// Checks that all events arrive, once and in order, over the same connection.
 fn stopped(runtime: &Runtime) {
     let server = cluster::start(runtime);
     runtime.run(cluster::create(&server, &config_map_creates("paced", OBJECTS)));
@@ -316,7 +318,7 @@ fn idle(runtime: &Runtime) {
         [("many on each connection", scale(STREAMS_MAX, 10)), ("a connection each", 1)]
     {
         let server = cluster::start(runtime);
-        // Memory of the first requests is not part of the watches'.
+        // Memory of the first requests does not count as memory of the watches.
         let from = runtime.run(revision(&server));
         let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}");
         let before = process::memory(server.pid());
@@ -346,16 +348,17 @@ fn idle(runtime: &Runtime) {
     }
 }
 
-/// The watchers, and the position of each.
+/// The watchers, with the position of each.
 enum Audience {
-    /// Over a connection each.
+    /// Each watcher has a connection of its own.
     Http1(Vec<Stream>),
-    /// Over shared connections, the same number on each.
+    /// The watchers use shared connections, the same number on each.
     Http2(Vec<(Streams, u32)>),
 }
 
 impl Audience {
-    /// Reads until each watcher has this many events; reports for each event when it was sent and when it arrived.
+    /// Reads until each watcher has this many events; reports for each event when it was sent and when it
+    /// arrived.
     async fn follow(&mut self, events: u64, delivered: &impl Fn(u64, u64)) {
         match self {
             Audience::Http1(streams) => {
@@ -387,12 +390,12 @@ impl Audience {
     }
 }
 
-/// The time of sending in an object, in microseconds since 1970.
+/// Creates a reader of the send time in objects, in microseconds since 1970.
 fn sent_marks() -> Marks {
     Marks::new("\"sent\":\"")
 }
 
-/// Writes at the given rate; each object contains the time of sending, in microseconds since 1970.
+/// Writes at the given rate; each object contains the send time, in microseconds since 1970.
 async fn write_paced(server: &Server, pace: u64, writes: u64) {
     let begun = Instant::now();
     let mut connections = load::connect(server.client(), WRITERS).await;
@@ -419,7 +422,7 @@ async fn write_paced(server: &Server, pace: u64, writes: u64) {
 /// A histogram of delivery times.
 #[derive(Default)]
 struct Latencies {
-    /// In tenths of a millisecond.
+    /// Counts by tenths of a millisecond.
     buckets: Vec<u64>,
     count: u64,
 }
@@ -436,7 +439,7 @@ impl Latencies {
         self.count += 1;
     }
 
-    /// The time that `share` of them did not exceed.
+    /// Returns the time that `share` of the deliveries did not exceed.
     fn quantile(&self, share: f64) -> Duration {
         let rank = (self.count as f64 * share) as u64;
         let mut seen = 0;
@@ -448,7 +451,8 @@ impl Latencies {
     }
 }
 
-/// Opens watches at the current version, over a connection each. Without a version they would begin with all objects.
+/// Opens watches at the current version, over a connection each. Without a version they would begin with all
+/// objects.
 async fn open(server: &Server, count: usize) -> Vec<Stream> {
     let from = revision(server).await;
     let request = load::request("GET", &format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}"), "");
@@ -459,7 +463,7 @@ async fn open(server: &Server, count: usize) -> Vec<Stream> {
     streams
 }
 
-/// The same over shared connections.
+/// Opens watches at the current version over shared connections.
 async fn open_shared(server: &Server, count: usize) -> Vec<(Streams, u32)> {
     let from = revision(server).await;
     let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}");
@@ -473,7 +477,7 @@ async fn open_shared(server: &Server, count: usize) -> Vec<(Streams, u32)> {
     connections
 }
 
-/// The store's current revision.
+/// Returns the store's current revision.
 async fn revision(server: &Server) -> String {
     let mut connection = Connection::open(server.client()).await;
     let list = load::request("GET", &format!("{CONFIG_MAPS}?limit=1"), "");
@@ -486,7 +490,7 @@ async fn revision(server: &Server) -> String {
     rest.split('"').next().expect("there is always a first").to_owned()
 }
 
-/// The server's counter `what` of watch events.
+/// Returns the server's counter `what` of watch events.
 fn counter(runtime: &Runtime, server: &Server, what: &str) -> u64 {
     let text = runtime.run(server.client().get("/metrics")).text();
     let name = format!("apiserver_watch_events_{what}_total ");
@@ -494,7 +498,7 @@ fn counter(runtime: &Runtime, server: &Server, what: &str) -> u64 {
     line.parse().expect("a number")
 }
 
-/// A number of seconds from the environment, few when testing.
+/// Returns a number of seconds from the environment, or a small number in a test.
 fn seconds(name: &str, usual: u64) -> u64 {
     let given = std::env::var(name).ok().map(|text| text.parse().expect("a number of seconds"));
     given.unwrap_or(scale(usual, 1))

@@ -1,7 +1,8 @@
-//! Tells the program which commit it is built from, for `/version`.
+//! Records the commit that the program is built from, for `/version`.
 //!
-//! `GIT_COMMIT` and `BUILD_DATE` of the environment have precedence. Without them, and without a git checkout, both stay
-//! empty: the build of an archive is the same each time. The date is that of the commit, for the same reason.
+//! The environment variables `GIT_COMMIT` and `BUILD_DATE` have precedence. Without them, and without a git
+//! checkout, both values stay empty, so that builds from an archive are reproducible. The date is the date of
+//! the commit, for the same reason.
 
 use std::process::Command;
 
@@ -9,7 +10,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=GIT_COMMIT");
     println!("cargo::rerun-if-env-changed=BUILD_DATE");
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
-        // It changes with every commit and checkout.
+        // This file changes with every commit and checkout.
         println!("cargo::rerun-if-changed={log}");
     }
     let of_commit = |name: &str, arguments: &[&str]| {
@@ -20,7 +21,7 @@ fn main() {
     of_commit("BUILD_DATE", &["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd"]);
 }
 
-/// What git prints, if this is a checkout.
+/// Returns the output of a git command, or `None` outside a checkout.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").env("TZ", "UTC").args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

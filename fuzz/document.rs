@@ -1,17 +1,17 @@
 //! Generates JSON documents from choices: objects that mostly fit a schema, with occasional deviations.
 //!
-//! Depth and the number of members per object are limited; size is limited by the input, because every member uses at
-//! least a byte of it and values after its end are empty.
+//! Depth and the number of members per object are limited. The input limits the size, because every member
+//! uses at least one byte of it and values after its end are empty.
 
 use types::schema::table::{Kind, Message};
 use values::json::write_string;
 
 use crate::input::Input;
 
-/// Levels of objects and lists below the top.
+/// Maximum depth of objects and lists below the top.
 const DEPTH_MAX: usize = 7;
 
-/// Most members of an object or elements of a list.
+/// Maximum number of members of an object or elements of a list.
 const MEMBERS_MAX: usize = 9;
 
 const NAMES: &[&str] = &["a", "name", "app", "example.com/role", "", "x.y", "é", "a\"b", "spec", "0"];
@@ -60,21 +60,21 @@ const NUMBERS: &[&str] = &[
     "1e21",
 ];
 
-/// The text of an object that mostly fits `message`.
+/// Returns the text of an object that mostly fits `message`.
 pub(crate) fn object(message: &Message, input: &mut Input) -> Vec<u8> {
     let mut out = Vec::new();
     write_object(message, input, DEPTH_MAX, &mut out);
     out
 }
 
-/// The text of any JSON value.
+/// Returns the text of an arbitrary JSON value.
 pub(crate) fn anything(input: &mut Input) -> Vec<u8> {
     let mut out = Vec::new();
     write_anything(input, DEPTH_MAX, &mut out);
     out
 }
 
-/// Writes `members` members or elements between two brackets.
+/// Writes `count` members or elements between two brackets.
 fn write_all(brackets: &[u8; 2], count: usize, out: &mut Vec<u8>, mut each: impl FnMut(&mut Vec<u8>)) {
     out.push(brackets[0]);
     for at in 0..count {

@@ -1,8 +1,8 @@
 //! Reads bytes as choices: every input gives an endless sequence.
 //!
-//! After its end an input continues with zeros, so that targets build the smallest value and end.
+//! After its end, an input continues with zeros, so that targets build the smallest value and end.
 
-/// The rest of the input.
+/// The unread bytes of the input.
 pub(crate) struct Input<'d>(&'d [u8]);
 
 impl<'d> Input<'d> {
@@ -11,47 +11,48 @@ impl<'d> Input<'d> {
         Input(data)
     }
 
-    /// Whether the input is used up.
+    /// Returns whether the input is used up.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next byte; 0 at the end.
+    /// Returns the next byte; 0 at the end.
     pub fn byte(&mut self) -> u8 {
         let Some((&first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
         first
     }
 
-    /// A number below `n`, which is at least 1; 0 at the end. One byte for small `n`, two otherwise.
+    /// Returns a number below `n`, which must be at least 1; 0 at the end. Reads one byte for small `n`, two
+    /// otherwise.
     pub fn below(&mut self, n: usize) -> usize {
         let byte = usize::from(self.byte());
         if n <= 256 { byte % n } else { (byte << 8 | usize::from(self.byte())) % n }
     }
 
-    /// True once in `n` times; never at the end.
+    /// Returns true once in `n` times on average; never at the end.
     pub fn one_in(&mut self, n: usize) -> bool {
         !self.is_empty() && self.below(n) == n - 1
     }
 
-    /// One of `choices`, the first at the end.
+    /// Returns one of `choices`; the first at the end.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 
-    /// Eight bytes, little-endian.
+    /// Returns a number from eight bytes, little-endian.
     pub fn u64(&mut self) -> u64 {
         (0..8).fold(0, |sum, at| sum | u64::from(self.byte()) << (8 * at))
     }
 
-    /// The next bytes, at most `n`.
+    /// Returns the next bytes, at most `n`.
     pub fn take(&mut self, n: usize) -> &'d [u8] {
         let (taken, rest) = self.0.split_at(n.min(self.0.len()));
         self.0 = rest;
         taken
     }
 
-    /// The bytes before the next zero byte, which is skipped, or the rest.
+    /// Returns the bytes before the next zero byte, which is skipped, or all remaining bytes.
     pub fn section(&mut self) -> &'d [u8] {
         let end = self.0.iter().position(|&byte| byte == 0);
         let taken = self.take(end.unwrap_or(self.0.len()));
@@ -59,7 +60,7 @@ impl<'d> Input<'d> {
         taken
     }
 
-    /// The rest.
+    /// Returns all remaining bytes.
     pub fn rest(&mut self) -> &'d [u8] {
         self.take(self.0.len())
     }

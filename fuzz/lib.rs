@@ -43,20 +43,20 @@ pub use targets::validation::validate;
 pub use targets::writes::writes;
 pub use targets::yaml_layout::yaml_layout;
 
-/// One target.
+/// A fuzz target with its corpus.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The function's name, and that of the corpus directory and the entry point.
+    /// Name of the function, of the corpus directory and of the entry point.
     pub name: &'static str,
-    /// Runs one input; panics on a violated invariant.
+    /// Runs one input; panics if an invariant is violated.
     pub run: fn(&[u8]),
-    /// Texts that inputs are likely to contain.
+    /// Texts that are likely to occur in inputs.
     pub words: &'static [&'static str],
 }
 
 macro_rules! targets {
     ($($name:ident: $words:expr;)*) => {
-        /// All targets.
+        /// All targets of the crate.
         pub static TARGETS: &[Target] = &[$(Target { name: stringify!($name), run: $name, words: $words },)*];
     };
 }

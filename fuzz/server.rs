@@ -25,25 +25,26 @@ use values::json::{Value, parse};
 use values::naming::KUBERNETES;
 use wire::server::{ConnectionInfo, Handler, Incoming, Lifecycle};
 
-/// The existing namespace.
+/// Name of the existing namespace.
 pub(crate) const NAMESPACE: &str = "fuzz";
 
-/// A key for these tests only; their requests never ask for a token.
+/// A key for these tests only; their requests never request a token.
 const KEY: &[u8] = include_bytes!("tokens.key");
 
-/// Engine turns after which a pending request counts as stuck.
+/// Number of engine turns after which a pending request counts as stuck.
 const TURNS_MAX: usize = 1000;
 
-/// The server.
+/// A server with its engine and runtime.
 pub(crate) struct Server {
     pub api: Arc<Api>,
     stepper: Stepper,
-    /// For the clock of time limits, and for the tasks that decide about quotas.
+    /// The runtime for the clock of time limits, and for the tasks that decide about quotas.
     runtime: Runtime,
     connection: Arc<ConnectionInfo>,
 }
 
-/// The plugins that run by default, but for the one that refuses pods until controllers have made a service account.
+/// Returns the settings of the default plugins, without the one that refuses pods until controllers have
+/// created a service account.
 fn admission() -> Settings {
     struct NoFiles;
     impl Files for NoFiles {
@@ -62,7 +63,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The body as a tree.
+    /// Returns the body as a tree.
     pub fn value(&self) -> Value {
         let parsed = parse(&self.body);
         parsed.unwrap_or_else(|error| panic!("{error} in {}", String::from_utf8_lossy(&self.body)))
@@ -70,7 +71,7 @@ impl Answer {
 }
 
 impl Server {
-    /// A server that allows every request.
+    /// Starts a server that allows every request.
     pub fn start() -> Server {
         let runtime = Builder::new_current_thread().enable_time().build().expect("a clock");
         let (engine, stepper) = fault::open(&Disk::new(1), &Options::new("/simulated")).expect("a new store");
@@ -128,7 +129,7 @@ impl Server {
         Api::assemble(parts, vec![Module::AlwaysAllow])
     }
 
-    /// Sends one request and runs the engine until there is a response.
+    /// Sends a request and runs the engine until there is a response.
     pub fn ask(&mut self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Answer {
         let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
         let body = Incoming::detached(Bytes::copy_from_slice(body));

@@ -1,12 +1,12 @@
 //! JSON values for models: members have no order, and values are copied freely.
 //!
-//! Reference models work on them, and documents are compared as them where order does not matter.
+//! Reference models use them, and documents are compared in this form if the order does not matter.
 
 use std::collections::BTreeMap;
 
 use values::json::{Value, write};
 
-/// A value.
+/// A JSON value without an order of members.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Tree {
     /// A scalar.
@@ -18,7 +18,7 @@ pub(crate) enum Tree {
 }
 
 impl Tree {
-    /// Nesting depth of lists and objects, itself counted; 0 for a leaf.
+    /// Returns the nesting depth of lists and objects, including this one; 0 for a leaf.
     pub fn nesting(&self) -> usize {
         match self {
             Tree::Leaf(_) => 0,
@@ -27,7 +27,7 @@ impl Tree {
         }
     }
 
-    /// Equality of JSON patch: members in any order, and scalars that are written alike.
+    /// Compares like a JSON patch: members in any order, and scalars by their text.
     pub fn is_written_as(&self, other: &Tree) -> bool {
         let written = |leaf: &Value| {
             let mut text = Vec::new();

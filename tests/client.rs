@@ -25,13 +25,13 @@ use crate::PATIENCE;
 /// A server's address and a client's credentials, from a kubeconfig.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// `host:port`.
+    /// Address of the server as `host:port`.
     pub address: String,
-    /// PEM of the server's CA.
+    /// CA certificate of the server (PEM).
     pub authority: Vec<u8>,
-    /// PEM of the client certificate.
+    /// Client certificate chain (PEM).
     pub certificate: Vec<u8>,
-    /// PEM of its key.
+    /// Private key of the client certificate (PEM).
     pub key: Vec<u8>,
 }
 
@@ -63,29 +63,29 @@ pub struct Client {
     bearer: Option<String>,
 }
 
-/// A complete reply.
+/// A response that was read completely.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// Status code.
+    /// Status code of the response.
     pub status: u16,
-    /// Headers.
+    /// Header fields of the response.
     pub headers: http::HeaderMap,
-    /// Body.
+    /// Bytes of the response body.
     pub body: Bytes,
 }
 
 impl Reply {
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {:?}", self.body))
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// All values of a header.
+    /// Returns all values of a header.
     pub fn header_all(&self, name: &str) -> Vec<String> {
         let values = self.headers.get_all(name).iter();
         values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
@@ -93,7 +93,7 @@ impl Reply {
 }
 
 impl Client {
-    /// A client with the certificate of `identity`.
+    /// Creates a client with the certificate of `identity`.
     pub fn new(identity: Identity) -> Client {
         Self::build(identity, true)
     }
@@ -108,37 +108,37 @@ impl Client {
         }
     }
 
-    /// The same credentials on another connection.
+    /// Returns a client with the same credentials and another connection.
     pub fn another(&self) -> Client {
         Client { connection: Arc::default(), ..self.clone() }
     }
 
-    /// The same server, without credentials.
+    /// Returns a client of the same server without credentials.
     pub fn anonymous(&self) -> Client {
         Self::build((*self.identity).clone(), false)
     }
 
-    /// The same server, with a bearer token instead of the certificate.
+    /// Returns a client of the same server with a bearer token instead of the certificate.
     pub fn with_token(&self, token: &str) -> Client {
         Client { bearer: Some(token.to_owned()), ..self.anonymous() }
     }
 
-    /// The server's address and the credentials.
+    /// Returns the server's address and the credentials.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// A bare TLS connection, for tests that write bytes themselves.
+    /// Opens a bare TLS connection, for tests that write bytes themselves.
     pub async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
         self.connect_through(false, Ok).await
     }
 
-    /// A bare TLS connection for HTTP/2.
+    /// Opens a bare TLS connection for HTTP/2.
     pub async fn connect_http2(&self) -> std::io::Result<TlsStream<TcpStream>> {
         self.connect_through(true, Ok).await
     }
 
-    /// A bare TLS connection, for HTTP/2 or for HTTP/1.1, over what `wrap` makes of its socket.
+    /// Opens a bare TLS connection for HTTP/2 or HTTP/1.1 over the stream that `wrap` makes from its socket.
     pub async fn connect_through<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         is_http2: bool,
@@ -157,7 +157,7 @@ impl Client {
         tls.connect(name.expect("the server's host is a name"), wrap(stream)?).await
     }
 
-    /// Sends a request and returns the head of the response with its body unread.
+    /// Sends a request and returns the head of the response; the body is not read yet.
     pub async fn open(
         &self,
         method: &str,
@@ -169,10 +169,10 @@ impl Client {
         response.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    /// The same where there may be no answer.
+    /// Like [`Client::open`], for requests that may get no response.
     ///
     /// # Errors
-    /// The server cannot be reached, or broke off.
+    /// The server cannot be reached, or closed the connection.
     pub async fn try_open(
         &self,
         method: &str,
@@ -194,7 +194,7 @@ impl Client {
             Some(sender) if !sender.is_closed() => sender,
             _ => {
                 let stream = TokioIo::new(self.connect().await?);
-                // A response may carry a hundred warnings, each in its own header.
+                // A response may have a hundred warnings, each in a header of its own.
                 let mut http = hyper::client::conn::http1::Builder::new();
                 let (sender, connection) = http.max_headers(256).handshake(stream).await?;
                 tokio::spawn(connection);
@@ -203,7 +203,8 @@ impl Client {
         };
         sender.ready().await?;
         let response = sender.send_request(request).await?;
-        // The server announces that it closes a connection; hyper only notices when it is closed.
+        // The server announces that it closes a connection; hyper notices this only when the connection is
+        // closed.
         let closing = response.headers().get("connection").is_some_and(|value| value == "close");
         *slot = (!closing).then_some(sender);
         Ok(response)
@@ -218,7 +219,7 @@ impl Client {
         Reply { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 
-    /// A request that may get no reply or a partial one; then its outcome is unknown.
+    /// Sends a request that may get no reply or a partial one; then its outcome is unknown.
     pub async fn try_send(
         &self,
         method: &str,
@@ -231,38 +232,38 @@ impl Client {
         Some(Reply { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 
-    /// A GET that may fail while the server is down.
+    /// Sends a GET that may fail while the server is down.
     pub async fn try_get(&self, path: &str) -> Option<Reply> {
         self.try_send("GET", path, &[], b"").await
     }
 
-    /// GET.
+    /// Sends a GET request and reads the reply.
     pub async fn get(&self, path: &str) -> Reply {
         self.send("GET", path, &[], b"").await
     }
 
-    /// DELETE without a body.
+    /// Sends a DELETE request without a body.
     pub async fn delete(&self, path: &str) -> Reply {
         self.send("DELETE", path, &[], b"").await
     }
 
-    /// POST of a JSON object.
+    /// Sends a JSON object with POST.
     pub async fn post(&self, path: &str, object: &Value) -> Reply {
         self.send("POST", path, &[("content-type", "application/json")], object.to_string().as_bytes()).await
     }
 
-    /// PUT of a JSON object.
+    /// Sends a JSON object with PUT.
     pub async fn put(&self, path: &str, object: &Value) -> Reply {
         self.send("PUT", path, &[("content-type", "application/json")], object.to_string().as_bytes()).await
     }
 
-    /// PATCH of `kind` (`json`, `merge`, `strategic-merge`).
+    /// Sends a PATCH of `kind` (`json`, `merge`, `strategic-merge`).
     pub async fn patch(&self, path: &str, kind: &str, patch: &Value) -> Reply {
         let media_type = format!("application/{kind}-patch+json");
         self.send("PATCH", path, &[("content-type", &media_type)], patch.to_string().as_bytes()).await
     }
 
-    /// Waits until `wanted` holds for the object of GET, and returns it; `None` stands for 404.
+    /// Polls until `wanted` holds for the object at `path`, and returns the object; `None` stands for 404.
     pub async fn until(&self, path: &str, wanted: impl Fn(Option<&Value>) -> bool) -> Option<Value> {
         let begun = Instant::now();
         loop {
@@ -272,12 +273,12 @@ impl Client {
                 return object;
             }
             assert!(begun.elapsed() < PATIENCE, "{path}: {}", reply.text());
-            // Yield: on one core polling would starve the server.
+            // Sleep between polls, because polling would starve the server on a single core.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
-    /// Waits until GET answers 404.
+    /// Waits until a GET returns 404.
     pub async fn until_gone(&self, path: &str) {
         self.until(path, |object| object.is_none()).await;
     }
@@ -290,19 +291,19 @@ impl Client {
     }
 }
 
-/// An open watch.
+/// An open watch, whose events are read one by one.
 pub struct Watch {
     body: Incoming,
     buffer: Vec<u8>,
 }
 
 impl Watch {
-    /// Reads events from the body of a response.
+    /// Creates a watch that reads events from the body of a response.
     pub fn new(response: http::Response<Incoming>) -> Watch {
         Watch { body: response.into_body(), buffer: Vec::new() }
     }
 
-    /// The next event; `None` when the stream ended.
+    /// Returns the next event; `None` when the stream has ended.
     pub async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') {
@@ -314,7 +315,7 @@ impl Watch {
         }
     }
 
-    /// Type, name and resourceVersion of the next event; fails at the end of the stream.
+    /// Returns type, name and resourceVersion of the next event; fails at the end of the stream.
     pub async fn expect(&mut self) -> (String, String, String) {
         let event = self.next().await.expect("another event");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

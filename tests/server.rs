@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use crate::PATIENCE;
 use crate::client::{Client, Identity};
 
-/// Options of a server.
+/// Options of a server process.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `--naming`.
+    /// Value of the flag `--naming`.
     pub naming: &'static str,
-    /// Further flags; `$dir` in them is the data directory.
+    /// Additional flags, in which `$dir` stands for the data directory.
     pub flags: Vec<String>,
-    /// Files in the data directory before the first start: name and content.
+    /// Files that are created in the data directory before the first start: name and content.
     pub files: Vec<(&'static str, String)>,
-    /// Environment variables of the process; `$dir` in their values is the data directory.
+    /// Environment variables of the process, in whose values `$dir` stands for the data directory.
     pub environment: Vec<(&'static str, String)>,
 }
 
@@ -28,7 +28,7 @@ impl Default for Options {
     }
 }
 
-/// A server process and its data directory; both end with this value.
+/// A server process and its data directory; dropping this value ends the process and removes the directory.
 pub struct Server {
     options: Options,
     directory: TempDir,
@@ -56,27 +56,27 @@ impl Server {
         Self::start(Options::default()).await
     }
 
-    /// The administrator's client.
+    /// Returns the administrator's client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The kubeconfig that the server wrote for the administrator.
+    /// Returns the path of the administrator's kubeconfig, which the server wrote.
     pub fn kubeconfig(&self) -> PathBuf {
         self.directory.path().join(KUBECONFIG)
     }
 
-    /// The data directory.
+    /// Returns the path of the data directory.
     pub fn data_dir(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Process id, for signals and for reading memory use.
+    /// Returns the process id, for signals and for reading memory use.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills the process at once, as a power cut would.
+    /// Kills the process at once, like a power cut.
     pub fn kill(&mut self) {
         self.child.kill().expect("the process can be killed");
         self.child.wait().expect("the process can be waited for");
@@ -87,7 +87,8 @@ impl Server {
         self.end_with(rustix::process::Signal::TERM)
     }
 
-    /// Sends the process a signal that ends it, and returns its exit code; `None`: it did not end by itself.
+    /// Sends the process a signal that ends it, and returns its exit code; `None` if it did not exit by
+    /// itself.
     pub fn end_with(&mut self, signal: rustix::process::Signal) -> Option<i32> {
         let pid = rustix::process::Pid::from_raw(self.child.id().cast_signed()).expect("a child has a pid");
         rustix::process::kill_process(pid, signal).expect("the signal can be sent");
@@ -128,21 +129,21 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The kubeconfig of the administrator, in the data directory.
+/// Name of the administrator's kubeconfig in the data directory.
 const KUBECONFIG: &str = "admin.kubeconfig";
 
-/// What a server answers with 200 once it serves. Services that keep keys are left out: they may be what a test takes away.
+/// Path that returns 200 once the server is ready. Key services are excluded, because some tests stop them.
 const READY: &str = "/readyz?exclude=kms-providers";
 
-/// Path of the server binary, built first if necessary.
+/// Returns the path of the server binary, which is built first if necessary.
 pub fn binary() -> &'static Path {
-    // A failed build is not repeated for every test.
+    // A failed build is remembered, so that not every test repeats it.
     static BINARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let path = BINARY.get_or_init(|| {
         if let Some(path) = std::env::var_os("CLUSTER_APISERVER") {
@@ -155,8 +156,8 @@ pub fn binary() -> &'static Path {
             Some("debug") | None => "dev",
             Some(name) => name,
         };
-        // The server is built with a test of its package. Any other selection has other features, and would build all of it
-        // once more after `cargo test --workspace`.
+        // Select a test target of the server's package: any other selection has other features, and would
+        // rebuild everything after `cargo test --workspace`.
         let built = Command::new(cargo)
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .args(["test", "--quiet", "--workspace", "--no-run", "--test", "tools", "--profile", profile])
@@ -167,7 +168,7 @@ pub fn binary() -> &'static Path {
     path.as_deref().expect("the server binary builds")
 }
 
-/// Starts the process on a data directory, for tests of starts that end otherwise than in a ready server.
+/// Starts the process on a data directory, for tests in which the start does not end in a ready server.
 pub fn spawn(options: &Options, directory: &Path) -> Child {
     let log = std::fs::File::options().create(true).append(true).open(directory.join("server.log"));
     let log = log.expect("the data directory is writable");
@@ -177,7 +178,7 @@ pub fn spawn(options: &Options, directory: &Path) -> Child {
         .arg(format!("--data-dir={}", directory.display()))
         .arg(format!("--naming={}", options.naming))
         .arg("--secure-port=free")
-        // Tests create pods in namespaces whose account the controller may not have made yet.
+        // Tests create pods in namespaces whose service account the controller may not have created yet.
         .arg("--disable-admission-plugins=ServiceAccount")
         .args(options.flags.iter().map(|flag| told(flag)))
         .stdin(Stdio::null())
@@ -194,7 +195,7 @@ async fn launch(options: &Options, directory: &Path) -> (Child, Client) {
 }
 
 fn begin(options: &Options, directory: &Path) -> Child {
-    // A file of the last run would contain the last run's port.
+    // A file of the previous run would contain the previous port.
     let _ = std::fs::remove_file(directory.join(KUBECONFIG));
     spawn(options, directory)
 }
@@ -216,7 +217,7 @@ async fn ready(child: &mut Child, directory: &Path) -> Client {
 }
 
 impl Server {
-    /// The log of the server so far, over all its starts.
+    /// Returns the log of the server so far, over all its starts.
     pub fn log(&self) -> String {
         log_of(self.directory.path())
     }
@@ -226,11 +227,11 @@ fn log_of(directory: &Path) -> String {
     std::fs::read_to_string(directory.join("server.log")).unwrap_or_default()
 }
 
-/// A directory that is removed when dropped.
+/// A temporary directory that is removed when dropped.
 pub struct TempDir(PathBuf);
 
 impl TempDir {
-    /// A new, empty directory.
+    /// Creates a new, empty directory.
     #[expect(clippy::new_without_default, reason = "making a directory is no default")]
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -240,7 +241,7 @@ impl TempDir {
         TempDir(path)
     }
 
-    /// Its path.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -1,10 +1,11 @@
-//! The server's allocator: mimalloc, asked by size alone where that is aligned enough.
+//! The server's allocator: mimalloc, called with the size alone if the default alignment is sufficient.
 //!
-//! The crate `mimalloc` asks for an alignment with every allocation. That takes a longer way, and blocks of a kilobyte or more
-//! whose size is no power of two are made larger then. What has no more than the alignment that every block has is asked for
-//! without one here. Why mimalloc: docs/decisions/0007-mimalloc-without-huge-pages.md.
+//! The crate `mimalloc` passes an alignment with every allocation. That takes a slower path, which also
+//! enlarges blocks of a kilobyte or more whose size is not a power of two. This allocator therefore omits the
+//! alignment if it does not exceed the one that every block has. The reasons for mimalloc are in
+//! docs/decisions/0007-mimalloc-without-huge-pages.md.
 //!
-//! The heap profile (profiles/heap.rs) is told of each block, before another one can have its address.
+//! Each block is reported to the heap profile (profiles/heap.rs) before another block can get its address.
 
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -15,24 +16,25 @@ use libmimalloc_sys::{
 use crate::profiles::heap;
 
 unsafe extern "C" {
-    /// Frees the empty pages of the calling thread, and gives the free memory of all threads back to the system. The crate
-    /// declares it behind a feature that needs another dependency.
+    /// Frees the empty pages of the calling thread, and returns the free memory of all threads to the system.
+    /// The crate declares this function only behind a feature that needs another dependency.
     fn mi_collect(force: bool);
 }
 
-/// Gives memory that the calling thread has freed back to the system, and what other threads gave back to the allocator.
+/// Returns memory to the system: memory that the calling thread has freed, and memory that other threads
+/// returned to the allocator.
 pub fn collect() {
-    // SAFETY: the function has no preconditions, and touches free memory only.
+    // SAFETY: the function has no preconditions, and touches only free memory.
     unsafe { mi_collect(true) }
 }
 
-/// As C's `malloc`, a block is aligned for any type of its size up to this alignment (`MI_MAX_ALIGN_SIZE`).
+/// Largest alignment that every sufficiently large block has, as with C's `malloc` (`MI_MAX_ALIGN_SIZE`).
 const ALIGNED: usize = 16;
 
-/// mimalloc.
+/// The global allocator of the server.
 pub struct Allocator;
 
-/// A block of so many bytes that was allocated, or null.
+/// Reports a block of `bytes` bytes to the heap profile and returns it; a null pointer is not reported.
 #[inline]
 fn told(block: *mut u8, bytes: usize) -> *mut u8 {
     if !block.is_null() {
@@ -45,9 +47,10 @@ fn is_aligned_by_itself(size: usize, align: usize) -> bool {
     align <= ALIGNED && align <= size
 }
 
-// SAFETY: all blocks are mimalloc's, which frees and resizes them whichever of its functions they come from. A block has the
-// wanted size and alignment: by request, or since mimalloc aligns each block for any type that fits it, up to `ALIGNED`. None of
-// its functions unwinds, and failure is a null pointer.
+// SAFETY: all blocks come from mimalloc, which can free and resize a block whichever of its functions
+// allocated it. A block has the requested size and alignment: either the alignment was passed, or mimalloc
+// aligns each block for any type that fits it, up to `ALIGNED`. The functions do not unwind, and report a
+// failure as a null pointer.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -76,15 +79,15 @@ unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
         heap::freed(block);
-        // SAFETY: the caller has the block from this allocator.
+        // SAFETY: the caller got the block from this allocator.
         unsafe { mi_free(block.cast()) }
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Where there is no memory for it, the old block stays, and is not told of any more.
+        // If the allocation fails, the old block stays, but the profile no longer counts it.
         heap::freed(block);
-        // SAFETY: the caller has the block from this allocator; the rest as above.
+        // SAFETY: the caller got the block from this allocator; otherwise as above.
         let block = unsafe {
             match is_aligned_by_itself(size, layout.align()) {
                 true => mi_realloc(block.cast(), size).cast(),
@@ -105,7 +108,7 @@ mod tests {
         for align in (0..13).map(|power| 1_usize << power) {
             for size in (1..200).chain([255, 1_000, 1_025, 3_000, 5_000, 70_000, 3 << 20]) {
                 let layout = Layout::from_size_align(size, align).unwrap();
-                // SAFETY: the size is not zero, and what is written lies inside the blocks.
+                // SAFETY: the size is not zero, and all writes lie inside the blocks.
                 unsafe {
                     let zeroed = Allocator.alloc_zeroed(layout);
                     assert!(zeroed.addr().is_multiple_of(align), "{layout:?}");
@@ -123,7 +126,7 @@ mod tests {
                         "{layout:?}"
                     );
                     Allocator.dealloc(zeroed, layout);
-                    // Some stay, so that later blocks are not always the same.
+                    // Some blocks stay allocated, so that later blocks do not always get the same addresses.
                     let layout = Layout::from_size_align(size * 3, align).unwrap();
                     match size % 3 {
                         0 => kept.push((larger, layout)),
@@ -133,7 +136,7 @@ mod tests {
             }
         }
         for (block, layout) in kept {
-            // SAFETY: each was made with this layout, and is freed once.
+            // SAFETY: each block was allocated with this layout, and is freed once.
             unsafe { Allocator.dealloc(block, layout) };
         }
     }

@@ -1,15 +1,16 @@
-//! The life of a serving process: from a checked configuration to a ready server, and from a signal to the exit.
+//! The life of a serving process: from a checked configuration to a ready server, and from a signal to the
+//! exit.
 //!
 //! ```text
 //! listen ─► data directory ─► store ─► credentials ─► handler ─► custom types ─► serve ─► upgrade ─► bootstrap ─► controllers ─► ready
-//! moved  ─► stop accepting ─► drain ─► controllers end ─► the rest is moved ─► close the store ─► begin again, in the same process
-//! signal ─► not ready ─► shutdown delay ─► refuse (if asked for) ─► stop accepting ─► drain ─► controllers end ─► close the store, audit log and traces ─► exit 0
+//! moved  ─► stop accepting ─► drain ─► controllers end ─► the rest is moved ─► close the store ─► start again, in the same process
+//! signal ─► not ready ─► shutdown delay ─► refuse (if configured) ─► stop accepting ─► drain ─► controllers end ─► close the store, audit log and traces ─► exit 0
 //! ```
 //!
-//! Every step of a shutdown ends at its time, whatever hangs (ending.rs).
+//! Every step of a shutdown has a deadline, so that no step that hangs delays the exit (ending.rs).
 //!
-//! The listener is opened first, so that a port in use leaves the data directory untouched; connections wait in its
-//! backlog until serving begins. The order of shutdown: docs/api/operations.md#shutdown.
+//! The listener is opened first, so that a port in use leaves the data directory untouched; connections wait
+//! in its backlog until serving begins. docs/api/operations.md#shutdown has the order of the shutdown.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -46,33 +47,33 @@ use crate::rotation::{self, Followed};
 use crate::traces::TracingConfig;
 use crate::{audit, debug_socket, extension, files, host, identity, losses, notify, signer, tokens, upgrade};
 
-/// Longest that the end of the process waits for the last spans.
+/// Maximum time that the exit waits for the last spans.
 const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// Longest that the end of the process waits for a checkpoint, which makes the next start faster.
+/// Maximum time that the exit waits for a checkpoint, which makes the next start faster.
 const CHECKPOINT_MAX: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// How much of the disk is kept back at most for deletes, steps of deletions and leases: ten of the largest objects, or a
-/// hundred thousand deletes.
+/// Maximum disk space that is reserved for deletes, steps of deletions and leases: ten of the largest
+/// objects, or a hundred thousand deletes.
 const RESERVE_BYTES: u64 = 16 << 20;
 
-/// What follows the end of a run.
+/// The action that follows the end of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum After {
-    /// The end of the process.
+    /// The process ends with its exit code.
     End,
-    /// Another run: the store is elsewhere.
+    /// The server starts another run in the same process, because the store has moved.
     Again,
 }
 
 /// The socket that connections wait at, kept from one run to the next.
 pub type Kept = Option<std::net::TcpListener>;
 
-/// Serves until a signal ends it, or the store has moved. `started` is the start of the process, for the log. `ending`
-/// listens to the signals, and ends the process where this function does not.
+/// Serves until a signal ends the process, or the store has moved. `started` is the start of the process, for
+/// the log. `ending` listens for signals, and ends the process if this function does not.
 ///
 /// # Errors
-/// One that fits one line, when the start fails.
+/// An error of one line, if the start fails.
 pub async fn run(
     config: Config,
     metrics: Arc<Metrics>,
@@ -130,7 +131,7 @@ pub async fn run(
             engine
         }
     };
-    // The copy of an etcd is filled anew instead.
+    // Losses are reported only for the server's own log: a damaged copy of etcd is filled again.
     let mut reporting = JoinSet::new();
     if copies.main().is_none() {
         losses::report(&engine, &config.data_dir).await;
@@ -188,14 +189,15 @@ pub async fn run(
         }
     });
     if copies.main().is_none() {
-        // What is read of etcd has this release's defaults.
+        // Objects read from etcd already have the defaults of this release.
         upgrade::bring_up(&config.data_dir, &handler).await?;
     }
     let prepared = prepared(&handler, &lifecycle).await;
     let outcome = prepared.context("cannot create the bootstrap objects")?;
     lifecycle.advance(Stage::Bootstrapped);
     tracing::debug!(?outcome, "bootstrap");
-    // After a client has seen the server ready, the next start finds the records of this start or reports their loss.
+    // Once a client has seen the server ready, the next start must find the records of this start or report
+    // their loss.
     let noting = engine.clone();
     let noted = tokio::task::spawn_blocking(move || noting.note_durable()).await;
     if let Err(refusal) = noted.context("the store cannot be synced")? {
@@ -232,8 +234,8 @@ pub async fn run(
             Some(tokio::spawn(async move { approach_etcd(&config, &source, &ready, stopped).await }))
         }
     };
-    // A failed log takes no more writes: the process ends, and its next start recovers the store. So it is with a copy that
-    // is none any more, which the next start fills.
+    // A failed log takes no more writes: the process ends, and its next start recovers the store. The same
+    // applies to a copy that cannot continue, which the next start fills again.
     let mut moves = false;
     let failed: Option<anyhow::Error> = tokio::select! {
         () = lifecycle.reached(Stage::Leaving) => None,
@@ -260,11 +262,12 @@ pub async fn run(
             }
         }
     }
-    // Beside the last requests.
+    // The checkpoint is written while the last requests finish.
     let preparing = (failed.is_none() && !moves)
         .then(|| tokio::spawn(async move { join_all(engines.iter().map(Engine::prepare_to_close)).await }));
     if !moves {
-        // The copy for another run: as long as it is open, connections wait at it and are reset at the end.
+        // Close the copy of the socket that was kept for another run: while it is open, new connections wait
+        // at it and are reset at the end.
         *kept = None;
     }
     lifecycle.limit_drain(phases.drain);
@@ -292,7 +295,7 @@ pub async fn run(
     reporting.abort_all();
     following_etcd.abort_all();
     tending.abort_all();
-    // Beside each other: one that hangs takes no time from the others.
+    // The steps run concurrently, so that one that hangs takes no time from the others.
     lifecycle.advance(Stage::Stopped);
     let closing_store = until(phases.last, async {
         if let Some(preparing) = preparing {
@@ -307,7 +310,7 @@ pub async fn run(
     };
     let flushing_spans = async {
         let Some(exporter) = exporter else { return 0 };
-        // The last spans are worth a moment, and no more.
+        // Unsent spans delay the exit only for a short time.
         let longest = Instant::now() + TRACES_FLUSH_MAX;
         match until(longest.min(phases.last), exporter).await {
             Some(_) => 0,
@@ -328,23 +331,23 @@ pub async fn run(
             tracing::info!(connections_cut, requests_cut, audit_events_lost, spans_lost, "stopped");
         }
     }
-    // The file of its socket is gone before the process is.
+    // The socket file must be removed before the process ends.
     until(phases.last, debugging.shutdown()).await;
     let after = if moves { After::Again } else { After::End };
     failed.map_or(Ok(after), Err)
 }
 
-/// The outcome of `work`, unless it takes longer than until `limit`.
+/// Returns the outcome of `work`, or `None` if it has not finished at `limit`.
 async fn until<T>(limit: Instant, work: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout_at(limit.into(), work).await.ok()
 }
 
-/// How long the start repeats what etcd did not answer, and its pauses.
+/// How long the start retries if etcd does not answer, and the pause between attempts.
 const PREPARE_WAIT: (std::time::Duration, std::time::Duration) =
     (std::time::Duration::from_secs(60), std::time::Duration::from_secs(1));
 
-/// Creates what every cluster starts with. Where etcd decides writes, one that does not answer for a while is asked again: each
-/// step leaves alone what is as it should be, so that it does not matter what became of the first attempt.
+/// Creates the bootstrap objects. If etcd decides writes and does not answer, the whole function retries for
+/// a while. Each step leaves correct objects unchanged, so the outcome of the first attempt does not matter.
 async fn prepared(
     api: &Api,
     lifecycle: &Lifecycle,
@@ -366,7 +369,7 @@ async fn prepared(
     }
 }
 
-/// Pause before the store is served again from where it was.
+/// Pause before the store is served again from its old location, after a failed move.
 const MOVE_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Begins a move into etcd.
@@ -378,8 +381,8 @@ async fn into_etcd(config: &Config, source: &Engine) -> anyhow::Result<IntoEtcd>
     IntoEtcd::begin(etcd, &config.data_dir, config.naming, ports, source.revision(), open).await
 }
 
-/// Moves a store into etcd while it is served. Tells `ready` when the source may stop, and ends once it has `stopped`. Begins
-/// again after each failure: nothing is lost by that.
+/// Moves a store into etcd while it is served. Notifies `ready` when the source may stop, and returns once
+/// `stopped` is set. Starts again after each failure, which loses nothing.
 async fn approach_etcd(
     config: &Config,
     source: &Engine,
@@ -402,7 +405,7 @@ async fn approach_etcd(
     }
 }
 
-/// Ends a move into etcd, of a log that nothing writes to any more.
+/// Finishes a move into etcd, once nothing writes to the log any more.
 async fn end_at_etcd(
     approaching: tokio::task::JoinHandle<anyhow::Result<IntoEtcd>>,
     source: &Engine,
@@ -411,7 +414,7 @@ async fn end_at_etcd(
     into.finish(source).await.map(drop)
 }
 
-/// Ends a move out of etcd, of a server that serves nothing any more.
+/// Finishes a move out of etcd, once the server has stopped serving.
 async fn end_at_log(config: &Config, engine: &Engine, replica: &Replica) -> anyhow::Result<()> {
     let open = |dir: &Path| open_store(config, dir, Role::Leader);
     moving::out_of_etcd(&config.data_dir, engine, replica, open).await.map(drop)
@@ -444,7 +447,7 @@ fn traced(
     (Tracer::new(config.per_million, queue), (exporter, waiting))
 }
 
-/// Waits for a step of the start that may take long, unless a signal ends it.
+/// Runs a step of the start that may take long, and fails if a signal arrives first.
 async fn unless_stopped<T>(
     lifecycle: &Lifecycle,
     step: impl Future<Output = anyhow::Result<T>>,
@@ -455,10 +458,10 @@ async fn unless_stopped<T>(
     }
 }
 
-/// Opens a store in a directory.
+/// Opens a store in a directory as the leader or a follower.
 fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine> {
     let durability = match (role, config.durability) {
-        // What a crash of the machine takes of a copy is read from etcd again.
+        // Records of a copy that a crash of the machine loses are read from etcd again.
         (Role::Follower, _) => engine::Durability::Replicated,
         (Role::Leader, Durability::Sync) => engine::Durability::Sync,
         (Role::Leader, Durability::Relaxed) => engine::Durability::Relaxed,
@@ -469,13 +472,13 @@ fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine>
         bloom_scheme: types::bloom::SCHEME,
         role,
         seal: config.secrecy.clone().map(|secrecy| secrecy as Arc<dyn engine::Seal>),
-        // A full disk makes no difference to what etcd lets through.
+        // A full local disk does not change which writes etcd accepts.
         reserve_bytes: if role == Role::Leader { RESERVE_BYTES } else { 0 },
         ..engine::Options::new(dir)
     })?)
 }
 
-/// Builds the request handler.
+/// Builds the request handler, and the credentials that are reloaded while the server runs.
 fn api_of(
     config: &Config,
     credentials: &Credentials,

@@ -1,4 +1,5 @@
-//! Who may come in: the flags of authentication, checked with the files they name, and the chain built of them.
+//! The flags of authentication, checked together with the files that they name, and the authenticator chain
+//! built from them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,11 +33,11 @@ use crate::webhooks::WebhookConfig;
 /// The checked flags of authentication.
 #[derive(Clone, Debug)]
 pub struct AuthenticationConfig {
-    /// CAs of client certificates besides the server's own.
+    /// CAs of client certificates, in addition to the server's own.
     pub client_ca: Option<NamedFile>,
-    /// The authenticating proxy.
+    /// The authenticating proxy, if one is configured.
     pub proxy: Option<ProxyConfig>,
-    /// Static bearer tokens.
+    /// Static bearer tokens, if a file has them.
     pub token_auth: Option<StaticTokens>,
     /// Signing and verification of service account tokens.
     pub tokens: TokenConfig,
@@ -44,51 +45,51 @@ pub struct AuthenticationConfig {
     pub bootstrap_tokens: bool,
     /// Issuers whose tokens are accepted.
     pub issuers: IssuersConfig,
-    /// Server that is asked about tokens.
+    /// Server to which token reviews are sent, if configured.
     pub webhook: Option<WebhookConfig>,
-    /// Which requests without credentials are served.
+    /// The requests that are served without credentials.
     pub anonymous: Anonymous,
 }
 
-/// An authenticating proxy.
+/// Settings of an authenticating proxy.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
-    /// CAs of its certificate.
+    /// CAs that the proxy's certificate is verified against.
     pub client_ca: NamedFile,
-    /// Common names that it may have; empty: every name.
+    /// Common names that the proxy's certificate may have; empty: every name.
     pub allowed_names: Vec<String>,
-    /// Headers that it sends.
+    /// Headers in which the proxy names the user.
     pub headers: HeaderNames,
 }
 
 /// Signing and verification of service account tokens.
 #[derive(Clone, Debug)]
 pub struct TokenConfig {
-    /// Issuers: the first signs, all are accepted. Never empty.
+    /// Issuers: the first one signs, and all are accepted. Never empty.
     pub issuers: Vec<String>,
-    /// Audiences of this server. Never empty.
+    /// Audiences that identify this server. Never empty.
     pub audiences: Vec<String>,
-    /// The socket of a process that signs instead of this one.
+    /// The socket of an external process that signs the tokens, if configured.
     pub endpoint: Option<String>,
-    /// The signing key, if configured; otherwise the server creates one.
+    /// The configured signing key; `None`: the server creates one.
     pub signing_key: Option<NamedFile>,
     /// Further keys that verify tokens.
     pub keys: Vec<NamedFile>,
-    /// Address of the keys in the discovery document, if it is another server's.
+    /// Address of the keys in the discovery document, if another server publishes them.
     pub keys_uri: Option<String>,
     /// Whether legacy tokens are looked up in their secrets.
     pub lookup: bool,
-    /// Longest validity of a token.
+    /// Longest validity of a token, if limited.
     pub lifetime_max: Option<Duration>,
     /// Whether clients that do not renew their token get a long-lived one.
     pub extends: bool,
 }
 
 impl AuthenticationConfig {
-    /// Takes the flags of authentication.
+    /// Checks the flags of authentication and reads their files.
     ///
     /// # Errors
-    /// One that fits one line.
+    /// An error of one line.
     pub fn from_flags(
         mut flags: AuthenticationFlags,
         naming: Profile,
@@ -140,7 +141,7 @@ impl AuthenticationConfig {
                  authentication configuration file"
             );
         }
-        // With AlwaysAllow an anonymous user could do everything, so anonymous requests are off
+        // With AlwaysAllow, an anonymous user could do everything, so anonymous requests are refused
         // (docs/api/authentication.md#anonymous-requests).
         let anonymous = anonymous.unwrap_or(match flags.anonymous_auth.unwrap_or(true) && !allows_all {
             true => Anonymous::Accepted,
@@ -159,7 +160,7 @@ impl AuthenticationConfig {
     }
 }
 
-/// What is wrong with flags; all of it is told at once.
+/// Problems with flags, all of which are reported at once.
 #[derive(Default)]
 struct Problems(Vec<String>);
 
@@ -168,7 +169,8 @@ impl Problems {
         self.0.push(problem.into());
     }
 
-    /// What was made of further flags, unless there are problems; those of these flags come first.
+    /// Returns the result of checking further flags if there are no problems. Otherwise fails with all
+    /// problems, those collected here first.
     fn end_with<T>(mut self, made: anyhow::Result<T>) -> anyhow::Result<T> {
         let made = match made {
             Ok(made) if self.0.is_empty() => return Ok(made),
@@ -212,7 +214,7 @@ impl HeaderFlags {
 }
 
 impl ProxyConfig {
-    /// `clients` are the authorities of the certificates of users.
+    /// Checks the flags of the proxy. `clients` are the authorities of users' certificates.
     fn new(
         client_ca: Option<PathBuf>,
         HeaderFlags { names: headers, allowed: allowed_names }: HeaderFlags,
@@ -236,7 +238,7 @@ impl ProxyConfig {
     }
 }
 
-/// Refuses a file without certificates, in the words of kube-apiserver.
+/// Refuses a file without certificates, with the message of kube-apiserver.
 fn check_bundle(purpose: &str, file: &NamedFile) -> anyhow::Result<CaBundle> {
     let name = format!("{purpose}::{}", file.path.display());
     if file.bytes.is_empty() {
@@ -250,14 +252,14 @@ fn check_bundle(purpose: &str, file: &NamedFile) -> anyhow::Result<CaBundle> {
     CaBundle::from_pem(&file.bytes).map_err(|error| failed(&error.to_string()))
 }
 
-/// The lifetime that clients ask for that are expected to renew their token.
+/// The lifetime that clients request if they are expected to renew their token.
 const RENEWED_AFTER: Duration = Duration::from_secs(60 * 60 + 7);
 
-/// Shortest and longest limit of a token's validity.
+/// Smallest and largest value of the limit on a token's validity.
 const TOKEN_LIFETIME_MAX: (Duration, Duration) = (Duration::from_secs(60 * 60), Duration::from_secs(1 << 32));
 
 impl TokenConfig {
-    /// Takes the flags of service account tokens.
+    /// Checks the flags of service account tokens.
     fn from_flags(
         flags: &mut AuthenticationFlags,
         naming: Profile,
@@ -330,7 +332,8 @@ impl TokenConfig {
         let is_incomplete = match issuers.first().map(String::as_str) {
             None => false,
             Some("") => signing_key.is_some() || !flags.api_audiences.is_empty(),
-            // Keys of an issuer without the one that signs: a cluster that lost a file, not one that has none yet.
+            // With verification keys but without the signing key, the configuration has lost a file. Without
+            // any key, the server creates one.
             Some(_) => signing_key.is_none() && !flags.service_account_key_file.is_empty(),
         };
         if endpoint.is_none() && is_incomplete {
@@ -374,7 +377,8 @@ impl TokenConfig {
     }
 }
 
-/// Says what a limit of lifetimes does to tokens of clients that do not renew them, in the words of kube-apiserver.
+/// Warns about the effect of a lifetime limit on tokens of clients that do not renew them, with the messages
+/// of kube-apiserver.
 fn warn_of_short_lifetimes(limit: Duration) {
     let shown = duration::shown(limit);
     if limit < RENEWED_AFTER {
@@ -397,7 +401,7 @@ fn is_given(path: Option<&Path>) -> bool {
     path.is_some_and(|path| !path.as_os_str().is_empty())
 }
 
-/// Whether a text can name a socket: a path from the root, or a name of words joined by dots in the abstract namespace.
+/// Returns whether a text can name a socket: a path from the root, or a name of words joined by dots in the abstract namespace.
 fn is_socket(text: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
@@ -408,7 +412,8 @@ fn is_socket(text: &str) -> bool {
     }
 }
 
-/// Why a file of private keys is not used: as kube-apiserver says it where there is none, and precisely where there is.
+/// Returns why a file of private keys is not used: with the message of kube-apiserver if the file has no key,
+/// with a precise one otherwise.
 fn private_key_problem(path: &Path, error: &KeyError) -> anyhow::Error {
     let why = match error {
         KeyError::Empty | KeyError::Pem(_) => {
@@ -419,7 +424,7 @@ fn private_key_problem(path: &Path, error: &KeyError) -> anyhow::Error {
     anyhow!("error reading private key file {}: {why}", path.display())
 }
 
-/// The same of a file of public keys.
+/// Describes why a file of public keys is not used, like [`private_key_problem`].
 fn public_key_problem(path: &Path, error: &KeyError) -> anyhow::Error {
     let why = match error {
         KeyError::Empty | KeyError::Pem(_) => {
@@ -430,22 +435,22 @@ fn public_key_problem(path: &Path, error: &KeyError) -> anyhow::Error {
     anyhow!("error reading public key file {}: {why}", path.display())
 }
 
-/// The parts of a chain that follow files while the server runs.
+/// The parts of a chain that are replaced when their files change.
 pub struct Bundles {
-    /// Client certificates.
+    /// Authenticator of client certificates.
     pub clients: Arc<ClientCertificates>,
-    /// Certificates of the authenticating proxy.
+    /// Authenticator of the proxy's certificates, if a proxy is configured.
     pub proxies: Option<Arc<ClientCertificates>>,
-    /// Issuers of tokens.
+    /// Issuers of accepted tokens, if any are configured.
     pub issuers: Option<Arc<Issuers>>,
-    /// Service account tokens.
+    /// Authenticator of service account tokens.
     pub tokens: Arc<ServiceAccountTokens>,
 }
 
 /// Builds the chain. `client_cas` is the PEM bundle of the CAs of client certificates.
 ///
 /// # Errors
-/// One that fits one line.
+/// An error of one line.
 pub fn chain(
     config: &AuthenticationConfig,
     client_cas: &[u8],
@@ -462,7 +467,8 @@ pub fn chain(
         .with_audiences(config.tokens.audiences.clone())
         .with_anonymous(config.anonymous.clone());
     if config.client_ca.is_none() && config.proxy.is_none() {
-        // The server knows clients of its own authority, but it is not one that the operator chose.
+        // Only the server's own authority is trusted, which the operator did not choose: certificates of
+        // other authorities are ignored.
         chain = chain.ignoring_other_certificates();
     }
     let mut proxies = None;
@@ -649,7 +655,7 @@ mod tests {
 
     #[test]
     fn anonymous_requests_are_served_unless_everything_is_allowed() {
-        // docs/api/authentication.md#anonymous-requests.
+        // See docs/api/authentication.md#anonymous-requests.
         let dir = Scratch::new();
         for (arguments, want) in [
             ("", Anonymous::Accepted),

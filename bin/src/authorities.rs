@@ -1,4 +1,5 @@
-//! The certificates of authorities that the system believes: for servers whose own are not named.
+//! The certificate authorities that the system trusts, for connections to servers for which no authorities
+//! are configured.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,14 +10,14 @@ use rustls_pki_types::pem::PemObject;
 
 use crate::issuers::opening;
 
-/// Where systems keep them.
+/// Files in which operating systems keep the bundle.
 const SYSTEM_BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// The environment variable that names another file, as for programs that use OpenSSL or Go.
+/// The environment variable that names another bundle, as for programs that use OpenSSL or Go.
 const NAMED: &str = "SSL_CERT_FILE";
 
-/// Their PEM; empty if the system has none.
+/// Returns the system's bundle as PEM; empty if the system has none.
 pub fn system_authorities() -> Vec<u8> {
     match named() {
         Some(path) => crate::files::read(Path::new(&path)).unwrap_or_default(),
@@ -24,8 +25,9 @@ pub fn system_authorities() -> Vec<u8> {
     }
 }
 
-/// Looks at the file that the environment names. Without its authorities every server is refused for which none are named, one
-/// by one and long after the start; others are served, so that the start says it and goes on.
+/// Checks the file that the environment variable names. A wrong file would fail connections one by one and
+/// long after the start, and only to servers for which no authorities are configured. So the start reports
+/// the problem and continues.
 ///
 /// # Errors
 /// The file cannot be read, or has no certificate.

@@ -1,4 +1,4 @@
-//! What users may do: the flags and the configuration file of authorization, and the chain built of them.
+//! The flags and the configuration file of authorization, and the authorizer chain built from them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::issuers::opening;
 use crate::reload::{self, Watched};
 use crate::webhooks::Remote;
 
-/// The authorizers that are asked, in their order, and the file that they are read from.
+/// The authorizers in their order, and the file that they were read from.
 #[derive(Clone)]
 pub struct AuthorizationConfig {
     parts: Vec<Part>,
     file: Option<PathBuf>,
     naming: Profile,
-    /// How webhooks are reached.
+    /// How the server connects to webhooks.
     egress: Egress,
 }
 
-/// One authorizer. What stands on the store is made with it.
+/// An authorizer before the store is open; those that read the store are built from it.
 #[derive(Clone)]
 enum Part {
     Whole(Mode, Module),
@@ -64,18 +64,18 @@ impl std::fmt::Debug for AuthorizationConfig {
     }
 }
 
-/// The mode of a server that is not told one.
+/// The default authorization mode.
 const DEFAULT: &str = "RBAC";
 
-/// How long the answers of a webhook that flags name are kept: permissions, and refusals.
+/// How long answers of a webhook that is configured by flags are cached: permissions, and refusals.
 const AUTHORIZED_TTL: Duration = Duration::from_secs(5 * 60);
 const UNAUTHORIZED_TTL: Duration = Duration::from_secs(30);
 
 impl AuthorizationConfig {
-    /// Takes the flags, reading the files they name.
+    /// Checks the flags and reads the files that they name.
     ///
     /// # Errors
-    /// One that tells all problems.
+    /// An error that lists all problems.
     pub fn from_flags(flags: AuthorizationFlags, naming: Profile, egress: &Egress) -> anyhow::Result<Self> {
         let mut flaws = Flaws::default();
         check(&flags, &mut flaws);
@@ -94,12 +94,12 @@ impl AuthorizationConfig {
         Ok(AuthorizationConfig { parts, file: Some(path), naming, egress })
     }
 
-    /// Whether every request is allowed to every user.
+    /// Returns whether every user may make every request.
     pub fn allows_all(&self) -> bool {
         self.parts.iter().any(|part| part.mode() == Mode::AlwaysAllow)
     }
 
-    /// The chain over a store.
+    /// Returns the authorizers over a store.
     pub fn modules(&self, nodes: &Arc<dyn NodePolicy>) -> Vec<Module> {
         let module = |part: &Part| match part {
             Part::Whole(_, module) => module.clone(),
@@ -108,15 +108,16 @@ impl AuthorizationConfig {
         self.parts.iter().map(module).collect()
     }
 
-    /// What agents of nodes may do, by the objects of a store.
+    /// Returns the rules for node agents, which depend on the objects of a store.
     pub fn nodes(&self, engine: Engine) -> Arc<dyn NodePolicy> {
         Arc::new(Nodes::new(engine, self.naming))
     }
 
-    /// The authorizers of the file's new contents. Webhooks may come and go; of the others only the order may change.
+    /// Parses the file's new contents. Webhooks may be added and removed; for other authorizers only the
+    /// order may change.
     fn changed(&self, bytes: &[u8]) -> anyhow::Result<AuthorizationConfig> {
         let settings = contents(bytes, self.naming).map_err(|why| anyhow!(why))?;
-        // The policy file is read at the start only.
+        // The policy file is read only at the start.
         let abac = || {
             let known = self.parts.iter().find_map(|part| match part {
                 Part::Whole(Mode::Abac, module) => Some(module.clone()),
@@ -143,7 +144,7 @@ impl AuthorizationConfig {
         })
     }
 
-    /// Follows the configuration file.
+    /// Applies changes of the configuration file while the server runs.
     pub async fn follow(
         mut self,
         nodes: Arc<dyn NodePolicy>,
@@ -174,7 +175,7 @@ impl AuthorizationConfig {
     }
 }
 
-/// Says what is wrong with the flags, without the files that they name.
+/// Collects problems of the flags, without reading the files that they name.
 pub fn check(flags: &AuthorizationFlags, flaws: &mut Flaws) {
     if flags.authorization_config.is_some() {
         if flags.names_authorizers() {
@@ -214,7 +215,7 @@ pub fn check(flags: &AuthorizationFlags, flaws: &mut Flaws) {
     }
 }
 
-/// The names of the authorizers.
+/// Returns the names of the authorizers.
 fn names(flags: &AuthorizationFlags) -> Vec<String> {
     if flags.authorization_mode.is_empty() {
         return vec![DEFAULT.to_owned()];
@@ -223,7 +224,7 @@ fn names(flags: &AuthorizationFlags) -> Vec<String> {
     if names.is_empty() { vec![Mode::AlwaysAllow.to_string()] } else { names }
 }
 
-/// The authorizers that the flags name, once these were checked.
+/// Returns the authorizers that the flags name. The flags must have been checked.
 fn of_flags(flags: &AuthorizationFlags, naming: Profile, egress: &Egress) -> anyhow::Result<Vec<Part>> {
     let (policy, webhook) = (&flags.authorization_policy_file, &flags.authorization_webhook_config_file);
     let failed = |why: anyhow::Error| anyhow!("invalid authorization config: {why:#}");
@@ -263,7 +264,7 @@ fn of_flags(flags: &AuthorizationFlags, naming: Profile, egress: &Egress) -> any
     names(flags).iter().map(|name| part(name).map_err(failed)).collect()
 }
 
-/// The policies of a file, whose lines are JSON or YAML.
+/// Reads a policy file, whose lines are JSON or YAML.
 fn policies(path: &Path) -> anyhow::Result<Policies> {
     let shown = path.display();
     let bytes = crate::files::read(path).map_err(|error| match error.kind() {
@@ -277,7 +278,7 @@ fn policies(path: &Path) -> anyhow::Result<Policies> {
     read.map_err(|error| anyhow!("error reading policy file {shown}{error}"))
 }
 
-/// Why a file that others name cannot be read.
+/// Returns why a file that the flags name cannot be read.
 fn file_fault(path: &str) -> Option<String> {
     match std::fs::metadata(path) {
         Ok(file) if file.is_file() => None,
@@ -289,7 +290,7 @@ fn file_fault(path: &str) -> Option<String> {
     }
 }
 
-/// The authorizers of a file; an empty one has none.
+/// Parses the contents of a configuration file; an empty file has no authorizers.
 fn contents(bytes: &[u8], naming: Profile) -> Result<Vec<AuthorizerSettings>, String> {
     if bytes.is_empty() {
         return Ok(Vec::new());
@@ -297,7 +298,7 @@ fn contents(bytes: &[u8], naming: Profile) -> Result<Vec<AuthorizerSettings>, St
     config::read(&typed::document(bytes)?, &naming.group("apiserver.config", true))
 }
 
-/// The authorizers that a file names; `abac` makes the one that has a file of its own.
+/// Returns the authorizers that a file names; `abac` builds the one that has its own policy file.
 fn of_file(
     settings: &[AuthorizerSettings],
     abac: impl Fn() -> anyhow::Result<Module>,

@@ -1,5 +1,5 @@
-//! HTTPS client for commands that connect to a running server. Every wait has a time limit, and every error is one
-//! line that names the server.
+//! HTTPS client for commands that connect to a running server. Every wait has a time limit, and every error
+//! is one line that names the server.
 
 use std::time::Duration;
 
@@ -13,11 +13,12 @@ use wire::outgoing::{self, Opened};
 
 use crate::kubeconfig::{Settings, Source};
 
-/// From the connection to the head of the response. A server ends requests after a minute by default.
+/// Maximum time from the connection to the head of the response. A server ends requests after a minute by
+/// default.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
-/// Without a byte of a response that has begun.
+/// Maximum time without a byte of a response that has begun.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Bytes of an error that are read; its message is at the beginning.
+/// Bytes of an error response that are read; the message is at the beginning.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// A server and the credentials for it.
@@ -29,7 +30,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client for the server of a kubeconfig, at another address if one is given.
+    /// Creates a client for the server of a kubeconfig, or for `server` if given.
     pub fn new(settings: Settings, server: Option<&str>) -> anyhow::Result<Client> {
         let address = server.unwrap_or(&settings.server).to_owned();
         let server: Uri = address.parse().ok().with_context(|| format!("{address:?} is not a URL"))?;
@@ -40,10 +41,11 @@ impl Client {
         Ok(Client { source: Source::new(settings, server)?, address, base })
     }
 
-    /// Posts `body` to `path` and returns the response, if it is 200, with its body unread: [`next`] reads it.
+    /// Posts `body` to `path` and returns the response if its code is 200. The response body is not read yet:
+    /// use [`next`].
     ///
     /// # Errors
-    /// Also if the server refuses; the error contains its code and message.
+    /// The request failed, or the server refused it; the error then contains the code and the message.
     pub async fn post(&self, path: &str, body: Vec<u8>) -> anyhow::Result<Opened> {
         loop {
             let failed = || format!("cannot connect to {}", self.address);
@@ -66,7 +68,7 @@ impl Client {
     }
 }
 
-/// The next bytes of a response; `None` at its end.
+/// Returns the next bytes of a response; `None` at its end.
 ///
 /// # Errors
 /// The connection broke, or no byte arrived in time.
@@ -81,7 +83,7 @@ pub async fn next(body: &mut Incoming) -> anyhow::Result<Option<Bytes>> {
     }
 }
 
-/// The text of an error response: the message of its `Status`, or the body.
+/// Returns the text of an error response: the message of its `Status`, or the whole body.
 async fn message(mut body: Incoming) -> String {
     let mut text = Vec::new();
     while let Ok(Some(bytes)) = next(&mut body).await {

@@ -1,4 +1,5 @@
-//! The checked configuration: flags validated together and against the files they name, before anything is changed.
+//! The checked configuration: flags that were validated together and against the files they name, before
+//! anything is changed.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -37,28 +38,28 @@ use crate::signing::SigningConfig;
 use crate::traces::TracingConfig;
 use crate::webhooks;
 
-/// A valid configuration.
+/// A valid configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Data directory of the store and the certificates.
     pub data_dir: PathBuf,
     /// Address to listen on; port 0 selects a free one.
     pub bind: SocketAddr,
-    /// Whether other processes may listen there too.
+    /// Whether other processes may listen on the same port.
     pub shares_port: bool,
-    /// Most requests at one time on an HTTP/2 connection, if configured.
+    /// Maximum number of concurrent requests on an HTTP/2 connection, if configured.
     pub streams_max: Option<u32>,
-    /// The naming profile.
+    /// The naming profile of the store.
     pub naming: Profile,
     /// The serving certificate, if configured; otherwise the server creates one.
     pub tls_files: Option<TlsFiles>,
-    /// Further names of the server's own serving certificate.
+    /// Additional names in the server's own serving certificate.
     pub extra_names: Vec<Name>,
-    /// Who signs certificate requests.
+    /// The authority that signs certificate requests.
     pub signing: SigningConfig,
-    /// Who may come in.
+    /// The checked flags of authentication.
     pub authentication: AuthenticationConfig,
-    /// Authorizers, in order.
+    /// The authorizers, in their order.
     pub authorization: AuthorizationConfig,
     /// Whether containers may be privileged.
     pub allow_privileged: bool,
@@ -66,105 +67,105 @@ pub struct Config {
     pub ranges: Ranges,
     /// Address at which pods reach the server, if configured.
     pub advertise_address: Option<IpAddr>,
-    /// What the server's own service is made of, but for where the server is.
+    /// Settings of the server's own service, except the server's address.
     pub own_service: OwnService,
-    /// Host name under which documents name this server, if another than its address.
+    /// Host name of this server in published documents, if it differs from the address.
     pub external_hostname: Option<String>,
-    /// What TLS offers.
+    /// TLS versions and cipher suites that the server offers.
     pub tls: TlsSettings,
-    /// The controllers to run.
+    /// The controllers that the server runs.
     pub controllers: Selection,
     /// Whether the garbage collector runs.
     pub collects_garbage: bool,
-    /// Which admission plugins run, with their configuration.
+    /// The enabled admission plugins and their configuration.
     pub admission: admission::Settings,
-    /// What is audited and where to, if anything is.
+    /// The audit policy and sinks; `None`: nothing is audited.
     pub audit: Option<AuditConfig>,
-    /// Feature gates.
+    /// Feature gates, with their values.
     pub features: Features,
-    /// The releases that the server is like.
+    /// The releases whose behaviour the server emulates.
     pub releases: Releases,
-    /// Which built-in types are served.
+    /// The built-in types that are served.
     pub enablement: Enablement,
-    /// How extension servers know this one.
+    /// The credentials that this server presents to extension servers.
     pub extensions: ExtensionConfig,
-    /// How the other servers on the same etcd are known.
+    /// Settings for connections to the other servers on the same etcd.
     pub peers: PeerConfig,
-    /// What is done to requests before anything is known of them but their head.
+    /// Settings of the steps that see only the head of a request.
     pub edge: api::state::edge::Settings,
-    /// Certificates for clients that ask for their names.
+    /// Certificates for clients that request one of their names (SNI).
     pub named_certificates: Vec<NamedFiles>,
-    /// How stored values are encrypted, if any are.
+    /// How stored values are encrypted; `None`: not at all.
     pub encryption: Option<EncryptionConfig>,
-    /// The same in force, once the server runs.
+    /// The encryption in force; set once the server runs.
     pub secrecy: Option<Arc<Secrecy>>,
-    /// Whether files of logs are served.
+    /// Whether log files of the machine are served.
     pub serves_log_files: bool,
-    /// Where the process can be debugged without a credential, if anywhere.
+    /// Path of the socket for debugging without a credential, if configured.
     pub debug_socket: Option<PathBuf>,
-    /// How nodes, pods and services are reached.
+    /// How the server connects to nodes, pods and services.
     pub nodes: NodeConfig,
-    /// Families of metrics that are not shown.
+    /// Families of metrics that are not published.
     pub disabled_metrics: BTreeSet<String>,
-    /// Whether families of metrics are shown that are hidden as they are deprecated.
+    /// Whether deprecated metrics that are hidden are published anyway.
     pub shows_hidden_metrics: bool,
-    /// Labels of metrics that have some values alone.
+    /// Labels of metrics that are restricted to some values.
     pub allowed_labels: Arc<Allowed>,
-    /// Where traces go, if there are any, and how the collector is reached.
+    /// Where traces are sent and how the collector is reached; `None`: requests are not traced.
     pub traces: Option<(TracingConfig, Egress)>,
-    /// The flags as they were given, for people who ask the server.
+    /// The flags as the operator gave them, for debugging endpoints.
     pub flags: Vec<(String, String)>,
-    /// How many requests run at once.
+    /// Limits on concurrent requests (flow control).
     pub fairness: api::state::fairness::Settings,
-    /// The etcd that objects are kept in, if they are.
+    /// The etcd that stores the objects; `None`: the server's own log stores them.
     pub etcd: Option<EtcdConfig>,
-    /// When writes are acknowledged.
+    /// The moment at which writes are acknowledged.
     pub durability: Durability,
     /// How long history stays readable.
     pub history_retention: Duration,
-    /// How long an event lives after its last write; zero: until it is deleted.
+    /// How long an event lives after its last write; zero: until a client deletes it.
     pub event_ttl: Duration,
-    /// How long requests are served after the signal, while not ready.
+    /// How long requests are served after the signal, while the server is not ready.
     pub shutdown_delay: Duration,
-    /// How long the shutdown takes at most after that, whatever hangs.
+    /// Maximum time of the shutdown after `shutdown_delay`, whatever hangs.
     pub shutdown_deadline: Duration,
-    /// The time over which the ends of watches are spread, once requests are not served any more.
+    /// The time over which the ends of watches are spread, once the server accepts no more requests.
     pub watch_grace: Duration,
     /// Longest duration of a request that is not long-running.
     pub request_timeout: Duration,
     /// Shortest default duration of a watch.
     pub min_request_timeout: Duration,
-    /// How long an unfinished start-up counts as alive.
+    /// How long `/livez` ignores unfinished start-up checks.
     pub livez_grace_period: Duration,
-    /// Detail of the log.
+    /// Level of detail of the log.
     pub verbosity: u8,
-    /// Form of the log.
+    /// Format of the lines of the log.
     pub log_format: LogFormat,
 }
 
 /// A serving certificate from files.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// The chain.
+    /// Path of the certificate chain (PEM).
     pub certificate: PathBuf,
-    /// The key.
+    /// Path of the private key (PEM).
     pub key: PathBuf,
 }
 
-/// A file read at start.
+/// A file that is read at the start.
 #[derive(Clone, Debug)]
 pub struct NamedFile {
-    /// Its path, for messages and for reading it again.
+    /// Path of the file, for messages and for reading it again.
     pub path: PathBuf,
-    /// Its contents.
+    /// Contents of the file at the start.
     pub bytes: Vec<u8>,
 }
 
 impl Config {
-    /// Checks `flags`, reading the files they name.
+    /// Checks `flags` and reads the files they name.
     ///
     /// # Errors
-    /// One that fits one line.
+    /// An error of one line.
     pub fn from_flags(flags: Flags) -> anyhow::Result<Self> {
         let shutdown_deadline = flags.longest_shutdown();
         if flags.data_dir.as_os_str().is_empty() {
@@ -240,10 +241,10 @@ impl Config {
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
         }
-        // An unspecified one is none.
+        // An unspecified address counts as unset.
         let advertise_address = flags.advertise_address.filter(|address| !address.is_unspecified());
         Ok(Config {
-            // Absolute, so that paths in the log and the kubeconfig stay valid in any working directory.
+            // An absolute path keeps paths in the log and the kubeconfig valid in any working directory.
             data_dir: std::path::absolute(&flags.data_dir).context("--data-dir")?,
             bind: SocketAddr::new(flags.bind_address, secure_port),
             shares_port: flags.tls.permit_port_sharing,
@@ -303,10 +304,10 @@ impl Config {
     }
 }
 
-/// The port to bind to; 0 has the system choose a free one.
+/// Returns the port to bind to; 0 lets the system choose a free one.
 ///
 /// # Errors
-/// There is no such port.
+/// The number is not a valid port.
 pub fn port(port: Port) -> anyhow::Result<u16> {
     let Port::Number(number) = port else { return Ok(0) };
     u16::try_from(number).ok().filter(|port| *port != 0).ok_or_else(|| {
@@ -316,7 +317,7 @@ pub fn port(port: Port) -> anyhow::Result<u16> {
     })
 }
 
-/// Names of the flag for them: addresses, and DNS names, of which the first label may be `*`.
+/// Parses the names of the flag: addresses, and DNS names whose first label may be `*`.
 fn extra_names(given: &[String]) -> anyhow::Result<Vec<Name>> {
     let name = |text: &String| {
         Name::read(text)
@@ -325,7 +326,7 @@ fn extra_names(given: &[String]) -> anyhow::Result<Vec<Name>> {
     given.iter().filter(|text| !text.is_empty()).map(name).collect()
 }
 
-/// Files that the configuration of admission names, relative to its own directory.
+/// Files that the admission configuration names, relative to its own directory.
 struct Beside<'d> {
     directory: &'d Path,
     naming: Profile,
@@ -398,12 +399,13 @@ fn admission_of(
     ]))
 }
 
-/// Reads the file of a flag.
+/// Reads the file that a flag names.
 pub fn read(flag: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
     crate::files::read(path).with_context(|| format!("{flag} {}", path.display()))
 }
 
-/// Reads the file of a flag, if it is given. What is said of one that cannot be opened is what kube-apiserver says.
+/// Reads the file that a flag names, if it is given. If the file cannot be opened, the message is that of
+/// kube-apiserver.
 pub fn named(path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>> {
     let read = |path: PathBuf| {
         let bytes = crate::files::read(&path).map_err(|error| crate::issuers::opening(&path, &error))?;
@@ -412,13 +414,14 @@ pub fn named(path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>> {
     path.map(read).transpose()
 }
 
-/// File that repeats the naming profile of a store, which its log has; where the objects are in etcd, it has it alone.
+/// Name of the file that repeats the naming profile of the store. With a log of its own, the log is
+/// authoritative; with etcd, only this file has the profile.
 pub const PROFILE_FILE: &str = "profile";
 
-/// Flow control needs the types that it is configured by.
+/// Checks that the types that configure flow control are served.
 ///
 /// # Errors
-/// They are turned off.
+/// `--runtime-config` turns them off.
 pub fn check_flow_control(is_shared: bool, wishes: &[String], naming: Profile) -> anyhow::Result<()> {
     if !is_shared {
         return Ok(());
@@ -437,10 +440,11 @@ pub fn check_flow_control(is_shared: bool, wishes: &[String], naming: Profile) -
     Ok(())
 }
 
-/// Metrics stay hidden for one release before they go, so only those of the previous one can be asked for.
+/// Checks the version whose hidden metrics are to be published. Metrics stay hidden for one release before
+/// they are removed, so only the previous release is accepted.
 ///
 /// # Errors
-/// Those of another one are.
+/// The version is another one.
 pub fn check_hidden_metrics(version: Option<&str>) -> anyhow::Result<()> {
     let minor: u32 = values::release::MINOR.parse()?;
     let previous = format!("{}.{}", values::release::MAJOR, minor - 1);
@@ -454,10 +458,11 @@ pub fn check_hidden_metrics(version: Option<&str>) -> anyhow::Result<()> {
     }
 }
 
-/// Records the naming profile of a directory without a log of its own. Called before anything is stored.
+/// Records the naming profile of a directory that has no log of its own. Must be called before anything is
+/// stored.
 ///
 /// # Errors
-/// The file says another one, or cannot be written.
+/// The file names another profile, or cannot be written.
 pub fn remember_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     crate::identity::check_file(data_dir, naming)?;
     files::write_private(&data_dir.join(PROFILE_FILE), format!("{}\n", naming.profile).as_bytes())?;
@@ -481,7 +486,7 @@ mod tests {
             .map_err(|error| format!("{error:#}").replace(&dir.display().to_string(), "DIR"))
     }
 
-    /// Returns the flags without which the server does not read the file of `flag`.
+    /// Returns the flags that the server requires before it reads the file of `flag`.
     fn companions(flag: &str) -> &'static str {
         match flag {
             "tls-cert-file" => "--tls-private-key-file=DIR/key",
@@ -518,7 +523,7 @@ mod tests {
         let flags = flags::naming_files();
         assert!(flags.len() > 25 && flags.contains(&"token-auth-file".to_owned()), "{flags:?}");
         let mut wrong = Vec::new();
-        // Written, not read.
+        // This file is written, not read.
         for flag in flags.iter().filter(|flag| !["audit-log-path"].contains(&flag.as_str())) {
             let arguments = format!("--{flag}=/dev/zero {}", companions(flag));
             let arguments = arguments.replace("DIR", &dir.display().to_string());

@@ -1,5 +1,5 @@
-//! The copies of what etcd keeps: one of the etcd of all resources, and one of each etcd that keeps a resource apart
-//! (docs/api/etcd.md). They are opened, followed, tended and closed together.
+//! The copies of the objects in etcd: one of the main etcd, and one of each etcd that stores a single
+//! resource (docs/api/etcd.md). They are opened, followed, maintained and closed together.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,26 +20,27 @@ use wire::metrics::Metrics;
 use crate::etcd::{self, EtcdConfig};
 use crate::files;
 
-/// A copy of what one etcd keeps.
+/// The local copy of the contents of one etcd.
 struct Copy {
-    /// What the keys begin with of which it is served; empty for that of all resources.
+    /// Key prefixes that are served from this copy; empty for the main copy.
     prefixes: Vec<String>,
     etcd: EtcdConfig,
-    /// Directory of the copy and of what is known of it.
+    /// Directory of the copy and of the files that describe it.
     directory: PathBuf,
     engine: Engine,
     replica: Arc<Replica>,
 }
 
-/// The copies of a server; that of all resources is the first. None where the server has a log of its own.
+/// The copies of a server; the first is the main one. Empty if the server has a log of its own.
 #[derive(Default)]
 pub struct Copies(Vec<Copy>);
 
 impl Copies {
-    /// Opens the copies and brings them up to their etcds. `open` opens an engine that follows in a directory.
+    /// Opens the copies and brings them up to date with their etcds. `open` opens a follower engine in a
+    /// directory.
     ///
     /// # Errors
-    /// An etcd cannot be reached for a minute, or a copy not be kept.
+    /// An etcd cannot be reached for a minute, or a copy cannot be stored.
     pub async fn open(
         etcd: &EtcdConfig,
         data_dir: &Path,
@@ -64,12 +65,12 @@ impl Copies {
         Ok(Copies(try_join_all(copies).await?))
     }
 
-    /// The copy of all resources.
+    /// Returns the main copy; `None` if the server has a log of its own.
     pub fn main(&self) -> Option<(&Engine, &Arc<Replica>)> {
         self.0.first().map(|copy| (&copy.engine, &copy.replica))
     }
 
-    /// Where objects are kept; `own` is the server's own log, where it has one.
+    /// Returns the backends that store objects; `own` is the server's own log, used if there are no copies.
     pub fn backends(&self, own: &Engine) -> Backends {
         let backend =
             |copy: &Copy| Backend::new(copy.engine.clone(), Some(copy.replica.clone() as Arc<dyn Ledger>));
@@ -82,15 +83,15 @@ impl Copies {
         )
     }
 
-    /// Begins to follow the etcds, until the tasks are dropped.
+    /// Starts to follow the etcds, until the tasks are dropped.
     pub fn follow(&self) -> JoinSet<()> {
         self.0.iter().map(|copy| copy.replica.clone().follow()).collect()
     }
 
-    /// Waits until the copies, which are followed, have what their etcds have now.
+    /// Waits until the copies have the newest state of their etcds. The copies must be followed.
     ///
     /// # Errors
-    /// One does not for a minute.
+    /// A copy is not up to date after a minute.
     pub async fn caught_up(&self) -> anyhow::Result<()> {
         for copy in &self.0 {
             copy.etcd.caught_up(&copy.replica).await?;
@@ -98,12 +99,12 @@ impl Copies {
         Ok(())
     }
 
-    /// Tells which types are served, and where changes are counted.
+    /// Sets which types are served, and the metrics that count changes.
     pub fn serve(&self, types: &Arc<Types>, metrics: &Arc<Metrics>) {
         self.0.iter().for_each(|copy| copy.replica.serve(types.clone(), metrics.clone()));
     }
 
-    /// Begins to compact the etcds and to look at their health, until the tasks are dropped.
+    /// Starts to compact the etcds and to check their health, until the tasks are dropped.
     pub fn tend(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         for copy in &self.0 {
@@ -117,7 +118,8 @@ impl Copies {
         tasks
     }
 
-    /// Why the first copy that cannot go on is none any more, once there is one: the next start fills it anew.
+    /// Waits until one of the copies cannot continue, and returns the reason. The next start fills that copy
+    /// again.
     pub async fn broken(&self) -> anyhow::Error {
         if self.0.is_empty() {
             return std::future::pending().await;
@@ -126,12 +128,12 @@ impl Copies {
         select_all(broken).await.0
     }
 
-    /// The engines of the copies but that of all resources.
+    /// Returns the engines of all copies except the main one.
     pub fn engines_apart(&self) -> Vec<Engine> {
         self.0.iter().skip(1).map(|copy| copy.engine.clone()).collect()
     }
 
-    /// Closes the copies.
+    /// Closes the engines of all copies.
     pub async fn close(&self) {
         join_all(self.0.iter().map(|copy| copy.engine.close())).await;
     }

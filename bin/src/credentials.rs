@@ -1,5 +1,5 @@
-//! The server's serving certificate, its client CAs and the administrator's kubeconfig: created or read at the start,
-//! and kept up to date while the server runs.
+//! The server's serving certificate, its client CAs and the administrator's kubeconfig: created or read at
+//! the start, and kept up to date while the server runs.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::pki::{self, Name, Pki};
 use crate::reload::{self, Watched};
 use crate::{expiry, files, host};
 
-/// User and group of the administrator's certificate. Members of the group may do everything.
+/// User and group of the administrator's certificate. Members of the group may make every request.
 const ADMIN: (&str, &str) = ("cluster-admin", "system:masters");
 
 /// Name of the administrator's kubeconfig in the data directory.
@@ -27,20 +27,20 @@ pub const KUBECONFIG_FILE: &str = "admin.kubeconfig";
 /// Name of the directory of certificates and keys in the data directory.
 pub const PKI_DIR: &str = "pki";
 
-/// Time between two checks whether the server's own certificates expire.
+/// Time between two expiry checks of the server's own certificates.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// Credentials of a running server.
 pub struct Credentials {
     config: Config,
     address: SocketAddr,
-    /// The serving certificate.
+    /// The current serving certificate, which may be replaced.
     pub serving: Arc<ServingCertificate>,
     /// PEM bundle of the CAs of client certificates: the server's own and the configured ones.
     pub client_cas: Vec<u8>,
     /// PEM of the CA of the serving certificate, as of the start.
     pub root_ca: String,
-    /// The administrator's kubeconfig.
+    /// Path of the administrator's kubeconfig.
     pub kubeconfig: PathBuf,
 }
 
@@ -50,14 +50,14 @@ struct Texts {
     key: Vec<u8>,
     /// The server's own CA.
     ca: Vec<u8>,
-    /// The CA of `chain`: the server's own, or the configured chain itself.
+    /// The CA of `chain`: the server's own CA, or the configured chain itself.
     vouching: Vec<u8>,
     /// The administrator's certificate.
     admin: Vec<u8>,
 }
 
 impl Credentials {
-    /// Reads or creates everything for a server at `address`, and writes the kubeconfig.
+    /// Reads or creates all credentials for a server at `address`, and writes the kubeconfig.
     pub fn prepare(config: &Config, address: SocketAddr) -> anyhow::Result<Self> {
         let Texts { chain, key, ca, vouching, .. } = texts(config, address)?;
         let serving = ServingCertificate::from_pem(&chain, &key).context("cannot serve the certificate")?;
@@ -75,21 +75,22 @@ impl Credentials {
         })
     }
 
-    /// PEM of the authorities of client certificates: the server's own and those of a file.
+    /// Returns the PEM of the authorities of client certificates: the server's own and those of a file.
     ///
     /// # Errors
-    /// The server's own cannot be read.
+    /// The server's own CA cannot be read.
     pub fn client_cas(&self, file: Option<&[u8]>) -> anyhow::Result<Vec<u8>> {
         Ok(joined(&texts(&self.config, self.address)?.ca, file))
     }
 
-    /// Where the server listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Keeps the serving certificate and the administrator's kubeconfig up to date: reloads a configured certificate when
-    /// it changes, renews the server's own before they expire, and tells when they do.
+    /// Keeps the serving certificate and the administrator's kubeconfig up to date: reloads a configured
+    /// certificate when it changes, renews the server's own certificates before they expire, and records the
+    /// expiry of each in the metrics.
     pub async fn follow(&self, metrics: &Metrics) {
         if let Ok(texts) = texts(&self.config, self.address) {
             texts.watch(metrics);
@@ -97,7 +98,7 @@ impl Credentials {
         tokio::join!(self.follow_serving(metrics), self.follow_named());
     }
 
-    /// Reads the certificates for names again when their files change.
+    /// Reloads the certificates for single names when their files change.
     async fn follow_named(&self) {
         let files = &self.config.named_certificates;
         let paths = files.iter().flat_map(|files| [files.certificate.clone(), files.key.clone()]);
@@ -155,7 +156,7 @@ impl Credentials {
     }
 }
 
-/// The server's own CA, and those of a file.
+/// Joins the server's own CA and the CAs of a file.
 fn joined(own: &[u8], file: Option<&[u8]>) -> Vec<u8> {
     match file {
         Some(file) => [own, b"\n", file].concat(),
@@ -175,7 +176,7 @@ fn kubeconfig_path(config: &Config) -> PathBuf {
     config.data_dir.join(KUBECONFIG_FILE)
 }
 
-/// Reads everything once; renews the server's own certificates if they are due.
+/// Reads all files once; renews the server's own certificates if they are due.
 fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
     let now = SystemTime::now();
     let pki = Pki::open(&config.data_dir.join(PKI_DIR), now)?;
@@ -185,7 +186,8 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
             let read =
                 |path| files::read_if_there(path)?.with_context(|| format!("{} is gone", path.display()));
             let (chain, key) = (read(&files.certificate)?, read(&files.key)?);
-            // The CA of a configured chain is unknown here; a client that trusts the chain itself does not need it.
+            // The CA of a configured chain is unknown here; clients that trust the chain itself do not need
+            // it.
             let names = pki::names_in(&chain);
             let server_name = match names.contains(&Name::Ip(local.ip())) {
                 true => None,
@@ -197,7 +199,8 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
             (chain.clone(), key, chain, server_name)
         }
         None => {
-            // Addresses for clients inside the cluster: that of the server's own service, and the one it points to.
+            // Addresses for clients inside the cluster: the address of the server's own service, and the
+            // address that the service points to.
             let own = config.ranges.networks.iter().filter_map(Network::first);
             let inside: Vec<_> = own.chain(config.advertise_address).collect();
             let mut names = host::serving_names(address.ip(), config.naming, &inside);
@@ -216,7 +219,7 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
         client: &client,
     };
     let path = kubeconfig_path(config);
-    // Its owner may have added contexts or a namespace.
+    // The operator may have added contexts or a namespace.
     let is_kept = files::read_if_there(&path)?
         .is_some_and(|bytes| std::str::from_utf8(&bytes).is_ok_and(|file| connection.fits(file)));
     if !is_kept && files::write_private(&path, connection.render().as_bytes())? {

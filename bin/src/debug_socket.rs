@@ -1,9 +1,9 @@
-//! A socket in the file system for who debugs the process: `/debug/flags` and `/debug/pprof` without a credential
+//! A unix socket for debugging the process: `/debug/flags` and `/debug/pprof` without a credential
 //! (`--debug-socket-path`, docs/api/operations.md#debugging).
 //!
-//! Who may open the file may ask. The server makes it for its own user alone, and takes it away when it ends. It is there from
-//! the start, so that a start that takes long can be looked at, and nothing depends on it: where it cannot be made the log
-//! says so.
+//! Every user who may open the socket file may send requests. The server creates the file with access for its
+//! own user only, and removes it at the end. The socket exists from the start, so that a slow start can be
+//! examined. Nothing depends on it: if it cannot be created, the server logs that and continues.
 
 use std::convert::Infallible;
 use std::fs;
@@ -25,19 +25,19 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use wire::response::{Response, respond_text};
 
-/// Most connections; others wait.
+/// Maximum number of connections; further connections wait.
 const CONNECTIONS_MAX: usize = 16;
 
-/// Longest wait for the head of a request, and for its body.
+/// Maximum wait for the head of a request, and for its body.
 const READ_WAIT: Duration = Duration::from_secs(10);
 
-/// Longest body: a number, or addresses.
+/// Maximum size of a request body, which is a number or a list of addresses.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// Pause after a connection could not be accepted.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The file of the socket, which goes with this value.
+/// The path of the socket file, which is removed when this value is dropped.
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
@@ -74,7 +74,7 @@ pub async fn serve(path: PathBuf) {
     }
 }
 
-/// Listens at `path`, where a socket may be that another run left.
+/// Listens at `path`, and replaces a socket that an earlier run left there.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
@@ -110,7 +110,7 @@ async fn respond(request: Request<Incoming>) -> Response {
     respond_to(asked, &body).await.unwrap_or_else(not_found)
 }
 
-/// The body of a request; `None` if it is too long, or does not come.
+/// Reads a request body; `None` if it is too long or does not arrive in time.
 async fn read(body: Incoming) -> Option<Bytes> {
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return None;

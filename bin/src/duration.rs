@@ -1,11 +1,11 @@
 //! Parses durations in flags: `90s`, `1h30m`, `1.5m`, `250ms`, `0`.
 //!
-//! The format of Go's `time.ParseDuration`, as in kube-apiserver's flags. Negative values are refused, or stand for none
-//! where kube-apiserver accepts them.
+//! The format is that of Go's `time.ParseDuration`, as in kube-apiserver's flags. Negative values are
+//! refused, or count as zero where kube-apiserver accepts them.
 
 use std::time::Duration;
 
-/// Reads a duration.
+/// Parses a duration that must not be negative.
 ///
 /// # Errors
 /// A fragment that describes the problem.
@@ -13,7 +13,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     nanos(text)?.try_into().map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
 }
 
-/// Reads how long something is kept or waited for; a negative duration is zero: it is not kept, or not waited for.
+/// Parses a retention or waiting time; a negative duration counts as zero: no retention, no waiting.
 ///
 /// # Errors
 /// A fragment that describes the problem.
@@ -25,7 +25,7 @@ fn nanos(text: &str) -> Result<i64, String> {
     go::duration::parse(text).map_err(|error| error.to_string())
 }
 
-/// Writes a duration as Go writes it: `1h0m0s`, `10m0s`, `5s`.
+/// Formats a duration as Go does: `1h0m0s`, `10m0s`, `5s`.
 pub fn shown(duration: Duration) -> String {
     go::duration::to_text(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }

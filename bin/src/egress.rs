@@ -1,6 +1,6 @@
-//! The file of `--egress-selector-config-file`: through which proxy connections to other servers go.
+//! The file of `--egress-selector-config-file`, which selects the proxy for connections to other servers.
 //!
-//! What is wrong with it is said in the words of kube-apiserver. Certificates are read at the start.
+//! Problems are reported with the messages of kube-apiserver. Certificates are read at the start.
 
 use std::path::{Path, PathBuf};
 
@@ -14,17 +14,17 @@ use wire::outgoing::{Credentials, Egress, Identity, Networks, Protocol, Transpor
 use crate::authorities::system_authorities;
 use crate::issuers::opening;
 
-/// Destinations that a file may name.
+/// Destinations that a file may configure.
 const NAMES: [&str; 3] = ["cluster", "controlplane", ETCD];
 const ETCD: &str = "etcd";
 
-/// Ways that a file may name.
+/// Connection protocols that a file may configure.
 const WAYS: [&str; 3] = [DIRECT, HTTP_CONNECT, GRPC];
 const DIRECT: &str = "Direct";
 const HTTP_CONNECT: &str = "HTTPConnect";
 const GRPC: &str = "GRPC";
 
-/// The file; what is said in its versions is the same.
+/// Type of the file; all its versions have the same members.
 const FILE: ConfigType = ConfigType {
     names: &[("apiserver", &["v1alpha1", "v1beta1"], FORM.name)],
     scheme: "apiserver/pkg/server/egressselector/config.go:33",
@@ -68,7 +68,7 @@ const TLS: Object = Object {
 /// Reads the file, and the certificates that it names.
 ///
 /// # Errors
-/// What is wrong with it.
+/// All problems of the file.
 pub fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<Networks> {
     let bytes = crate::files::read(path).map_err(|error| {
         anyhow!(
@@ -104,7 +104,7 @@ fn parse(bytes: &[u8], naming: &'static Naming) -> anyhow::Result<Networks> {
     Ok(networks)
 }
 
-/// What is wrong with the selections.
+/// Returns the problems of the selections.
 fn flaws(selections: &[Value]) -> Vec<String> {
     let mut wrong = Vec::new();
     for selection in selections {
@@ -201,7 +201,7 @@ fn flaws_of_tls(tls: &Value, wrong: &mut Vec<String>) {
     check("clientKey", "Using TLS requires requires clientKey", "TLS client key does not exist");
 }
 
-/// How connections are made that a selection is for; it has no flaws.
+/// Returns the egress of a selection, which must have no problems.
 fn egress(connection: &Value) -> Result<Egress, String> {
     let protocol = match connection.str_at(&["proxyProtocol"]) {
         HTTP_CONNECT => Protocol::HttpConnect,
@@ -240,7 +240,7 @@ fn egress(connection: &Value) -> Result<Egress, String> {
     Ok(Egress::by_tunnel(Tunnel::new(transport, protocol)))
 }
 
-/// A member, or nothing.
+/// Returns a member of an object, or null.
 fn member<'v>(value: &'v Value, name: &str) -> &'v Value {
     value.get(name).unwrap_or(&Value::Null)
 }

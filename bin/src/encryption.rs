@@ -1,4 +1,4 @@
-//! The file of `--encryption-provider-config`, and its reading again while the server runs.
+//! The file of `--encryption-provider-config`, and its reload while the server runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::issuers::opening;
 use crate::kms::Socket;
 use crate::reload::{INTERVAL, Watched};
 
-/// What the flags ask for.
+/// The configured encryption of stored values.
 #[derive(Clone, Debug)]
 pub struct EncryptionConfig {
     path: PathBuf,
@@ -22,10 +22,10 @@ pub struct EncryptionConfig {
 }
 
 impl EncryptionConfig {
-    /// Of a file that was checked.
+    /// Reads and checks the file.
     ///
     /// # Errors
-    /// What is wrong with it, in the words of kube-apiserver.
+    /// The problem of the file, in the words of kube-apiserver.
     pub fn read(path: &Path, is_reloaded: bool, naming: &'static Naming) -> anyhow::Result<EncryptionConfig> {
         let config = EncryptionConfig { path: path.to_owned(), is_reloaded, naming };
         config.rules()?;
@@ -62,15 +62,16 @@ impl EncryptionConfig {
         })
     }
 
-    /// Puts the file into force.
+    /// Puts the file into force, and starts the tasks that reload it and check its key services.
     ///
     /// # Errors
-    /// It was changed since it was checked, and is wrong now.
+    /// The file has changed since the check, and is now invalid.
     pub fn enforce(&self) -> anyhow::Result<Arc<Secrecy>> {
         let registry = Registry::new(self.naming);
         let mut watched = Watched::new(vec![self.path.clone()]);
         let secrecy = Arc::new(Secrecy::new(self.rules()?, &registry, self.naming));
-        // The server starts without them: what they encrypt is refused until they are there.
+        // The server starts even if a key service cannot be reached: values under its keys are refused until
+        // it can.
         let is_well = secrecy.refresh().inspect_err(log).is_ok();
         if secrecy.has_services() || self.is_reloaded {
             ask_again(&secrecy, is_well)?;
@@ -78,7 +79,7 @@ impl EncryptionConfig {
         if self.is_reloaded {
             let (config, used) = (self.clone(), Arc::downgrade(&secrecy));
             tokio::spawn(async move {
-                // Contents that wait for their key services.
+                // Contents of the file whose key services cannot be reached yet.
                 let mut waiting = None;
                 loop {
                     tokio::time::sleep(INTERVAL).await;
@@ -94,7 +95,7 @@ impl EncryptionConfig {
                             continue;
                         }
                     };
-                    // Key services block.
+                    // Calls of key services block.
                     let asked = tokio::task::spawn_blocking(move || (refresh(&rules), rules)).await;
                     let Ok((outcome, rules)) = asked else { continue };
                     match outcome {
@@ -114,11 +115,11 @@ impl EncryptionConfig {
     }
 }
 
-/// How often key services are asked how they are: those that are well, and others.
+/// How often key services are asked for their status: healthy services, and others.
 const HEALTHY_INTERVAL: Duration = Duration::from_secs(60);
 const UNHEALTHY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Asks the key services again and again, as long as there is something to encrypt.
+/// Asks the key services for their status periodically, as long as the encryption is in use.
 fn ask_again(secrecy: &Arc<Secrecy>, mut is_well: bool) -> anyhow::Result<()> {
     let used = Arc::downgrade(secrecy);
     let ask = move || {

@@ -1,4 +1,4 @@
-//! The end of the process: signals, the shutdown deadline, and the last moment of a process that misses it
+//! The end of the process: signals, the shutdown deadline, and the forced exit of a process that misses it
 //! (docs/api/operations.md#shutdown).
 //!
 //! ```text
@@ -6,9 +6,10 @@
 //!                    └─► delay + deadline: close the stores, log what is lost ─► exit 3                 (this file)
 //! ```
 //!
-//! When requests are to be cut, the computations of all requests and controllers are cancelled. A thread with a runtime of
-//! its own watches over all this: computations that do not look at their token can hold every thread of the server's
-//! runtime; then no timer of that runtime fires, and no signal is noticed there.
+//! When the time for requests is over, the computations of all requests and controllers are cancelled. A
+//! thread with a runtime of its own supervises all this: computations that do not check their cancellation
+//! token can occupy every thread of the server's runtime; then no timer of that runtime fires, and it notices
+//! no signal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,38 +27,39 @@ use wire::traces::export::Waiting;
 
 use crate::logging;
 
-/// Exit code of a process that was ended at the deadline, because its own order of shutdown did not end in time.
+/// Exit code of a process that was ended at the deadline, because the orderly shutdown did not finish in
+/// time.
 const DEADLINE_PASSED: i32 = 3;
 
 /// Exit code after a second signal.
 const SECOND_SIGNAL: i32 = 1;
 
-/// The closing parts of the shutdown (controllers, store, audit log, spans) get this much of the time, or a fourth of it if
-/// that is less.
+/// Maximum time for the closing steps of the shutdown (controllers, store, audit log, spans); if a fourth of
+/// the whole time is less, they get that.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
 
-/// Longest that the stores take to close when the deadline has passed. They sync what is queued, which takes milliseconds
+/// Maximum time for closing the stores after the deadline. They sync what is queued, which takes milliseconds
 /// unless the disk hangs.
 const LAST_CLOSE_MAX: Duration = Duration::from_secs(1);
 
-/// Deadline that stands for an unlimited shutdown.
+/// Deadline that represents an unlimited shutdown.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The end of the process, shared by the thread that watches over it and the run that carries it out.
+/// The end of the process, shared by the supervising thread and the run that carries it out.
 #[derive(Clone)]
 pub struct Ending(Arc<Shared>);
 
 struct Shared {
     /// How long requests are served after the signal.
     delay: Duration,
-    /// How long the shutdown takes at most after that.
+    /// Maximum time of the shutdown after `delay`.
     deadline: Duration,
-    /// When the process ends at the latest, once that is known.
+    /// Latest end of the process; `None` until the shutdown begins.
     ends_at: watch::Sender<Option<Instant>>,
     run: Mutex<Run>,
 }
 
-/// The parts of the present run that the last moment is about.
+/// The components of the present run that the forced exit needs.
 #[derive(Default)]
 struct Run {
     lifecycle: Option<Lifecycle>,
@@ -66,14 +68,14 @@ struct Run {
     spans: Option<Waiting>,
 }
 
-/// When the phases of a shutdown end, whatever hangs.
+/// Deadlines of the phases of a shutdown.
 #[derive(Clone, Copy, Debug)]
 pub struct Phases {
-    /// Requests are cut.
+    /// Deadlines for ending connections and requests.
     pub drain: DrainLimit,
-    /// Controllers are left alone.
+    /// Time after which controllers are no longer waited for.
     pub controllers: Instant,
-    /// Store, audit log and spans are left alone.
+    /// Time after which the store, audit log and spans are no longer waited for.
     pub last: Instant,
 }
 
@@ -91,10 +93,10 @@ impl Phases {
 }
 
 impl Ending {
-    /// Starts the thread that listens to signals and watches over the deadline.
+    /// Starts the thread that listens for signals and enforces the deadline.
     ///
     /// # Errors
-    /// The system has no thread or no signals.
+    /// The system refuses a thread or the signal handlers.
     pub fn watch(delay: Duration, deadline: Duration) -> anyhow::Result<Ending> {
         let run = Mutex::new(Run::default());
         let ending = Ending(Arc::new(Shared { delay, deadline, ends_at: watch::Sender::new(None), run }));
@@ -112,7 +114,7 @@ impl Ending {
         Ok(ending)
     }
 
-    /// The run that is to end has this life. A shutdown that began before goes on with it.
+    /// Registers the lifecycle of a new run. A shutdown that has already begun applies to it at once.
     pub fn attach(&self, lifecycle: &Lifecycle) {
         let mut run = self.0.run.lock();
         *run = Run { lifecycle: Some(lifecycle.clone()), ..Run::default() };
@@ -121,7 +123,7 @@ impl Ending {
         }
     }
 
-    /// These stores are to be closed in the last moment.
+    /// Registers the stores that a forced exit closes.
     pub fn attach_stores(&self, engines: Vec<Engine>) {
         self.0.run.lock().engines = engines;
     }
@@ -132,7 +134,7 @@ impl Ending {
         (run.sink, run.spans) = (sink, spans);
     }
 
-    /// The shutdown begins without a signal, and without its delay; does nothing when it has begun.
+    /// Begins the shutdown without a signal and without its delay. Has no effect if a shutdown has begun.
     pub fn begin(&self) {
         self.begin_after(Duration::ZERO);
     }
@@ -146,7 +148,8 @@ impl Ending {
         });
     }
 
-    /// When the phases end of the shutdown that has begun; without one they have all the time.
+    /// Returns the phases of the shutdown that has begun; without one, the deadlines are practically
+    /// unlimited.
     pub fn phases(&self) -> Phases {
         match *self.0.ends_at.borrow() {
             Some(ends_at) => Phases::until(ends_at, self.0.deadline),
@@ -163,14 +166,14 @@ impl Ending {
                     lifecycle.advance(Stage::Leaving);
                 }
             }
-            // It lives as long as `self`.
+            // The sender lives as long as `self`.
             _ = begun.wait_for(Option::is_some) => {}
         }
         let ends_at = self.0.ends_at.borrow().unwrap_or_else(Instant::now);
         let cut_at = self.phases().drain.cut_at;
         let until_the_end = async {
             tokio::time::sleep_until(cut_at.into()).await;
-            // From here, as the server's threads may all compute.
+            // This thread cancels the computations, as they may occupy all threads of the server.
             if let Some(lifecycle) = &self.0.run.lock().lifecycle {
                 lifecycle.computations().cancel(Reason::Shutdown);
             }
@@ -185,7 +188,7 @@ impl Ending {
         }
     }
 
-    /// Ends a process whose order of shutdown did not end in time.
+    /// Ends a process whose orderly shutdown did not finish in time.
     async fn end_now(&self) {
         let Run { lifecycle, engines, sink, spans } = std::mem::take(&mut *self.0.run.lock());
         let closing_max = LAST_CLOSE_MAX.min(self.0.deadline / 2);
@@ -223,7 +226,7 @@ async fn any([terminate, interrupt, hangup]: &mut [Signal; 3]) {
 mod tests {
     use super::*;
 
-    /// Says to a copy of this test that it is the process that is to end.
+    /// Environment variable that tells a copy of this test to be the process that hangs.
     const HUNG: &str = "ENDING_TEST_IS_HUNG";
 
     #[test]
@@ -249,7 +252,7 @@ mod tests {
         assert!(begun.elapsed() >= Duration::from_millis(400), "the delay and the deadline count");
     }
 
-    /// A server all of whose threads are taken by tasks that never wait. It sends itself SIGTERM.
+    /// Runs a server whose threads are all occupied by tasks that never wait, and sends itself SIGTERM.
     fn hang() -> ! {
         let ending = Ending::watch(Duration::from_millis(200), Duration::from_millis(200)).unwrap();
         let lifecycle = Lifecycle::new();
@@ -269,7 +272,7 @@ mod tests {
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
         runtime.block_on(async move {
             lifecycle.reached(Stage::Leaving).await;
-            // As in `assemble::run`: no timer fires.
+            // As in `assemble::run`, but no timer fires.
             tokio::time::sleep(Duration::from_millis(200)).await;
         });
         unreachable!("the timer fired");

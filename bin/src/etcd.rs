@@ -1,7 +1,7 @@
-//! Objects kept in etcd: the checked flags, and the copy that the server keeps of them (docs/api/etcd.md).
+//! Objects stored in etcd: the checked flags, and the local copy of the objects (docs/api/etcd.md).
 //!
-//! The copy is in the data directory, beside a file that says which cluster of etcd it is of. It is thrown away when it does
-//! not fit etcd any more; nothing is lost with it.
+//! The copy is in the data directory, next to a file that identifies the cluster of etcd. If the copy no
+//! longer fits etcd, the server deletes it and fills a new one; no data is lost by that.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -24,45 +24,45 @@ use crate::files;
 use crate::flags::{Direction, EtcdFlags};
 use crate::moving;
 
-/// Directory of the copy.
+/// Name of the directory of the copy.
 pub const COPY_DIR: &str = "etcd-copy";
 
-/// File that says which cluster the copy is of.
+/// Name of the file that identifies the cluster of etcd that the copy is of.
 const CLUSTER_FILE: &str = "etcd-cluster";
 
-/// How long one call of etcd may take, with all its attempts.
+/// Maximum time of one call of etcd, with all its attempts.
 const CALL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long the start waits for etcd, and its pauses.
+/// How long the start waits for etcd, and the pause between attempts.
 const START_WAIT: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1));
 
-/// The one form of objects of built-in types.
+/// The storage encoding of objects of built-in types.
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// The etcd that objects are kept in.
+/// Settings of the etcd that stores the objects.
 #[derive(Clone)]
 pub struct EtcdConfig {
     endpoints: Vec<Endpoint>,
     tls: Option<Tls>,
     prefix: String,
-    /// Resources that are kept in an etcd of their own.
+    /// Resources that have an etcd of their own.
     apart: Vec<Apart>,
-    /// Where the store is moved while it is served.
+    /// Direction of a live move of the store, if one is configured.
     pub live: Option<Direction>,
-    /// How often it is compacted; zero: not by this server.
+    /// Interval between compactions of etcd; zero: this server does not compact it.
     pub compaction_interval: Duration,
-    /// How long health checks wait for it.
+    /// Timeout of health checks of etcd.
     pub check_timeout: Duration,
-    /// How values are encrypted, if any are.
+    /// How values are encrypted; `None`: not at all.
     secrecy: Option<Arc<Secrecy>>,
-    /// How members are reached.
+    /// How the members of etcd are reached.
     egress: Egress,
 }
 
-/// A resource that can be kept in an etcd of its own. The few parts of the server that look at it together with others wait
-/// until they know the newest state of both.
+/// A resource that can have an etcd of its own. The few functions of the server that read it together with
+/// other resources wait until the newest state of both is known.
 struct Separable {
-    /// Stem of its group.
+    /// Group of the resource without the suffix of the naming profile.
     group: &'static str,
     plural: &'static str,
 }
@@ -77,7 +77,7 @@ struct Apart {
     endpoints: Vec<Endpoint>,
 }
 
-/// Connections to members through a proxy.
+/// A dialer that connects to members through a proxy.
 struct Proxied(Egress);
 
 impl Dial for Proxied {
@@ -96,10 +96,10 @@ impl std::fmt::Debug for EtcdConfig {
 }
 
 impl EtcdConfig {
-    /// Checks the flags, reading the files they name; `None` without endpoints.
+    /// Checks the flags and reads the files they name; `None` without endpoints.
     ///
     /// # Errors
-    /// One that fits one line.
+    /// An error of one line.
     pub fn from_flags(flags: &EtcdFlags, naming: &'static Naming) -> anyhow::Result<Option<EtcdConfig>> {
         let urls: Vec<&str> =
             flags.etcd_servers.iter().map(|url| url.trim()).filter(|url| !url.is_empty()).collect();
@@ -171,13 +171,13 @@ impl EtcdConfig {
         }))
     }
 
-    /// The same in the network that is reached so.
+    /// Returns these settings with another egress.
     #[must_use]
     pub fn through(self, egress: &Egress) -> EtcdConfig {
         EtcdConfig { egress: egress.clone(), ..self }
     }
 
-    /// The etcds of resources that are kept apart, each with the names of these and with what their keys begin with.
+    /// Returns the separate etcds, each with the names and the key prefixes of its resources.
     pub fn apart(&self, naming: &'static Naming) -> Vec<(Vec<&'static str>, Vec<String>, EtcdConfig)> {
         let registry = Registry::new(naming);
         let mut found: Vec<(Vec<&'static str>, Vec<String>, EtcdConfig)> = Vec::new();
@@ -199,19 +199,19 @@ impl EtcdConfig {
         found
     }
 
-    /// The same, of which the store is moved away.
+    /// Returns these settings for a server that moves its store out of etcd while serving it.
     #[must_use]
     pub fn moving_to_log(&self) -> EtcdConfig {
         EtcdConfig { live: Some(Direction::ToLog), ..self.clone() }
     }
 
-    /// The same, with values that are encrypted so.
+    /// Returns these settings with an encryption of values.
     #[must_use]
     pub fn encrypted(&self, secrecy: Option<Arc<Secrecy>>) -> EtcdConfig {
         EtcdConfig { secrecy, ..self.clone() }
     }
 
-    /// A client of it; nothing is connected yet.
+    /// Creates a client; it does not connect yet.
     pub fn client(&self) -> Client {
         let (endpoints, tls) = (self.endpoints.clone(), self.tls.clone());
         let dial =
@@ -219,16 +219,16 @@ impl EtcdConfig {
         Client::dialing(ClientConfig { endpoints, tls, deadline: CALL_DEADLINE }, dial)
     }
 
-    /// Start of all keys.
+    /// Returns the prefix of all keys.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Opens the copy and brings it up to etcd. `open` opens an engine that follows in a directory. `source` is the revision of
-    /// the store that is moved there, if one is.
+    /// Opens the copy and brings it up to date with etcd. `open` opens a follower engine in a directory.
+    /// `source` is the revision of the store that is being moved into etcd, if there is a move.
     ///
     /// # Errors
-    /// etcd cannot be reached for a minute, or the copy not be kept.
+    /// etcd cannot be reached for a minute, or the copy cannot be stored.
     pub async fn open(
         &self,
         data_dir: &Path,
@@ -272,7 +272,7 @@ impl EtcdConfig {
         let id = moving::store_id(data_dir)?;
         match source {
             Some(source) => {
-                // Before there is a mark: what cannot be raised is left as it is.
+                // The check comes before the mark: an etcd whose revision cannot be raised is left unchanged.
                 replica.raising(source, moving::ROOM).await?;
                 replica.claim(&id).await?;
                 replica.raise(source, moving::ROOM).await?;
@@ -293,7 +293,7 @@ impl EtcdConfig {
         Ok((engine, replica))
     }
 
-    /// Fills the copy. A filling that breaks off is begun again for as long as each one comes further.
+    /// Fills the copy. If filling breaks off, it starts again as long as each attempt makes progress.
     async fn filled(&self, replica: &Arc<Replica>) -> anyhow::Result<engine::Revision> {
         loop {
             let before = replica.revision();
@@ -310,7 +310,8 @@ impl EtcdConfig {
         }
     }
 
-    /// Refuses an etcd that a move is filling, or that the store has left. A move of this server that was all but done is ended.
+    /// Refuses an etcd that a move is filling, or that the store has left. A move of this server that had
+    /// only to be concluded is concluded.
     async fn check_mark(&self, replica: &Replica, id: &str, data_dir: &Path) -> anyhow::Result<()> {
         let Some((mark, _)) = self.asked(|| replica.mark()).await? else { return Ok(()) };
         if mark == format!("filling {id}") && moving::recorded(data_dir)? == Some(moving::Place::Etcd) {
@@ -323,10 +324,10 @@ impl EtcdConfig {
         bail!("etcd has the mark of a move, {mark:?}: docs/api/etcd.md#moving")
     }
 
-    /// Waits until the copy, which is followed, has what etcd has now.
+    /// Waits until the copy, which must be followed, has the newest state of etcd.
     ///
     /// # Errors
-    /// It does not for a minute.
+    /// The copy is not up to date after a minute.
     pub async fn caught_up(&self, replica: &Replica) -> anyhow::Result<()> {
         let from = replica.revision();
         self.asked(|| async { replica.current().await.map_err(|status| io::Error::other(status.message)) })
@@ -339,7 +340,7 @@ impl EtcdConfig {
         Ok(())
     }
 
-    /// Asks again while etcd cannot be reached, for a while.
+    /// Retries `ask` for a while if it fails.
     async fn asked<T, E, F>(&self, ask: impl Fn() -> F) -> anyhow::Result<T>
     where
         E: std::error::Error + Send + Sync + 'static,
@@ -359,7 +360,7 @@ impl EtcdConfig {
     }
 }
 
-/// Has the next start fill a new copy.
+/// Makes the next start fill a new copy.
 ///
 /// # Errors
 /// The file cannot be removed.
@@ -370,27 +371,27 @@ pub fn forget_cluster(data_dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Checks how objects are to be kept.
+/// Checks the storage encoding.
 ///
 /// # Errors
-/// There is no such form.
+/// The media type is not supported.
 pub fn check_storage(flags: &EtcdFlags) -> anyhow::Result<()> {
     let types = ["application/json", MEDIA_TYPE, "application/yaml"];
     let wanted = flags.storage_media_type.as_str();
-    // "" is the default.
+    // An empty value selects the default.
     if !wanted.is_empty() && !types.contains(&wanted) {
         bail!("--storage-media-type {wanted:?} invalid, allowed values: {}", types.join(", "));
     }
     Ok(())
 }
 
-/// Whether these are the members of one etcd.
+/// Returns whether both lists name the members of the same etcd.
 fn are_the_same(one: &[Endpoint], other: &[Endpoint]) -> bool {
     let urls = |all: &[Endpoint]| all.iter().map(Endpoint::url).collect::<BTreeSet<_>>();
     urls(one) == urls(other)
 }
 
-/// Resources, each with the etcd that is to keep it: `group/resource#url;url`, as upstream reads it.
+/// Parses resources and the etcds that store them: `group/resource#url;url`, as in kube-apiserver.
 fn overrides(texts: &[String]) -> anyhow::Result<Vec<(&str, Vec<Endpoint>)>> {
     let overrides = texts.iter().filter(|text| !text.is_empty()).map(|text| {
         let (resource, servers) = text.split_once('#')?;
@@ -404,7 +405,7 @@ fn overrides(texts: &[String]) -> anyhow::Result<Vec<(&str, Vec<Endpoint>)>> {
     })
 }
 
-/// Those of them that are kept in another etcd than the rest.
+/// Returns the resources whose etcd is not the main one.
 fn apart(
     overrides: Vec<(&str, Vec<Endpoint>)>,
     main: &[Endpoint],

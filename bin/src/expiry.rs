@@ -1,4 +1,4 @@
-//! Ends of certificates: a number on the page of metrics, and a warning long before.
+//! Expiry of certificates: a metric, and a warning long before the end.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,10 +7,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use wire::metrics::Metrics;
 
-/// How long before its end a certificate is warned of: long enough to get another one from a person.
+/// How long before its expiry a certificate causes a warning: long enough for a person to get a new one.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Notes the earliest end among the certificates of a PEM text, and warns of it if it is near.
+/// Records the earliest expiry among the certificates of a PEM text as a metric, and logs a warning if it is
+/// near.
 pub fn watch(metrics: &Metrics, certificate: &'static str, pem: &[u8]) {
     let Some(end) = first_end(pem) else { return };
     metrics.certificates.set(&[certificate], end);
@@ -22,7 +23,8 @@ pub fn watch(metrics: &Metrics, certificate: &'static str, pem: &[u8]) {
     }
 }
 
-/// Returns the earliest end among the certificates of a PEM text in RFC 3339, for the log; empty without certificates.
+/// Returns the earliest expiry among the certificates of a PEM text in RFC 3339, for the log; empty without
+/// certificates.
 pub fn shown(pem: &[u8]) -> String {
     let end = first_end(pem).and_then(|end| jiff::Timestamp::from_second(end).ok());
     end.map(|end| end.to_string()).unwrap_or_default()

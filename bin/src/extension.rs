@@ -1,4 +1,4 @@
-//! How extension servers know this one, from the flags.
+//! The credentials that this server presents to extension servers, from the flags.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,17 +12,17 @@ use crate::authorities::system_authorities;
 use crate::flags::ExtensionFlags;
 use crate::issuers::opening;
 
-/// How extension servers know this one.
+/// The credentials that this server presents to extension servers.
 #[derive(Clone, Debug)]
 pub struct ExtensionConfig {
-    /// Files of the certificate and the key for them.
+    /// Files of the client certificate and its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// The same as it was read.
+    /// Contents of the files, and the authentication settings that are published.
     pub settings: Settings,
 }
 
 impl ExtensionConfig {
-    /// Takes the flags, and tells extension servers what `authentication` believes.
+    /// Checks the flags; publishes the settings of `authentication` to extension servers.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -32,17 +32,17 @@ impl ExtensionConfig {
         networks: &Networks,
     ) -> anyhow::Result<Self> {
         let certificate = match (flags.proxy_client_cert_file, flags.proxy_client_key_file) {
-            // As kube-apiserver: one file alone is no certificate.
+            // As in kube-apiserver, one file without the other has no effect.
             (None, _) | (_, None) => None,
             (Some(chain), Some(key)) => Some((chain, key)),
         };
         Self::read(certificate, authentication, networks)
     }
 
-    /// Reads the files.
+    /// Reads the certificate and the key.
     ///
     /// # Errors
-    /// One cannot be read, or they do not belong together.
+    /// A file cannot be read, or the files do not belong together.
     pub fn read(
         certificate: Option<(PathBuf, PathBuf)>,
         authentication: &AuthenticationConfig,
@@ -64,23 +64,24 @@ impl ExtensionConfig {
         Ok(ExtensionConfig { certificate, settings })
     }
 
-    /// Files that may change.
+    /// Returns the files that may change.
     pub fn files(&self) -> Vec<PathBuf> {
         self.certificate.iter().flat_map(|(chain, key)| [chain.clone(), key.clone()]).collect()
     }
 }
 
-/// Where no file names the authorities of clients, tells extension servers of the server's own: it authenticates clients, as
-/// of the administrator's kubeconfig. A file alone is told as it is, as kube-apiserver does.
+/// Publishes the server's own authority to extension servers if no file names the authorities of clients:
+/// this authority authenticates the administrator's kubeconfig, for example. If there is a file, only its
+/// contents are published, as by kube-apiserver.
 pub fn tell_own_authority(settings: &mut Settings, own: &[u8]) {
     let own = String::from_utf8_lossy(own).into_owned();
     settings.authentication.entry(CLIENT_BUNDLE.to_owned()).or_insert(own);
 }
 
-/// The member with the authorities of clients.
+/// The ConfigMap member that has the authorities of clients.
 const CLIENT_BUNDLE: &str = "client-ca-file";
 
-/// The headers by which the flags let a proxy in front say who asks.
+/// Returns the headers in which a front proxy names the user, from the flags.
 fn claims(authentication: &AuthenticationConfig) -> IdentityClaims {
     let Some(proxy) = &authentication.proxy else { return IdentityClaims::default() };
     let headers = &proxy.headers;
@@ -90,7 +91,7 @@ fn claims(authentication: &AuthenticationConfig) -> IdentityClaims {
     )
 }
 
-/// The members of the ConfigMap that extension servers read: bundles as they are, lists as JSON.
+/// Returns the members of the ConfigMap that extension servers read: bundles as they are, lists as JSON.
 fn told(authentication: &AuthenticationConfig) -> BTreeMap<String, String> {
     let mut told = BTreeMap::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

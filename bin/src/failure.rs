@@ -1,15 +1,15 @@
-//! The record of a failed start: one, on standard error, in the format of the log.
+//! The record of a failed start: a single one, on standard error, in the format of the log.
 //!
-//! In text it is the record by which supervisors of the reference server recognise a failed start: severity, time, process,
-//! place, `"command failed" err=…`. In JSON it is a line like those of the log. Offline commands report errors by
-//! [`refuse`](crate::refuse).
+//! In text format, supervisors of the reference server recognise a failed start by this record: severity,
+//! time, process, source location, `"command failed" err=…`. In JSON format, the record is a line like those
+//! of the log. Offline commands report errors by [`refuse`](crate::refuse).
 
 use std::ffi::OsString;
 use std::io::Write;
 
 use crate::flags::LogFormat;
 
-/// Returns the format of the log that the command line asks for, also where another flag is wrong.
+/// Returns the format of the log that the command line selects, even if another flag is invalid.
 pub fn format_of(arguments: &[OsString]) -> LogFormat {
     let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy());
     let mut format = LogFormat::Text;
@@ -31,10 +31,10 @@ fn is_format(name: &str) -> bool {
     matches!(name, "log-format" | "logging-format")
 }
 
-/// Writes the record.
+/// Writes the record to standard error.
 pub fn report(format: LogFormat, error: &str) {
     let record = record(format, error.trim_end(), jiff::Timestamp::now(), std::process::id());
-    // The process ends; there is nobody else to tell.
+    // A write error is ignored: the process ends, and has no other output.
     let _ = std::io::stderr().write_all(record.as_bytes());
 }
 
@@ -58,7 +58,7 @@ fn record(format: LogFormat, error: &str, now: jiff::Timestamp, process: u32) ->
     }
 }
 
-/// A text as the value of a record: quoted, or indented where it has several lines.
+/// Formats a text as a value of a record: quoted, or indented if it has several lines.
 fn value(text: &str) -> String {
     if !text.contains('\n') {
         return go::quote(text).to_string();

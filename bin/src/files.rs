@@ -1,4 +1,4 @@
-//! Small files that are replaced in one step: written under another name, then renamed.
+//! Small files that are replaced in one step: written under a temporary name, then renamed.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Creates a directory, with its parents, that only its owner can read; an existing one is left as it is.
+/// Creates a directory and its parents, readable only by the owner; an existing directory is left unchanged.
 pub fn private_dir(path: &Path) -> anyhow::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -16,19 +16,19 @@ pub fn private_dir(path: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot create directory {}", path.display()))
 }
 
-/// Longest file that flags and configuration files may name. Bundles of certificates and lists of tokens stay far below; a
-/// device such as `/dev/zero` has no end.
+/// Maximum size of a file that flags and configuration files name. Bundles of certificates and lists of
+/// tokens are far smaller; the limit stops reads of endless devices such as `/dev/zero`.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// A file that has more bytes than are read.
+/// The error for a file that exceeds the maximum size.
 #[derive(Debug, thiserror::Error)]
 #[error("the file has more than {FILE_BYTES_MAX} bytes, the most that is read of a configuration file")]
 struct TooLong;
 
-/// Reads a file that an operator names.
+/// Reads a file that the operator has configured.
 ///
 /// # Errors
-/// It cannot be read, or is longer than [`FILE_BYTES_MAX`].
+/// The file cannot be read, or is longer than [`FILE_BYTES_MAX`].
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let file = fs::File::open(path)?;
     let len = file.metadata()?.len();
@@ -36,7 +36,7 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, TooLong));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
-    // Devices and pipes have no length.
+    // Devices and pipes report no length, so the read itself is limited.
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > FILE_BYTES_MAX {
         true => Err(io::Error::new(io::ErrorKind::FileTooLarge, TooLong)),
@@ -44,7 +44,7 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The file's bytes, or `None` if it does not exist.
+/// Returns the file's bytes, or `None` if it does not exist.
 pub fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     match read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -53,9 +53,9 @@ pub fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Replaces the file by these bytes, readable by its owner alone. After a crash it is the old file or the new one;
-/// [`sync_dir`] makes the new one durable. A file with the same bytes is not touched. Returns whether it was
-/// replaced.
+/// Replaces the file by these bytes, readable only by its owner. After a crash the file has either its old or
+/// its new contents; [`sync_dir`] makes the new ones durable. A file that already has these bytes is not
+/// written. Returns whether the file was replaced.
 pub fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
     if read_if_there(path)?.as_deref() == Some(bytes) {
         return Ok(false);
@@ -67,19 +67,19 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    // One left by a crash may be half written or have another mode.
+    // A temporary file that a crash left may be incomplete or have another mode.
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     file.write_all(bytes)?;
-    // Before the rename: otherwise a crash could leave an empty file under the final name.
+    // The sync must come before the rename: otherwise a crash could leave an empty file under the final name.
     file.sync_data()?;
     fs::rename(&beside, path)
 }
 
-/// Makes earlier replacements in `path` durable.
+/// Syncs the directory `path`, which makes earlier replacements in it durable.
 pub fn sync_dir(path: &Path) -> anyhow::Result<()> {
     let sync = || fs::File::open(path)?.sync_all();
     sync().with_context(|| format!("cannot sync {}", path.display()))

@@ -307,7 +307,7 @@ fn networks(text: &str) -> Result<Networks, String> {
         return Ok(Networks(Ranges::default().networks));
     }
     Ranges::parse_networks(text).map(Networks).map_err(|why| {
-        // What kube-apiserver says does not name the text.
+        // The message of kube-apiserver does not contain the text.
         match why.strip_prefix("invalid CIDR address: ") {
             Some(wrong) if text.split(',').next() == Some(wrong) => {
                 "service-cluster-ip-range[0] is not a valid cidr".to_owned()

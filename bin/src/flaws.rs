@@ -1,8 +1,8 @@
-//! What is wrong with the flags, told together: an operator who mends one mistake should not meet the next one at the
-//! following start.
+//! Problems with the flags, all reported together, so that an operator who corrects one mistake does not meet
+//! the next one at the following start.
 //!
-//! Looks at values alone, not at the files they name, in the order in which kube-apiserver looks at them. What is checked
-//! here is checked again where it is used.
+//! The checks look only at the values, not at the files they name, in the order of kube-apiserver. Every
+//! value is checked again where it is used.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -15,29 +15,29 @@ use types::schema::registry::Registry;
 use crate::flags::Flags;
 use crate::{audit, authorization, etcd, host};
 
-/// What is wrong, in order and each once.
+/// Problems in the order in which they were found, without duplicates.
 #[derive(Debug, Default)]
 pub struct Flaws(Vec<String>);
 
 impl Flaws {
-    /// Takes what a check says.
+    /// Adds the error of a check, if the check failed.
     pub fn take<V, E: Display>(&mut self, checked: Result<V, E>) {
         if let Err(why) = checked {
             self.push(format!("{why:#}"));
         }
     }
 
-    /// Takes one more.
+    /// Adds a problem, unless it is known already.
     pub fn push(&mut self, why: String) {
         if !self.0.contains(&why) {
             self.0.push(why);
         }
     }
 
-    /// That nothing is wrong.
+    /// Succeeds if there are no problems.
     ///
     /// # Errors
-    /// What is, on one line: several things are in brackets.
+    /// All problems on one line; several problems are in brackets.
     pub fn none(self) -> anyhow::Result<()> {
         go::join_errors(self.0).map_or(Ok(()), |flaws| Err(anyhow!(flaws)))
     }
@@ -46,9 +46,9 @@ impl Flaws {
 /// Checks the flags that kube-apiserver checks together.
 ///
 /// # Errors
-/// All that is wrong with them.
+/// All problems with these flags.
 pub fn check(flags: &Flags) -> anyhow::Result<()> {
-    // Nothing is told together with what the flags of releases and gates mean.
+    // Errors in the flags of releases and gates are reported alone.
     let asked = flags.compatibility.asked().map_err(anyhow::Error::msg)?;
     let releases = asked.releases().unwrap_or_default();
     Features::parse(&flags.feature_gates.join(","), releases).map_err(anyhow::Error::msg)?;
@@ -72,7 +72,7 @@ pub fn check(flags: &Flags) -> anyhow::Result<()> {
     let networks = flags.networks().0;
     flaws.take(api::state::allocation::Ranges::check_networks(&networks).map_err(anyhow::Error::msg));
     flags.check_node_port(&mut flaws);
-    // A machine with addresses of one family alone is served with the usual range all the same.
+    // A machine with addresses of only one family may still use the default range.
     if let Some(first) = networks.first().filter(|_| flags.service_cluster_ip_range.is_some())
         && flags.own_service.settings().is_ok_and(|own| own.has_endpoints)
         && let Some(public) = public_address(flags)
@@ -83,7 +83,8 @@ pub fn check(flags: &Flags) -> anyhow::Result<()> {
     flaws.none()
 }
 
-/// The address under which the server tells others to find it, as far as it is known before it listens.
+/// Returns the address under which other machines reach the server, as far as it is known before the server
+/// listens.
 fn public_address(flags: &Flags) -> Option<IpAddr> {
     let bound = std::net::SocketAddr::new(flags.bind_address, 0);
     let configured = flags.advertise_address.filter(|address| !address.is_unspecified());

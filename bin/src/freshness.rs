@@ -1,7 +1,8 @@
-//! How long an answer may be kept, by its header fields (RFC 9111, section 4.2.1).
+//! How long a response may be cached, by its header fields (RFC 9111, section 4.2.1).
 //!
-//! `s-maxage → max-age → Expires, counted from Date → a tenth of the age by Last-Modified`; the first that is there decides.
-//! Whether an answer may be stored at all is not asked: what is kept serves this process alone.
+//! `s-maxage → max-age → Expires, counted from Date → a tenth of the age by Last-Modified`; the first field
+//! that is present decides. Directives that forbid storing are ignored, because the cache serves this process
+//! only.
 
 use std::time::Duration;
 
@@ -9,13 +10,14 @@ use http::HeaderMap;
 use http::header::{CACHE_CONTROL, DATE, EXPIRES, HeaderName, LAST_MODIFIED};
 use jiff::{SignedDuration, Timestamp};
 
-/// Longest freshness that is guessed from the date of the last change.
+/// Maximum freshness that is estimated from the date of the last change.
 const GUESS_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Longest freshness of all; numbers beyond the range of 32 bits mean the same.
+/// Maximum freshness from any field; numbers beyond 32 bits count as this value.
 const SECONDS_MAX: u64 = 0x7fff_ffff;
 
-/// How long an answer that arrived `now` counts as fresh; zero where nothing says so or what says so cannot be read.
+/// Returns how long a response that arrived at `now` is fresh; zero if no field says so or the fields are
+/// invalid.
 pub fn of(headers: &HeaderMap, now: Timestamp) -> Duration {
     let Some((shared, own)) = ages(headers) else { return Duration::ZERO };
     if let Some(seconds) = shared.or(own) {
@@ -30,7 +32,7 @@ pub fn of(headers: &HeaderMap, now: Timestamp) -> Duration {
     }
 }
 
-/// The seconds of `s-maxage` and `max-age`; `None` if one of them is no number.
+/// Returns the seconds of `s-maxage` and `max-age`; `None` if one of them is not a number.
 fn ages(headers: &HeaderMap) -> Option<(Option<u64>, Option<u64>)> {
     let (mut shared, mut own) = (None, None);
     for value in headers.get_all(CACHE_CONTROL) {

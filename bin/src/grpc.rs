@@ -1,4 +1,4 @@
-//! Unary calls of gRPC over a unix socket, as a client: for services on the same machine that keep keys.
+//! Client for unary gRPC calls over a unix socket, used for key services on the same machine.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, TE};
@@ -8,16 +8,16 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::UnixStream;
 
-/// Longest answer. The longest are a few hundred public keys.
+/// Maximum size of a response. The largest ones are a few hundred public keys.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// Longest text of a failure that is repeated.
+/// Maximum length of a failure text that is passed on.
 const TEXT_BYTES_MAX: usize = 1 << 10;
 
-/// Bytes in front of a message: that it is not compressed, and its length.
+/// Length of the prefix of a message: a compression flag and the length of the message.
 const HEAD_BYTES: usize = 5;
 
-/// The codes of gRPC, by their numbers.
+/// Names of the gRPC status codes, by number.
 const CODES: [&str; 17] = [
     "OK",
     "Canceled",
@@ -38,7 +38,7 @@ const CODES: [&str; 17] = [
     "Unauthenticated",
 ];
 
-/// Why a call has no answer: the name of a code, and a text for people.
+/// A failed call: the name of the status code, and a text for people.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("rpc error: code = {code} desc = {text}")]
 pub struct Failure {
@@ -51,24 +51,24 @@ impl Failure {
         Failure { code, text: text.to_string() }
     }
 
-    /// The service, or what is between, does not keep to the protocol.
+    /// Returns the failure for a protocol violation of the service or of a proxy.
     fn internal(text: impl ToString) -> Failure {
         Failure::new("Internal", text)
     }
 
-    /// The connection failed.
+    /// Returns the failure for a failed connection.
     fn unavailable(text: impl ToString) -> Failure {
         Failure::new("Unavailable", text)
     }
 }
 
-/// A connection to a service. Calls share it.
+/// A connection to a service, which calls may share.
 pub type Sender = SendRequest<Full<Bytes>>;
 
-/// Connects to the socket at `path`; one that begins with `@` is in the abstract namespace.
+/// Connects to the socket at `path`; a path that begins with `@` is in the abstract namespace.
 ///
 /// # Errors
-/// Why there is no connection.
+/// The reason why there is no connection.
 pub async fn connect(path: &str) -> Result<Sender, String> {
     let name = path.strip_prefix("/@").or(path.strip_prefix('@'));
     let opened = match name {
@@ -80,7 +80,7 @@ pub async fn connect(path: &str) -> Result<Sender, String> {
         .await
         .map_err(|error| format!("cannot connect to {path}: {error}"))?;
     tokio::spawn(async move {
-        // What ends the connection is seen by the next call.
+        // The next call notices that the connection has ended.
         let _ = connection.await;
     });
     Ok(sender)
@@ -94,10 +94,11 @@ fn abstract_socket(name: &str) -> std::io::Result<UnixStream> {
     UnixStream::from_std(stream)
 }
 
-/// One call of a method, `/package.Service/Method`, with a message.
+/// Calls the method `/package.Service/Method` with a message.
 ///
 /// # Errors
-/// The service says that it failed, or its answer is none. Does not end by itself if the service does not answer.
+/// The service reports a failure, or its response is invalid. There is no timeout if the service does not
+/// respond.
 pub async fn unary(mut sender: Sender, method: &str, message: Bytes) -> Result<Vec<u8>, Failure> {
     let mut framed = BytesMut::with_capacity(HEAD_BYTES + message.len());
     framed.put_u8(0);
@@ -122,7 +123,7 @@ pub async fn unary(mut sender: Sender, method: &str, message: Bytes) -> Result<V
             None => Failure::unavailable(error),
         }
     })?;
-    // An answer without a message has its outcome in the head.
+    // A response without a message has its status in the head.
     let trailers = body.trailers().cloned().unwrap_or_else(|| head.headers.clone());
     let text = |name: &str| trailers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match text("grpc-status") {
@@ -134,7 +135,7 @@ pub async fn unary(mut sender: Sender, method: &str, message: Bytes) -> Result<V
     }
 }
 
-/// The one message of an answer.
+/// Returns the single message of a response.
 fn message_of(body: &[u8]) -> Result<Vec<u8>, Failure> {
     let (head, message) = body
         .split_first_chunk::<HEAD_BYTES>()
@@ -146,7 +147,7 @@ fn message_of(body: &[u8]) -> Result<Vec<u8>, Failure> {
     Ok(message.to_vec())
 }
 
-/// A text of a trailer, in which some bytes are written as `%` and two digits; no more of it than is repeated.
+/// Decodes a percent-encoded text of a trailer, up to the maximum length.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len().min(TEXT_BYTES_MAX));
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! The machine: its names and addresses, listening sockets and resource limits.
+//! Properties of the machine: names and addresses, listening sockets and resource limits.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,14 +13,14 @@ use values::naming::Naming;
 
 use crate::pki::Name;
 
-/// Connections the kernel queues while the server accepts others.
+/// Connections that the kernel queues until the server accepts them.
 const BACKLOG: u32 = 4096;
 
-/// A connection is probed after this long without a byte, and closed after three unanswered probes. HTTP/2 has its
-/// own pings; this is for watches over HTTP/1.1 whose client lost its network.
+/// A connection is probed after this long without a byte, and closed after three unanswered probes. HTTP/2
+/// has its own pings; these probes are for watches over HTTP/1.1 whose client has lost its network.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 3);
 
-/// Listens on `address`, which other processes may share that say so too.
+/// Listens on `address`. With `is_shared`, other processes that also set the option may listen there too.
 ///
 /// # Errors
 /// One line with the address, if it is in use or not an address of this machine.
@@ -49,17 +49,17 @@ pub fn listen(address: SocketAddr, is_shared: bool) -> anyhow::Result<TcpListene
     open().map_err(failed)
 }
 
-/// Raises the limit of open files to its maximum: every connection is one.
+/// Raises the limit of open files to its maximum, because every connection uses a file descriptor.
 pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        // On failure the server runs with fewer connections.
+        // If this fails, the server accepts fewer connections.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
 }
 
-/// The address at which other machines reach a server that listens on `bound`: the configured one, else the listening
-/// one, else this machine's; `None` if it has none.
+/// Returns the address at which other machines reach a server that listens on `bound`: the configured one,
+/// else the listening one, else this machine's; `None` if the machine has none.
 pub fn advertised_address(bound: SocketAddr, configured: Option<IpAddr>) -> Option<SocketAddr> {
     let ip = bound.ip();
     let elsewhere = ip.is_unspecified() || ip.is_loopback();
@@ -67,9 +67,9 @@ pub fn advertised_address(bound: SocketAddr, configured: Option<IpAddr>) -> Opti
     configured.or_else(own).map(|ip| SocketAddr::new(ip, bound.port()))
 }
 
-/// Host and port at which readers of the server's documents find it when it listens on `bound`: under `name`, else at the
-/// advertised address. At a loopback address it is reached there alone, unless `configured` says that something before it
-/// passes requests on, and every machine calls that address `localhost`.
+/// Returns the host and port for published documents of a server that listens on `bound`: `name`, else the
+/// advertised address. A server on a loopback address is reachable only there, where every machine calls it
+/// `localhost`, unless `configured` names a proxy in front of it.
 pub fn readers_authority(bound: SocketAddr, configured: Option<IpAddr>, name: Option<&str>) -> String {
     let ip = bound.ip();
     let is_localhost = ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST;
@@ -82,8 +82,8 @@ pub fn readers_authority(bound: SocketAddr, configured: Option<IpAddr>, name: Op
     advertised.unwrap_or(bound).to_string()
 }
 
-/// The names in the serving certificate for clients on this machine, on its network and inside the cluster; `inside`
-/// are the addresses of the last.
+/// Returns the names for the serving certificate: for clients on this machine, on its network and inside the
+/// cluster. `inside` are the server's addresses inside the cluster.
 pub fn serving_names(bind: IpAddr, naming: &Naming, inside: &[IpAddr]) -> Vec<Name> {
     let mut names = BTreeSet::new();
     names.insert(Name::Dns("localhost".to_owned()));
@@ -102,17 +102,17 @@ pub fn serving_names(bind: IpAddr, naming: &Naming, inside: &[IpAddr]) -> Vec<Na
     names.into_iter().collect()
 }
 
-/// The host's name, if it can be in a certificate.
+/// Returns the host's name, if it is valid in a certificate.
 fn hostname() -> Option<String> {
     let name = rustix::system::uname().nodename().to_str().ok()?.to_ascii_lowercase();
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     (!name.is_empty() && name.len() <= 253 && name.chars().all(fits)).then_some(name)
 }
 
-/// The address this machine uses towards other networks. Connecting a datagram socket only reads the routing table;
-/// nothing is sent.
+/// Returns the address that this machine uses towards other networks. Connecting a datagram socket only
+/// consults the routing table; nothing is sent.
 fn outward_address(family: IpAddr) -> Option<IpAddr> {
-    // A socket with an address of its own would keep that, a loopback address too.
+    // A socket that is bound to an address would report that one, even a loopback address.
     let (any, documentation): (IpAddr, IpAddr) = match family {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
         IpAddr::V6(_) => {
@@ -124,7 +124,7 @@ fn outward_address(family: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_unspecified())
 }
 
-/// The address at which clients on this machine reach a server that listens on `address`.
+/// Returns the address at which clients on this machine reach a server that listens on `address`.
 pub fn local_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

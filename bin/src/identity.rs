@@ -1,9 +1,9 @@
-//! The identity of a store: the naming profile of its objects, and its name among stores. It is a record of the store's log; the
-//! files `profile` and `store-id` beside the log repeat it (docs/format.md#identity).
+//! The identity of a store: the naming profile of its objects, and its name among stores. It is a record of
+//! the store's log; the files `profile` and `store-id` next to the log repeat it (docs/format.md#identity).
 //!
 //! ```text
-//! record in the log ─┬─► decides ─► files are written to agree
-//! none (older store) ┴─► the file decides, or else the objects ─► the record is written
+//! record in the log ─────┬─► the record decides ─► the files are written to agree
+//! no record (older store)┴─► the file decides, else the objects ─► the record is written
 //! ```
 
 use std::path::Path;
@@ -23,20 +23,21 @@ use crate::moving::{self, Place};
 /// Key of the record. Keys of objects begin with `/`.
 const KEY: &[u8] = b"store/identity";
 
-/// The first line of the record: its name and the version of its layout.
+/// The first line of the record: the name and version of the layout.
 const TITLE: &str = "identity 1";
 
-/// How many records at the beginning of a log are looked at before the store is opened. A store begins with its identity.
+/// Maximum number of records that are read from the beginning of a log before the store is opened. The
+/// identity is among the first records.
 const EARLY_RECORDS_MAX: usize = 16;
 
-/// Content of the record.
+/// Contents of the identity record.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Identity {
     /// Naming profile of the objects.
     profile: String,
-    /// Number of the store ([`Engine::store_number`]) when this was written: a restored store has another one.
+    /// Number of the store ([`Engine::store_number`]) when the record was written: a restored store has
+    /// another number.
     number: u64,
-    /// Name of the store.
     id: String,
 }
 
@@ -56,10 +57,11 @@ impl Identity {
     }
 }
 
-/// Refuses a store of another naming profile before anything is changed, as far as that is known without opening it.
+/// Refuses a store of another naming profile before anything is changed, as far as the profile is known
+/// without opening the store.
 ///
 /// # Errors
-/// It has another one.
+/// The store has another profile.
 pub fn check_early(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     let dir = store_dir(data_dir);
     let is_segment = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".segment");
@@ -67,7 +69,7 @@ pub fn check_early(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     if !has_log || moving::recorded(data_dir)? == Some(Place::Etcd) {
         return check_file(data_dir, naming);
     }
-    // Opening the store reports its faults.
+    // Errors are ignored here, as opening the store reports them.
     let Ok(store) = Store::open(&dir) else { return Ok(()) };
     let value = store.records().take(EARLY_RECORDS_MAX).find_map(|found| match found {
         Found::Record(record) if record.key() == KEY => record.value(),
@@ -82,7 +84,7 @@ pub fn check_early(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
 /// Refuses a directory whose file names another naming profile.
 ///
 /// # Errors
-/// It does.
+/// The file names another profile, or cannot be read.
 pub fn check_file(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     profile_in_file(data_dir)?.map_or(Ok(()), |profile| must_be(data_dir, &profile, naming))
 }
@@ -99,7 +101,7 @@ fn must_be(data_dir: &Path, profile: &str, naming: Profile) -> anyhow::Result<()
     Ok(())
 }
 
-/// Reads the identity in the log; `None` if it is missing or unreadable.
+/// Reads the identity from the log; `None` if it is missing or unreadable.
 fn read(engine: &Engine) -> anyhow::Result<Option<Identity>> {
     let Some(entry) = engine.snapshot().get(KEY) else { return Ok(None) };
     match entry.read() {
@@ -113,8 +115,8 @@ fn read(engine: &Engine) -> anyhow::Result<Option<Identity>> {
     }
 }
 
-/// The naming profile that the objects of a store without an identity show, if one of the others does: its namespaces have
-/// that profile's names.
+/// Returns the other naming profile that the objects of a store without an identity have, if any: the store
+/// has namespaces with the names of that profile.
 fn shown(engine: &Engine, naming: Profile) -> Option<Profile> {
     let snapshot = engine.snapshot();
     let has = |profile: Profile| {
@@ -130,7 +132,7 @@ fn shown(engine: &Engine, naming: Profile) -> Option<Profile> {
 /// Refuses a store whose objects have another naming profile. Returns its identity, if it has one.
 ///
 /// # Errors
-/// They have, or a later release wrote the identity.
+/// The objects have another profile, or a later release wrote the identity.
 fn check(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow::Result<Option<Identity>> {
     let identity = read(engine)?;
     match &identity {
@@ -147,25 +149,25 @@ fn check(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow::Result<Op
     Ok(identity)
 }
 
-/// [`settle`] for a store that is only read.
+/// Like [`settle`], for a store that is only read.
 ///
 /// # Errors
-/// As there.
+/// The same as those of [`settle`].
 pub fn must_have_profile(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     check(engine, data_dir, naming).map(drop)
 }
 
-/// Makes sure that a store has an identity, which is of this naming profile, and that the files beside it say the same. Call it
-/// before anything is stored.
+/// Ensures that a store has an identity with this naming profile, and that the files next to it agree. Must
+/// be called before anything is stored.
 ///
 /// # Errors
-/// The store has another profile, or cannot be written. Files that differ are no error: the log decides.
+/// The store has another profile, or cannot be written. Files that differ are not an error: the log decides.
 pub async fn settle(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     let found = check(engine, data_dir, naming)?;
     let number = engine.store_number();
     let identity = match found {
         Some(identity) if identity.number == number => identity,
-        // The store has no identity yet, or has that of the store from which it was restored.
+        // The store has no identity yet, or still has the one of the store that it was restored from.
         _ => {
             let id = moving::store_id(data_dir)?;
             let identity = Identity { profile: naming.profile.to_owned(), number, id };
@@ -174,7 +176,7 @@ pub async fn settle(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow
             let key = Bytes::from_static(KEY);
             let write = Write { key, expected: Expected::Any, change: Change::Put(payload) };
             if let Err(error) = engine.commit(write).await {
-                // A full disk must not keep a store from being served; the next start tries again.
+                // A full disk must not prevent serving the store; the next start tries again.
                 tracing::warn!(%error, "the identity of the store is not written to its log");
             }
             identity
@@ -264,7 +266,7 @@ mod tests {
             (None, &["/core/namespaces/kube-system"], &KUBERNETES, Ok(())),
             (None, &["/core/namespaces/kube-system"], &CLUSTER, Err("kubernetes")),
             (None, &["/core/configmaps/a/b"], &KUBERNETES, Ok(())),
-            // A file of before the store.
+            // A file that is older than the store.
             (Some("cluster\n"), &[], &KUBERNETES, Err("cluster")),
             (Some("cluster\n"), &[], &CLUSTER, Ok(())),
         ] {

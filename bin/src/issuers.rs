@@ -1,4 +1,5 @@
-//! Issuers of tokens: their flags or configuration file, the documents with their keys, and changes of the file.
+//! Issuers of tokens: their flags or configuration file, the documents with their keys, and reloads of the
+//! file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,42 +29,43 @@ use crate::flags::{List, OidcFlags, Profile};
 use crate::freshness;
 use crate::reload::{self, Watched};
 
-/// Time between two attempts to read a discovery document: at first, and at most.
+/// Pause between two attempts to read a discovery document: initial value, and maximum.
 const DISCOVERY_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// Discovery documents that are read at once. A provider of many issuers may have a short queue of connections, and those
-/// beyond it would be tried again after seconds only.
+/// Maximum number of concurrent reads of discovery documents. A provider of many issuers may have a short
+/// connection queue, and rejected connections would be retried only after seconds.
 const DISCOVERIES_AT_ONCE: usize = 4;
 
-/// How long a read waits for others to end: an issuer that hangs holds up another one no longer.
+/// How long a read waits for a free slot, so that an issuer that hangs delays another one no longer than
+/// this.
 const DISCOVERY_TURN: Duration = Duration::from_secs(1);
 
-/// How long the issuers of a changed file have to show their keys, until the change is tried again.
+/// Time limit for reading the keys of the issuers of a changed file; afterwards the change is tried again.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Issuers as they are configured.
+/// The configured issuers, from flags or a file.
 #[derive(Clone, Debug)]
 pub struct IssuersConfig {
     settings: Settings,
     algorithms: Vec<Algorithm>,
-    /// The file they are in, if they are in one.
+    /// The configuration file, if there is one.
     file: Option<PathBuf>,
-    /// What the file said of anonymous requests at the start; that never changes.
+    /// The file's settings for anonymous requests at the start; they must not change.
     anonymous: Option<AnonymousSettings>,
     /// Issuers of service account tokens.
     own: Vec<String>,
     naming: Profile,
     networks: Networks,
-    /// Whether issuers may say in which network they are.
+    /// Whether issuers may select a network.
     may_name_networks: bool,
 }
 
 impl IssuersConfig {
-    /// Takes the flags of one issuer, or the file of all of them, and what the file says about anonymous requests.
-    /// `own` are the issuers of service account tokens.
+    /// Checks the flags of a single issuer, or reads the file of all issuers with its settings for anonymous
+    /// requests. `own` are the issuers of service account tokens.
     ///
     /// # Errors
-    /// One that tells all problems.
+    /// An error that lists all problems.
     pub fn from_flags(
         oidc: OidcFlags,
         path: Option<PathBuf>,
@@ -118,12 +120,12 @@ impl IssuersConfig {
         Ok((config, anonymous))
     }
 
-    /// Whether tokens of issuers may be accepted, now or after a change of the file.
+    /// Returns whether tokens of issuers may be accepted, now or after a change of the file.
     pub fn is_used(&self) -> bool {
         self.file.is_some() || !self.settings.jwt.is_empty()
     }
 
-    /// The issuers of the file's new contents.
+    /// Parses the file's new contents into issuers.
     fn changed(&self, bytes: &[u8]) -> anyhow::Result<Vec<Arc<Issuer>>> {
         let contents = contents(bytes, self.naming)?;
         let anonymous = contents.anonymous.as_ref();
@@ -136,16 +138,16 @@ impl IssuersConfig {
         made(&contents.settings, &self.algorithms, &self.networks)
     }
 
-    /// The authenticator of these issuers. Their keys are read once [`follow`] runs.
+    /// Builds the authenticator of these issuers. Their keys are read once [`follow`] runs.
     ///
     /// # Errors
-    /// Unusable certificates.
+    /// A certificate is invalid.
     pub fn build(&self, domains: &NameDomains) -> anyhow::Result<Issuers> {
         Ok(Issuers::new(made(&self.settings, &self.algorithms, &self.networks)?, domains.clone()))
     }
 }
 
-/// Reads the configuration file.
+/// Reads and parses the configuration file.
 fn read(path: &Path, naming: Profile) -> anyhow::Result<Contents> {
     let failed = || format!("failed to load authentication configuration from file \"{}\"", path.display());
     let bytes = crate::files::read(path).map_err(|error| opening(path, &error)).with_context(failed)?;
@@ -161,10 +163,10 @@ fn contents(bytes: &[u8], naming: Profile) -> anyhow::Result<Contents> {
     file::read(&document, &group).map_err(anyhow::Error::msg)
 }
 
-/// An error of opening a file in the words of Go.
+/// Formats an error of opening a file as Go does.
 pub fn opening(path: &Path, error: &std::io::Error) -> anyhow::Error {
     let why = match error.kind() {
-        // Go opens a directory, and does not read it.
+        // Go can open a directory, but not read it.
         std::io::ErrorKind::IsADirectory => return anyhow!("read {}: is a directory", path.display()),
         std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
@@ -184,7 +186,7 @@ fn signing_algorithms(names: &[String]) -> anyhow::Result<Vec<Algorithm>> {
     names.iter().map(known).collect()
 }
 
-/// The settings that the flags of one issuer stand for.
+/// Returns the settings that the flags of a single issuer stand for.
 fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
     let text = |flag: Option<String>| flag.unwrap_or_default();
     let (url, client) = (text(flags.oidc_issuer_url), text(flags.oidc_client_id));
@@ -195,7 +197,7 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
         Some(path) => {
             let bytes = crate::files::read(path).map_err(|error| opening(path, &error))?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            // An empty bundle must not stand for the authorities of the system.
+            // An empty bundle must not fall back to the system's authorities.
             if text.is_empty() { "\n".to_owned() } else { text }
         }
         None => String::new(),
@@ -207,7 +209,7 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
         prefix => prefix,
     };
     let groups = text(flags.oidc_groups_claim);
-    // Of several values for a claim the last counts.
+    // If a claim has several values, the last one counts.
     let required: BTreeMap<String, String> = flags.oidc_required_claim.into_iter().collect();
     let rule = |(claim, required_value)| ClaimRule { claim, required_value, ..ClaimRule::default() };
     Ok(JwtSettings {
@@ -231,7 +233,7 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
     })
 }
 
-/// An issuer can name a network only where something says how networks are reached.
+/// Checks that no issuer selects a network, unless networks are configured.
 fn check_networks(settings: &Settings, networks: &Networks) -> anyhow::Result<()> {
     let mut named = settings.jwt.iter().map(|jwt| &jwt.issuer.egress_selector_type);
     match named.find(|network| !network.is_empty()) {
@@ -261,19 +263,21 @@ fn made(
     settings.jwt.iter().map(issuer).collect()
 }
 
-/// From the first packet of a document to its last byte, and the most bytes that it may have: key sets have a few
-/// thousand.
+/// Maximum time from the first packet of a document to its last byte, and maximum size of a document: key
+/// sets have a few thousand bytes.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(30);
 const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
-/// Reads an issuer's documents over HTTPS. Redirects are answers as any other: an issuer says itself where its keys are.
+/// A reader of an issuer's documents over HTTPS. It does not follow redirects: the issuer itself names the
+/// location of its keys.
 struct Documents {
     tls: Tls,
     egress: Egress,
 }
 
 impl Documents {
-    /// Believes the authorities of a PEM bundle, or those of the system if it is empty.
+    /// Creates a reader that trusts the authorities of a PEM bundle, or those of the system if the bundle is
+    /// empty.
     fn new(authorities: &[u8], egress: Egress) -> anyhow::Result<Documents> {
         let system;
         let authorities = match authorities {
@@ -288,7 +292,7 @@ impl Documents {
         Ok(Documents { tls, egress })
     }
 
-    /// A request for a document, and where it goes.
+    /// Returns the target and the headers of a request for a document.
     fn request(&self, url: &str, token: Option<&str>) -> Result<(Endpoint, HeaderMap), String> {
         let failed = |why: &str| format!("Get {}: {why}", quote(url));
         let parts = Url::parse(url).map_err(|why| format!("while calling {url}: {why}"))?;
@@ -336,8 +340,8 @@ impl Fetch for Documents {
     }
 }
 
-/// Reads the keys of the issuers, and the configuration file when it changes. What cannot be used leaves the old issuers in
-/// use; what is not known yet is tried again.
+/// Reads the keys of the issuers, and the configuration file when it changes. An invalid change leaves the
+/// old issuers in use; keys that are not available yet are requested again.
 pub async fn follow(config: &IssuersConfig, issuers: &Issuers, reloads: &Reloads) {
     let turns = Arc::new(Semaphore::new(DISCOVERIES_AT_ONCE));
     for issuer in issuers.all().iter() {
@@ -363,7 +367,7 @@ pub async fn follow(config: &IssuersConfig, issuers: &Issuers, reloads: &Reloads
                 continue;
             }
         };
-        // New issuers count once their keys can be had: the old ones must not go before.
+        // New issuers replace the old ones only once their keys are known.
         let mut discovering: JoinSet<()> =
             read.iter().map(|issuer| discover(Arc::downgrade(issuer), turns.clone())).collect();
         let all = async { while discovering.join_next().await.is_some() {} };
@@ -382,7 +386,7 @@ pub async fn follow(config: &IssuersConfig, issuers: &Issuers, reloads: &Reloads
     }
 }
 
-/// Reads the discovery document of an issuer, until it is there or the issuer is gone.
+/// Reads the discovery document of an issuer, until this succeeds or the issuer is dropped.
 async fn discover(issuer: Weak<Issuer>, turns: Arc<Semaphore>) {
     let mut delay = DISCOVERY_INTERVAL.0;
     loop {

@@ -5,8 +5,8 @@
 //!       └──────────── waits, no longer than the timeout ◄──────┘
 //! ```
 //!
-//! A thread of its own answers, so that values can be opened from wherever they are read, on threads of the runtime too. The
-//! connection is made by the first call and made again by the first call after it broke.
+//! A separate thread makes the calls, so that values can be decrypted on any thread that reads them, also on
+//! threads of the runtime. The first call connects, and so does the first call after the connection broke.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -17,13 +17,14 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::grpc::{self, Sender};
 
-/// Most calls that wait for the thread. There are few: one for each seed that is not remembered.
+/// Maximum number of calls that wait for the thread. There are few calls: one for each seed that is not
+/// cached.
 const WAITING_MAX: usize = 64;
 
-/// How long the caller waits beyond the timeout of the call, for the thread to say what happened.
+/// How long the caller waits beyond the timeout of the call, so that the thread can report the reason.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// A key service at a socket.
+/// A key service that is reached at a unix socket.
 pub struct Socket {
     calls: tokio::sync::mpsc::Sender<Call>,
     timeout: Duration,
@@ -36,11 +37,12 @@ struct Call {
 }
 
 impl Socket {
-    /// The service at `path`; one that begins with `@` is in the abstract namespace. Not reached yet.
+    /// Creates a client for the service at `path`; a path that begins with `@` is in the abstract namespace.
+    /// Does not connect yet.
     pub fn new(path: &str, timeout: Duration) -> Socket {
         let (calls, waiting) = tokio::sync::mpsc::channel(WAITING_MAX);
         let path = path.to_owned();
-        // Without the thread the queue is closed, and every call says so.
+        // If the thread cannot start, the queue is closed and every call fails.
         let _ = std::thread::Builder::new().name("kms".to_owned()).spawn(move || {
             if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 runtime.block_on(serve(&path, timeout, waiting));
@@ -67,7 +69,7 @@ impl KeyService for Socket {
     }
 }
 
-/// Answers calls, one after the other, as long as there is a [`Socket`] to make them.
+/// Makes the calls one after the other, until the [`Socket`] is dropped.
 async fn serve(path: &str, timeout: Duration, mut waiting: tokio::sync::mpsc::Receiver<Call>) {
     let mut connection: Option<Sender> = None;
     while let Some(Call { method, message, answer }) = waiting.recv().await {

@@ -1,17 +1,17 @@
-//! The directory of the machine's logs, as `/logs` shows it.
+//! The log directory of the machine, served at `/logs`.
 //!
-//! Paths arrive cleaned, without steps upwards. Links are followed as the file system does: what an operator links into
-//! the directory is meant to be read.
+//! Paths arrive normalised, without `..` components. Symbolic links are followed: the operator decides what
+//! is linked into the directory.
 
 use std::fs::File;
 use std::path::PathBuf;
 
 use api::state::log_files::{Found, LogFiles};
 
-/// Where programs of a machine write their logs.
+/// Directory in which programs of the machine write their logs.
 const DIRECTORY: &str = "/var/log";
 
-/// A directory of logs.
+/// A directory of log files that is served.
 pub struct Directory(PathBuf);
 
 impl Default for Directory {
@@ -34,7 +34,7 @@ impl LogFiles for Directory {
             names.sort_unstable();
             return Ok(Found::Directory(names));
         }
-        // A pipe would be waited for.
+        // Opening a pipe would block.
         if !kind.is_file() {
             return Err(std::io::ErrorKind::NotFound.into());
         }

@@ -1,4 +1,4 @@
-//! Logging: one line per event on standard error, panics included, without ever waiting for its reader.
+//! Logging: one line per event on standard error, including panics, without ever waiting for the reader.
 //!
 //! ```text
 //! any thread ─► line ─► Queue (1 MiB at most) ─► thread "log" ─► standard error
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A request must not wait for the reader of standard error, and must not fail because the reader is gone: a
-//! pipe that is full, a pipe that is closed and a disk that is full cost log lines, never the server. Lines that were
-//! dropped are counted in `/metrics`, and announced on standard error once it takes lines again.
+//! full pipe, a closed pipe or a full disk lose log lines, but never affect the server. Dropped lines are
+//! counted in `/metrics`, and reported on standard error once it accepts lines again.
 
 use std::io::{self, ErrorKind, Write};
 use std::panic::PanicHookInfo;
@@ -21,26 +21,26 @@ use wire::metrics::Metrics;
 
 use crate::flags::LogFormat;
 
-/// Most bytes that wait to be written: some thousand lines, so a burst survives a reader that pauses for a moment.
+/// Maximum number of queued bytes: some thousand lines, so that a burst survives a short pause of the reader.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
 
-/// Longest that the end of the process waits for the lines still queued.
+/// Maximum time that the exit waits for queued lines.
 const FLUSH_MAX: Duration = Duration::from_millis(500);
 
-/// Pause before another attempt where standard error is a non-blocking pipe that is full.
+/// Pause before the next attempt if standard error is a non-blocking pipe that is full.
 const FULL_PIPE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Lines of libraries about single frames and handshakes begin at a level of their own.
+/// Filter that keeps lines of libraries about single frames and handshakes out of the lower levels.
 const WITHOUT_FRAMES: &str = "h2=info,hyper=info,hyper_util=info,rustls=info,tokio_rustls=info";
 
 /// The queue of the process; set by [`start`].
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
-/// Takes another filter; set by [`start`].
+/// Replaces the filter; set by [`start`].
 static REFILTER: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
 
-/// Returns the filter of a level of detail (docs/api/operations.md#the-log): each level adds to the one before. The
-/// targets of lines about requests are made in the request chain.
+/// Returns the filter of a level of detail (docs/api/operations.md#the-log): each level adds to the previous
+/// one. The request chain defines the targets of lines about requests.
 fn filter(verbosity: i32) -> EnvFilter {
     EnvFilter::new(match verbosity {
         ..=0 => "info".to_owned(),
@@ -53,7 +53,7 @@ fn filter(verbosity: i32) -> EnvFilter {
     })
 }
 
-/// Logs at another level of detail from now on, whatever was decided at the start.
+/// Changes the level of detail from now on, whatever the flags or RUST_LOG selected.
 pub fn set_level(verbosity: i32) {
     if let Some(refilter) = REFILTER.get() {
         refilter(filter(verbosity));
@@ -61,17 +61,17 @@ pub fn set_level(verbosity: i32) {
     }
 }
 
-/// Starts logging for the whole process. RUST_LOG decides what is logged, or else `verbosity`. Lines that cannot be
-/// written are counted in `metrics`.
+/// Starts logging for the whole process. RUST_LOG selects the lines, or else `verbosity`. Lines that cannot
+/// be written are counted in `metrics`.
 pub fn start(format: LogFormat, verbosity: u8, metrics: Arc<Metrics>) {
     let queue = QUEUE.get_or_init(|| Arc::new(Queue::new(metrics)));
     let worker = queue.clone();
-    // Without the thread the queue fills, and then drops lines: the server runs without a log.
+    // If the thread cannot start, the queue fills and then drops lines: the server runs without a log.
     let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || worker.run(&mut io::stderr()));
     let directives = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let filter = if directives.is_empty() { filter(verbosity.into()) } else { EnvFilter::new(directives) };
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(LineWriter(queue.clone()));
-    // On failure another subscriber is installed already, and stays.
+    // This fails if another subscriber is installed already, which then stays.
     let _ = match format {
         LogFormat::Text => {
             let subscriber = subscriber.with_filter_reloading();
@@ -89,7 +89,7 @@ pub fn start(format: LogFormat, verbosity: u8, metrics: Arc<Metrics>) {
     std::panic::set_hook(Box::new(log_panic));
 }
 
-/// Waits until the queued lines are written, for a bounded time. For the last moments of the process.
+/// Waits until the queued lines are written, for a bounded time. For the end of the process.
 pub fn flush() {
     if let Some(queue) = QUEUE.get() {
         queue.flush(FLUSH_MAX);
@@ -106,11 +106,11 @@ fn log_panic(info: &PanicHookInfo) {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
     tracing::error!(place, thread, panic = text, "panicked");
-    // The panic may be about to end the process, and its line with it.
+    // The panic may end the process before the line is written.
     flush();
 }
 
-/// Lines on their way to standard error.
+/// A bounded queue of lines for standard error.
 struct Queue {
     state: Mutex<State>,
     changed: Condvar,
@@ -119,7 +119,7 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    /// Whole lines, in order.
+    /// Complete lines, in order.
     waiting: Vec<u8>,
     /// Whether the worker is writing lines that it has taken out of `waiting`.
     is_writing: bool,
@@ -130,7 +130,7 @@ impl Queue {
         Queue { state: Mutex::default(), changed: Condvar::new(), metrics }
     }
 
-    /// Adds a line, or drops it where there is no room. Never waits for the reader.
+    /// Adds a line, or drops it if the queue is full. Never waits for the reader.
     fn push(&self, line: &[u8]) {
         let mut state = self.state.lock();
         if state.waiting.len() + line.len() > QUEUE_BYTES_MAX {
@@ -141,7 +141,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Writes what is queued to `out`, for as long as the process lives.
+    /// Writes the queued lines to `out`, as long as the process runs.
     fn run(&self, out: &mut impl Write) -> ! {
         let mut announced = 0;
         loop {
@@ -162,7 +162,7 @@ impl Queue {
         std::mem::take(&mut state.waiting)
     }
 
-    /// Writes lines, counts those that could not be written, and announces how many are missing so far.
+    /// Writes lines, counts those that could not be written, and reports the total number of missing lines.
     fn write(&self, out: &mut impl Write, lines: &[u8], announced: &mut u64) {
         let dropped = self.metrics.log_lines_dropped.value();
         if dropped > *announced {
@@ -176,7 +176,7 @@ impl Queue {
         }
     }
 
-    /// Waits until everything queued is written, at most `longest`.
+    /// Waits until all queued lines are written, for at most `longest`.
     fn flush(&self, longest: Duration) {
         let until = Instant::now() + longest;
         let mut state = self.state.lock();
@@ -188,7 +188,7 @@ impl Queue {
     }
 }
 
-/// As `write_all`, also where the other processes of the terminal have made standard error non-blocking.
+/// Like `write_all`, but also works if other processes of the terminal have made standard error non-blocking.
 fn write_whole(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match out.write(bytes) {
@@ -202,7 +202,7 @@ fn write_whole(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Hands the lines of the formatter to the queue.
+/// A writer that passes the lines of the formatter to the queue.
 struct LineWriter(Arc<Queue>);
 
 impl<'w> MakeWriter<'w> for LineWriter {
@@ -213,7 +213,7 @@ impl<'w> MakeWriter<'w> for LineWriter {
     }
 }
 
-/// One line; the formatter writes it as a whole.
+/// A line in the making; the formatter writes it with a single call.
 struct Line<'w>(&'w Queue);
 
 impl Write for Line<'_> {
@@ -231,7 +231,7 @@ impl Write for Line<'_> {
 mod tests {
     use super::*;
 
-    /// A reader that takes nothing while it is away.
+    /// A reader that accepts nothing while it is paused.
     struct Reader {
         is_away: bool,
         seen: Vec<u8>,
@@ -242,7 +242,7 @@ mod tests {
             if self.is_away {
                 return Err(ErrorKind::BrokenPipe.into());
             }
-            // In small pieces, as a pipe that is nearly full takes them.
+            // Accept small pieces, like a pipe that is nearly full.
             let taken = bytes.len().min(7);
             self.seen.extend_from_slice(&bytes[..taken]);
             Ok(taken)
@@ -278,7 +278,7 @@ mod tests {
     fn every_level_of_detail_adds_lines() {
         use tracing::Level;
         use tracing_subscriber::layer::SubscriberExt;
-        // A line of each kind, and the first level that has it.
+        // Lines of each kind, with the lowest level that includes them.
         let lines = |verbosity| {
             let subscriber = tracing_subscriber::registry().with(filter(verbosity));
             tracing::subscriber::with_default(subscriber, || {
@@ -307,7 +307,7 @@ mod tests {
         let line = vec![b'x'; QUEUE_BYTES_MAX / 4];
         (0..6).for_each(|_| queue.push(&line));
         assert_eq!((queue.take().len(), queue.metrics.log_lines_dropped.value()), (QUEUE_BYTES_MAX, 2));
-        // The end of the process does not wait for ever for lines that the worker never finishes.
+        // The end of the process has a time limit even if the worker never finishes.
         queue.flush(Duration::from_millis(1));
     }
 }

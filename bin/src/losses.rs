@@ -1,19 +1,19 @@
-//! Losses of the store that nobody has accepted: reported to the operator and noted in the log, at the start and whenever a
-//! reader finds another damaged record (docs/api/operations.md#damage).
+//! Losses of the store that the operator has not accepted: reported in the log and recorded in the store, at
+//! the start and whenever a reader finds another damaged record (docs/api/operations.md#damage).
 
 use std::path::Path;
 use std::time::Duration;
 
 use engine::{Engine, RevisionSet};
 
-/// Least time between two reports.
+/// Minimum time between two reports.
 const PACE: Duration = Duration::from_secs(1);
 
-/// Most ranges of revisions in a log line; `verify` lists all.
+/// Maximum number of revision ranges in a log line; `verify` lists all of them.
 const RANGES_TOLD_MAX: usize = 10;
 
-/// Reports the losses of `engine`, the store of `data_dir`, and notes them in its log, so that the next start knows of them
-/// without reading all of it.
+/// Reports the losses of `engine`, the store of `data_dir`, and records them in the store, so that the next
+/// start knows them without reading the whole log.
 pub async fn report(engine: &Engine, data_dir: &Path) {
     let losses = engine.losses();
     let unaccepted = losses.unaccepted();
@@ -33,7 +33,7 @@ pub async fn report(engine: &Engine, data_dir: &Path) {
     }
 }
 
-/// Reports the losses that are found after a first [`report`].
+/// Reports losses that are found after the first [`report`].
 pub async fn follow(engine: Engine, data_dir: std::path::PathBuf) {
     let mut losses = engine.watch_losses();
     while losses.changed().await.is_ok() {
@@ -43,7 +43,7 @@ pub async fn follow(engine: Engine, data_dir: std::path::PathBuf) {
     }
 }
 
-/// Ranges of revisions for people.
+/// Formats ranges of revisions for people.
 pub fn ranges(set: &RevisionSet) -> String {
     let ranges = set.ranges();
     let mut told: Vec<String> = ranges

@@ -1,5 +1,5 @@
-//! The server binary: flags → config → assembly, or flags → an offline command. An error is one record on stderr and
-//! exit code 1; wrong flags change nothing.
+//! The server binary: flags → config → assembly, or flags → an offline command. An error is a single record
+//! on standard error and exit code 1; invalid flags change nothing.
 
 mod allocator;
 mod assemble;
@@ -67,13 +67,13 @@ use crate::ending::Ending;
 use crate::flags::{Invocation, Stop};
 
 /// A write allocates and frees hundreds of small values across threads;
-/// docs/decisions/0007-mimalloc-without-huge-pages.md gives the reason for this allocator.
+/// docs/decisions/0007-mimalloc-without-huge-pages.md explains the choice of this allocator.
 #[global_allocator]
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    // Set here alone.
+    // The value is set only here.
     let _ = types::version::BUILD.set(BUILD);
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let format = failure::format_of(&arguments);
@@ -96,24 +96,24 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             failure::report(format, &one_line(&error));
-            // Errors that kube-apiserver calls fatal have a code of their own.
+            // Errors that kube-apiserver calls fatal have a separate exit code.
             if is_fatal(&error) { ExitCode::from(255) } else { ExitCode::FAILURE }
         }
     }
 }
 
-/// Whether kube-apiserver ends at once because of an error.
+/// Returns whether kube-apiserver exits at once because of an error.
 fn is_fatal(error: &anyhow::Error) -> bool {
     error.is::<flags::NoReconciler>()
         || matches!(error.downcast_ref(), Some(api::writes::admission::Unusable::Unreadable(_)))
 }
 
-/// What `build.rs` found.
+/// The commit and date that `build.rs` recorded.
 const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE") };
 
 fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     if let Some(version) = &flags.reported_version {
-        // Set here alone.
+        // The value is set only here.
         let _ = types::version::REPORTED.set(version.clone());
     }
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -155,7 +155,7 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
     }
 }
 
-/// An error and its causes, but for those that the text before them ends with.
+/// Joins an error and its causes, without the causes that the preceding text already ends with.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

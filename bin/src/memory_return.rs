@@ -1,13 +1,13 @@
-//! Returns memory to the system that the allocator keeps for later, by a timer.
+//! Returns memory that the allocator keeps for later to the system, by a timer.
 //!
 //! ```text
 //! every second: has the process worked since the last return? is it quiet now, or has it grown much? ─► one task on each
 //! worker thread ─► allocator::collect
 //! ```
 //!
-//! The allocator gives memory back when the thread that owns it allocates again. After a burst of requests no thread does, so
-//! hundreds of megabytes stayed until the next request. Pages belong to the thread that allocated from them, so each worker
-//! thread has to collect its own.
+//! The allocator returns memory when the thread that owns it allocates again. After a burst of requests no
+//! thread does, so hundreds of megabytes stayed until the next request. Pages belong to the thread that
+//! allocated from them, so each worker thread has to collect its own.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,23 +16,24 @@ use std::time::{Duration, Instant};
 
 use crate::{allocator, process};
 
-/// How often the timer looks.
+/// Interval of the timer.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Processor time after which there may be something to return. An idle server uses less in several seconds.
+/// Processor time since the last return after which there may be memory to return. An idle server uses less
+/// in several seconds.
 const WORK: Duration = Duration::from_millis(50);
 
-/// Processor time of one tick below which the server is quiet.
+/// Processor time in one tick below which the server counts as quiet.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Growth since the last return after which a busy server returns memory too. Returned memory has to be obtained from the system
-/// again, so a busy server keeps less than this for later.
+/// Growth since the last return after which a busy server returns memory too. Returned memory has to be
+/// obtained from the system again, so a busy server keeps less than this for later.
 const GROWTH_BYTES: u64 = 64 << 20;
 
-/// Longest that a worker thread waits for the others, so that each of them gets one of the tasks.
+/// Maximum time that a worker thread waits for the others, so that each of them gets one of the tasks.
 const MEETING: Duration = Duration::from_millis(5);
 
-/// Pause between two looks while a worker thread waits.
+/// Pause between two checks while a worker thread waits.
 const MEETING_STEP: Duration = Duration::from_micros(100);
 
 /// Observations at the last return and at the last tick.
@@ -47,7 +48,7 @@ struct Observed {
 }
 
 impl Observed {
-    /// Whether memory is to be returned at this tick.
+    /// Returns whether memory should be returned at this tick.
     fn is_due(&mut self, cpu: Duration, resident_bytes: u64) -> bool {
         let worked = cpu.saturating_sub(self.returned_at);
         let worked_now = cpu.saturating_sub(std::mem::replace(&mut self.ticked_at, cpu));
@@ -55,18 +56,18 @@ impl Observed {
         worked >= WORK && (worked_now < QUIET || has_grown)
     }
 
-    /// Notes a return that was made.
+    /// Records that memory was returned.
     fn returned(&mut self, cpu: Duration, resident_bytes: u64) {
         *self = Observed { returned_at: cpu, ticked_at: cpu, resident_bytes };
     }
 }
 
-/// Returns memory as long as the runtime lives.
+/// Returns memory periodically, as long as the runtime lives.
 pub async fn run() {
     let mut observed = Observed::default();
     loop {
         tokio::time::sleep(TICK).await;
-        // Without /proc nothing is known of the process, and the allocator is left alone.
+        // Without /proc there are no measurements, and the allocator keeps its memory.
         let Some((cpu, resident_bytes)) = process::spent() else { return };
         if !observed.is_due(cpu, resident_bytes) {
             continue;
@@ -86,11 +87,11 @@ pub async fn run() {
 }
 
 thread_local! {
-    /// The round in which this thread has collected last.
+    /// The last round in which this thread has collected.
     static ROUND: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Collects on each worker thread of the runtime that is free within [`MEETING`]; says on how many.
+/// Collects on each worker thread of the runtime that is free within [`MEETING`]; returns their number.
 async fn collect_on_all_workers() -> usize {
     static ROUNDS: AtomicUsize = AtomicUsize::new(0);
     let round = ROUNDS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -103,13 +104,14 @@ async fn collect_on_all_workers() -> usize {
         })
         .collect();
     for task in tasks {
-        // A task fails when the runtime ends.
+        // A task fails only if the runtime ends.
         let _ = task.await;
     }
     arrived.load(Ordering::Relaxed)
 }
 
-/// Collects unless this thread has done so in this round, and keeps the thread until the others have.
+/// Collects unless this thread has done so in this round, and occupies the thread until the others have
+/// arrived.
 fn collect_once(round: usize, arrived: &AtomicUsize, workers: usize) {
     if ROUND.replace(round) == round {
         return;
@@ -129,15 +131,15 @@ mod tests {
     #[test]
     fn memory_is_returned_after_work_once_it_is_quiet_or_when_much_was_added() {
         const MIB: u64 = 1 << 20;
-        // Processor time in milliseconds and resident megabytes at each tick; whether memory is returned.
+        // Processor time in milliseconds and resident megabytes at each tick, and whether memory is returned.
         let ticks = [
-            (20, 100, false), // nothing was done yet
+            (20, 100, false), // no work yet
             (40, 100, false),
             (60, 160, true), // work, and quiet
             (80, 160, false),
             (900, 170, false),   // busy, and not much larger
             (1_800, 250, true),  // busy, and 90 MiB larger
-            (2_700, 250, false), // busy with what it has
+            (2_700, 250, false), // busy without growth
             (2_705, 250, true),  // the burst is over
             (2_710, 250, false),
             (2_715, 250, false),
@@ -159,7 +161,7 @@ mod tests {
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build().unwrap();
             let most = runtime.block_on(async {
-                // On a loaded machine a thread may come too late.
+                // On a busy machine a thread may arrive too late, so the test tries several times.
                 let mut most = 0;
                 for _ in 0..50 {
                     most = most.max(tokio::spawn(collect_on_all_workers()).await.unwrap());

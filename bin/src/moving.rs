@@ -1,13 +1,14 @@
-//! Moving a store between the server's own log and etcd: which of them a data directory serves, and the steps of each way
-//! (docs/api/etcd.md#moving).
+//! Moves of a store between the server's own log and etcd: which of them a data directory is served from, and
+//! the steps in each direction (docs/api/etcd.md#moving).
 //!
 //! ```text
 //! to etcd   log ─ level, follow ─► etcd │ the log has stopped ─► the rest ─► compare ─► storage: etcd ─► no mark
 //! to log    etcd ─ follow ─► copy       │ mark: left          ─► the rest ─► compare ─► copy becomes log ─► storage: log
 //! ```
 //!
-//! What is left of the bar is done while the store is served, and may be repeated. A crash anywhere leaves a directory that is served
-//! from where it was, or from where it is then; never from a half-filled one.
+//! The steps to the left of the bar run while the store is served, and may be repeated. A crash at any time
+//! leaves a directory that is served either from its old or from its new location, never from an incomplete
+//! one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,49 +28,51 @@ use crate::etcd::{self, COPY_DIR, EtcdConfig};
 use crate::files;
 use crate::flags::Direction;
 
-/// File that says where the objects of a data directory are, once they were moved.
+/// Name of the file that records where the objects of a data directory are, once they have been moved.
 const STORAGE_FILE: &str = "storage";
 
-/// File with the name of the store, by which marks in etcd tell stores apart.
+/// Name of the file with the name of the store, which marks in etcd refer to.
 const ID_FILE: &str = "store-id";
 
-/// Directory of the server's own log.
+/// Name of the directory of the server's own log.
 const LOG_DIR: &str = "log";
 
-/// What the log is called once its store is elsewhere.
+/// Name of the log's directory after its store has moved.
 const MOVED_DIR: &str = "log.moved";
 
-/// How far above the source's revision the first object in etcd is: room for what the source writes meanwhile.
+/// Distance between the source's revision and the first object in etcd: room for what the source writes
+/// during the move.
 pub const ROOM: u64 = 2000;
 
-/// Room that is not doubled any more before the objects are written: the source may write as fast as etcd does.
+/// Limit at which the room is no longer doubled before the objects are written: the source may write as fast
+/// as etcd does.
 const ROOM_MAX: u64 = 64 * ROOM;
 
-/// Pause before a move that failed is begun again.
+/// Pause before a failed move starts again.
 pub const PAUSE: Duration = Duration::from_secs(5);
 
-/// Where the objects of a data directory are.
+/// The location of the objects of a data directory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
-    /// In the server's own log.
+    /// The objects are in the server's own log.
     Log,
-    /// In etcd.
+    /// The objects are in etcd.
     Etcd,
 }
 
-/// What a start does.
+/// The actions of a start.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Plan {
-    /// Where it serves from.
+    /// The location that the server serves from.
     pub place: Place,
-    /// Where it moves the store meanwhile.
+    /// The direction in which the store is moved meanwhile, if it is moved.
     pub moves: Option<Direction>,
 }
 
-/// Where the directory says that its objects are.
+/// Returns the location of the objects that the directory records; `None` if there is no record.
 ///
 /// # Errors
-/// The file cannot be read, or says something else.
+/// The file cannot be read, or has unknown contents.
 pub fn recorded(data_dir: &Path) -> anyhow::Result<Option<Place>> {
     let path = data_dir.join(STORAGE_FILE);
     match files::read_if_there(&path)?.as_deref() {
@@ -89,7 +92,7 @@ fn record(data_dir: &Path, place: Place) -> anyhow::Result<()> {
     files::sync_dir(data_dir)
 }
 
-/// The name of the store of a directory, made when it has none.
+/// Returns the name of the directory's store, and creates a name for a store without one.
 ///
 /// # Errors
 /// The file cannot be read or written.
@@ -103,7 +106,7 @@ pub fn store_id(data_dir: &Path) -> anyhow::Result<String> {
     Ok(id)
 }
 
-/// Has the directory say that its store has this name.
+/// Records the name of the directory's store.
 ///
 /// # Errors
 /// The file cannot be read or written.
@@ -116,10 +119,10 @@ pub fn write_store_id(data_dir: &Path, id: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a start with these flags does in a directory.
+/// Returns the actions of a start with these flags in a directory.
 ///
 /// # Errors
-/// The objects are elsewhere.
+/// The objects are in another location than the flags say.
 pub fn plan(data_dir: &Path, etcd: Option<&EtcdConfig>) -> anyhow::Result<Plan> {
     let recorded = recorded(data_dir)?;
     let has_log = data_dir.join(LOG_DIR).exists();
@@ -143,10 +146,11 @@ fn decide(etcd: Option<Option<Direction>>, recorded: Option<Place>, has_log: boo
     }
 }
 
-/// Refuses to move a store with losses that nobody accepted: etcd knows nothing of them, and what is absent there is gone.
+/// Refuses to move a store with losses that the operator has not accepted: etcd does not know about losses,
+/// so a missing object there counts as deleted.
 ///
 /// # Errors
-/// It has some.
+/// The store has such losses.
 pub fn must_be_whole(source: &Engine, data_dir: &Path) -> anyhow::Result<()> {
     let LossCounts { lost, damaged } = source.losses().unaccepted_counts();
     if lost == 0 && damaged == 0 {
@@ -174,7 +178,7 @@ impl Drop for IntoEtcd {
 }
 
 impl IntoEtcd {
-    /// Takes the etcd for the store of the directory, whose revision is `source`. `open` opens a copy.
+    /// Claims the etcd for the store of the directory, whose revision is `source`. `open` opens a copy.
     ///
     /// # Errors
     /// The etcd is in use, or cannot be reached.
@@ -192,12 +196,12 @@ impl IntoEtcd {
         Ok(IntoEtcd { engine, replica, following, data_dir: data_dir.to_owned() })
     }
 
-    /// The newest revision of etcd, as far as the copy has it.
+    /// Returns the newest revision of etcd that the copy has.
     pub fn revision(&self) -> Revision {
         self.engine.revision()
     }
 
-    /// Writes all that there is of a store that does not change.
+    /// Writes all objects of a store that does not change.
     ///
     /// # Errors
     /// See [`MoveError`].
@@ -206,7 +210,7 @@ impl IntoEtcd {
         self.replica.level(&source.snapshot(), source.revision(), progress).await
     }
 
-    /// Writes all that there is, and then what changes, until the source has stopped.
+    /// Writes all objects, then all changes, until the source has stopped.
     ///
     /// # Errors
     /// See [`MoveError`].
@@ -220,7 +224,8 @@ impl IntoEtcd {
         loop {
             let floor = source.revision();
             let base = self.replica.raise(floor, room).await?;
-            // What the source writes while etcd's revision is raised comes out of the room, and writing all objects takes time too.
+            // Writes of the source use up the room while etcd's revision is raised; writing all objects takes
+            // time too.
             if source.revision().get() + ROOM / 2 > base.get() && room < ROOM_MAX {
                 room *= 2;
                 continue;
@@ -232,7 +237,8 @@ impl IntoEtcd {
             drop(snapshot);
             tracing::info!(?levelled, source = source.revision().get(), "etcd has what the log had");
             if source.revision() >= base {
-                // Clients of the source know revisions that objects in etcd have too: once more, further above.
+                // The source has reached revisions that objects in etcd also have, and its clients know them:
+                // write all objects again, at higher revisions.
                 room = 2 * (room + source.revision().since(floor));
                 continue;
             }
@@ -244,25 +250,28 @@ impl IntoEtcd {
         }
     }
 
-    /// Writes what is left of a source that has stopped, compares, and has the directory served from etcd.
+    /// Writes the remaining changes of a source that has stopped, compares both stores, and records that the
+    /// directory is served from etcd.
     ///
     /// # Errors
-    /// The directory is served from its log still.
+    /// The directory is still served from its log.
     pub async fn finish(self, source: &Engine) -> anyhow::Result<Digests> {
         let snapshot = source.snapshot();
         let newest = snapshot.revision();
         self.replica.raise(newest, 1).await?;
         self.replica.catch_up().await?;
-        // Above everything that clients know of the source.
+        // Use revisions above all those that clients of the source know.
         let levelled = self.replica.level(&snapshot, newest, |_| {}).await?;
         self.replica.catch_up().await?;
         let digests = self.replica.compare(&snapshot, &self.engine.snapshot())?;
         drop(snapshot);
         record(&self.data_dir, Place::Etcd)?;
-        // Until here a crash leaves a log that is served; from here on an etcd whose mark the next start takes away.
+        // Up to this point a crash leaves a log that is served; after it, an etcd whose mark the next start
+        // removes.
         self.replica.conclude().await?;
         self.replica.catch_up().await?;
-        // A client that knows a revision of the source reads anew. The newest change stays: by it the next start knows its copy.
+        // A client that knows a revision of the source must list again. The newest change is kept, because
+        // the next start recognises its copy by it.
         self.engine.compact(self.engine.revision().before()).await?;
         tracing::info!(
             ?levelled,
@@ -277,10 +286,10 @@ impl IntoEtcd {
     }
 }
 
-/// Puts the log of a store that was moved to etcd aside. It must be closed.
+/// Renames the log of a store that was moved to etcd. The log must be closed.
 ///
 /// # Errors
-/// It cannot be renamed.
+/// The log cannot be renamed.
 pub fn put_log_aside(data_dir: &Path) -> anyhow::Result<()> {
     let (log, aside) = (data_dir.join(LOG_DIR), data_dir.join(MOVED_DIR));
     if !log.exists() {
@@ -293,10 +302,11 @@ pub fn put_log_aside(data_dir: &Path) -> anyhow::Result<()> {
     files::sync_dir(data_dir)
 }
 
-/// Has no server write to etcd any more, and makes the copy, which is followed, the server's own log. `open` opens a leader.
+/// Stops all writes to etcd, and makes the copy, which must be followed, the server's own log. `open` opens a
+/// leader.
 ///
 /// # Errors
-/// The directory is served from etcd still, unless the last step failed.
+/// The directory is still served from etcd, unless the last step failed.
 pub async fn out_of_etcd(
     data_dir: &Path,
     engine: &Engine,
@@ -316,10 +326,10 @@ pub async fn out_of_etcd(
     Ok(digests)
 }
 
-/// Makes a copy that nothing follows any more the server's own log.
+/// Makes a copy that is no longer followed the server's own log.
 ///
 /// # Errors
-/// See there.
+/// The same as those of [`out_of_etcd`].
 pub async fn settle(
     data_dir: &Path,
     engine: &Engine,

@@ -1,4 +1,4 @@
-//! How nodes are reached, from the flags; certificates for agents are read again when their files change.
+//! Connections to nodes, from the flags; client certificates for agents are reloaded when their files change.
 
 use std::path::PathBuf;
 
@@ -15,18 +15,18 @@ use crate::flags::NodeFlags;
 use crate::issuers::opening;
 use crate::reload::{self, Watched};
 
-/// How nodes are reached, and the files of which that is made.
+/// Settings of connections to nodes, and the files that they come from.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// What requests use.
+    /// The settings that requests use.
     pub nodes: Nodes,
-    /// Files of the certificate and the key by which agents know this server.
+    /// Files of the client certificate and key that this server presents to agents.
     certificate: Option<(PathBuf, PathBuf)>,
-    /// The file of the authorities that agents are verified against.
+    /// The CA file that agents' certificates are verified against.
     authorities: Option<PathBuf>,
 }
 
-/// What kube-apiserver says first of files that it cannot use.
+/// Prefix of kube-apiserver's messages about files that it cannot use.
 const UNUSABLE: &str = "problem initializing API group \"\": ";
 
 impl NodeConfig {
@@ -36,7 +36,7 @@ impl NodeConfig {
     /// A file cannot be read.
     pub fn from_flags(flags: NodeFlags, networks: &Networks) -> anyhow::Result<NodeConfig> {
         let given = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
-        // As kube-apiserver: one file alone is no certificate.
+        // As in kube-apiserver, one file without the other has no effect.
         let (chain, key) = (given(flags.kubelet_client_certificate), given(flags.kubelet_client_key));
         let authorities = given(flags.kubelet_certificate_authority);
         let contents = |path: &Option<PathBuf>| {
@@ -64,7 +64,7 @@ impl NodeConfig {
         Ok(NodeConfig { nodes, certificate: chain.zip(key), authorities })
     }
 
-    /// Reads the files again when one of them changes. New connections to agents use what is in them then.
+    /// Reloads the files when one of them changes. The new contents apply to new connections to agents.
     pub async fn follow(&self, metrics: &Metrics) {
         let pair = self.certificate.iter().flat_map(|(chain, key)| [chain.clone(), key.clone()]);
         let mut watched = Watched::new(pair.chain(self.authorities.clone()).collect());

@@ -1,18 +1,18 @@
-//! Tells the service manager that the server is ready, and that it stops (sd_notify(3)): a datagram to the socket that
-//! the environment names. Without one, and where no manager listens, nothing happens.
+//! Notifies the service manager that the server is ready or is stopping (sd_notify(3)), with a datagram to
+//! the socket that the environment names. Without such a variable or a listening manager, nothing happens.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Name of the variable with the socket's path; an `@` at its beginning stands for the abstract namespace.
+/// Name of the environment variable with the socket's path; a leading `@` stands for the abstract namespace.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// The server is ready.
+/// Reports that the server is ready.
 pub fn ready() {
     tell("READY=1\n");
 }
 
-/// The server stops.
+/// Reports that the server is stopping.
 pub fn stopping() {
     tell("STOPPING=1\n");
 }
@@ -30,7 +30,7 @@ fn send(path: &str, state: &str) -> std::io::Result<()> {
         None => SocketAddr::from_pathname(path)?,
     };
     let socket = UnixDatagram::unbound()?;
-    // A manager that does not read must not hold up the start.
+    // A manager that does not read must not delay the start.
     socket.set_nonblocking(true)?;
     socket.send_to_addr(state.as_bytes(), &address).map(drop)
 }

@@ -1,4 +1,4 @@
-//! How the other servers on the same etcd are known, and this one to them, from the flags (docs/api/peers.md).
+//! Connections between the servers on the same etcd, from the flags (docs/api/peers.md).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,22 +12,22 @@ use crate::config::read;
 use crate::flags::PeerFlags;
 use crate::host;
 
-/// What the flags say of peers.
+/// The checked flags about peers.
 #[derive(Clone, Debug)]
 pub struct PeerConfig {
     is_open: bool,
     authorities: Option<Vec<u8>>,
     address: Option<SocketAddr>,
-    /// Why the flags that say where peers reach this server are not followed, if they are not.
+    /// Reason why the flags with the address for peers are ignored, if they are.
     warning: Option<String>,
 }
 
 impl PeerConfig {
-    /// Takes the flags. `missing` is the flag that is not given of those that name the certificate by which peers know
-    /// this server, and its key.
+    /// Checks the flags. `missing` is the missing flag of the two that name the client certificate for peers
+    /// and its key.
     ///
     /// # Errors
-    /// Flags that do not fit each other, or a file that cannot be used.
+    /// The flags contradict each other, or a file is invalid.
     pub fn from_flags(flags: &PeerFlags, features: &Features, missing: Option<&str>) -> anyhow::Result<Self> {
         let is_open = features.has(Feature::PeerProxy);
         for (name, is_set) in [
@@ -59,8 +59,8 @@ impl PeerConfig {
         Ok(PeerConfig { is_open, authorities, address, warning })
     }
 
-    /// The same for a server that listens on `bound`, and is reached by others at `advertised`, if that was said. Logs what of the
-    /// flags is not used.
+    /// Returns the settings of a server that listens on `bound`, and that others reach at `advertised`, if
+    /// configured. Logs which flags are ignored.
     pub fn settings(
         &self,
         bound: SocketAddr,
@@ -85,10 +85,10 @@ impl PeerConfig {
     }
 }
 
-/// Where the two flags say that peers reach this server; `None` if neither is given.
+/// Returns the address for peers from the two flags; `None` if neither is given.
 ///
 /// # Errors
-/// What keeps them from being used.
+/// The reason why the flags are ignored.
 fn advertised(ip: &str, port: &str) -> Result<Option<SocketAddr>, String> {
     match (ip, port) {
         ("", "") => return Ok(None),

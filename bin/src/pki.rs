@@ -1,14 +1,15 @@
 //! The server's own CA and certificates, in `<data-dir>/pki/`.
 //!
 //! ```text
-//! ca.key ─► ca.crt ─┬─► serving.crt  (serving.key)   shown to clients
-//!                   └─► admin.crt    (admin.key)     inside admin.kubeconfig
+//! ca.key ─► ca.crt ─┬─► serving.crt  (serving.key)   presented to clients
+//!                   └─► admin.crt    (admin.key)     in admin.kubeconfig
 //! ```
 //!
-//! Certificates are kept and reused. One is created again when it is about to expire, when its names or subject are
-//! not the wanted ones, or when it does not match its key or the CA. The CA's key never changes, so that certificates
-//! it signed outlive a renewal of the CA's own certificate. Keys are ECDSA P-256; a key is written before its
-//! certificate, so that a crash in between leaves a pair that does not match and is detected.
+//! Certificates are stored and reused. A certificate is replaced when it is about to expire, when its names
+//! or subject are not the wanted ones, or when it does not match its key or the CA. The CA's key never
+//! changes, so that certificates it signed outlive a renewal of the CA's own certificate. Keys are ECDSA
+//! P-256; a key is written before its certificate, so that a crash in between leaves a pair that does not
+//! match and is detected.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -28,37 +29,37 @@ use crate::files;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CA_LIFETIME: Duration = DAY.saturating_mul(10 * 365);
 const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);
-/// A certificate with less time left is renewed.
+/// Remaining lifetime below which a certificate is renewed.
 const RENEW_BEFORE: Duration = DAY.saturating_mul(30);
-/// Certificates begin this long ago, for clients whose clocks are late.
+/// How far back the validity of new certificates begins, for clients whose clocks are slow.
 const BACKDATE: Duration = Duration::from_secs(60 * 60);
 
 /// A certificate chain and its key, as PEM text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PemPair {
-    /// The certificate.
+    /// The certificate chain (PEM).
     pub chain: String,
-    /// Its private key.
+    /// The private key of the first certificate (PEM).
     pub key: String,
 }
 
-/// The purpose of a certificate.
+/// The intended use of a certificate.
 enum Purpose<'a> {
     Serving(&'a [Name]),
     Client { user: &'a str, group: &'a str },
 }
 
-/// A name of the server.
+/// A name of the server in certificates.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Name {
-    /// A DNS name.
+    /// A DNS name, whose first label may be `*`.
     Dns(String),
-    /// An address.
+    /// An IPv4 or IPv6 address.
     Ip(IpAddr),
 }
 
 impl Name {
-    /// Reads an address or a DNS name; `None` if a text is neither.
+    /// Parses an address or a DNS name; `None` if the text is neither.
     pub fn read(text: &str) -> Option<Name> {
         match text.parse() {
             Ok(address) => Some(Name::Ip(address)),
@@ -66,7 +67,7 @@ impl Name {
         }
     }
 
-    /// Whether a text is a DNS name, of which the first label may be `*` (RFC 6125, section 6.4.3).
+    /// Returns whether a text is a DNS name, whose first label may be `*` (RFC 6125, section 6.4.3).
     fn is_dns(text: &str) -> bool {
         let name = text.strip_prefix("*.").unwrap_or(text);
         let is_label = |label: &str| {
@@ -85,7 +86,7 @@ pub struct Pki {
     ca_pem: String,
     /// Key identifier of the CA, with which certificates name their issuer.
     ca_key_id: Vec<u8>,
-    /// `None` if the key file was removed; nothing can be signed then.
+    /// The CA's signer; `None` if the key file was removed, so that nothing can be signed.
     issuer: Option<Issuer<'static, KeyPair>>,
 }
 
@@ -102,7 +103,7 @@ impl Pki {
                     .with_context(|| format!("{} is not a PEM certificate", certificate_path.display()))?;
                 let ca = Parsed::new(&der)?;
                 let usable = match &key {
-                    None => true, // nothing can replace it
+                    None => true, // without the key the certificate cannot be replaced
                     Some(key) => ca.lasts(now) && ca.public_key == key.der_bytes(),
                 };
                 let text = || String::from_utf8(bytes.clone()).context("ca.crt is not text");
@@ -135,17 +136,17 @@ impl Pki {
         Ok(Pki { dir: dir.to_owned(), ca_pem, ca_key_id, issuer })
     }
 
-    /// The CA's certificate.
+    /// Returns the CA's certificate (PEM).
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    /// The server's certificate for `names`.
+    /// Returns the server's certificate for `names`, renewed if necessary.
     pub fn serving(&self, names: &[Name], now: SystemTime) -> anyhow::Result<PemPair> {
         self.ensure("serving", &Purpose::Serving(names), now)
     }
 
-    /// A client certificate for `user` in `group`, stored as `<file>.crt`.
+    /// Returns a client certificate for `user` in `group`, stored as `<file>.crt`; renewed if necessary.
     pub fn client(&self, file: &str, user: &str, group: &str, now: SystemTime) -> anyhow::Result<PemPair> {
         self.ensure(file, &Purpose::Client { user, group }, now)
     }
@@ -168,7 +169,7 @@ impl Pki {
         let issuer = self.issuer.as_ref().ok_or_else(|| {
             anyhow!("{} must be created, but ca.key does not exist", certificate_path.display())
         })?;
-        // A new certificate gets a new key: the old key may share the problem of the old certificate.
+        // A new certificate gets a new key: the old key may have the same problem as the old certificate.
         let key = make_key(&key_path)?;
         let certificate = leaf_params(purpose, now)?
             .signed_by(&key, issuer)
@@ -178,8 +179,8 @@ impl Pki {
     }
 }
 
-/// The private key stored as `<file>.key` in `dir`, as PEM; an RSA key is created if absent, which every client of
-/// tokens can verify with.
+/// Returns the private key stored as `<file>.key` in `dir`, as PEM. If it is missing, creates an RSA key,
+/// which every consumer of tokens can verify with.
 pub fn private_key(dir: &Path, file: &str) -> anyhow::Result<String> {
     files::private_dir(dir)?;
     let path = dir.join(file).with_extension("key");
@@ -325,7 +326,7 @@ fn names_of(certificate: &X509Certificate) -> BTreeSet<Name> {
     extension.value.general_names.iter().filter_map(name).collect()
 }
 
-/// The names in the first certificate of a PEM chain; empty if there are none.
+/// Returns the names in the first certificate of a PEM chain; empty if there are no names.
 pub fn names_in(chain: &[u8]) -> BTreeSet<Name> {
     let Some(der) = der(chain) else { return BTreeSet::new() };
     x509_parser::parse_x509_certificate(&der)

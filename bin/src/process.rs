@@ -1,10 +1,10 @@
-//! What the kernel knows of this process, read from `/proc` (proc(5)).
+//! Resource usage of this process, read from `/proc` (proc(5)).
 
 use std::time::Duration;
 
 use wire::metrics::Usage;
 
-/// What this process uses; `None` where there is no `/proc`.
+/// Returns the resource usage of this process; `None` without `/proc`.
 pub fn usage() -> Option<Usage> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
@@ -20,7 +20,8 @@ pub fn usage() -> Option<Usage> {
     Some(usage)
 }
 
-/// The processor time and the resident memory of this process; `None` where there is no `/proc`. Cheaper than [`usage`].
+/// Returns the processor time and the resident memory of this process; `None` without `/proc`. Cheaper than
+/// [`usage`].
 pub fn spent() -> Option<(Duration, u64)> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let ticks = rustix::param::clock_ticks_per_second();
@@ -28,10 +29,10 @@ pub fn spent() -> Option<(Duration, u64)> {
     Some((usage.cpu, usage.resident_bytes))
 }
 
-/// Reads `/proc/self/stat`. The name of the program is in parentheses, and may contain anything.
+/// Parses `/proc/self/stat`. The name of the program is in parentheses, and may contain any characters.
 fn parse(stat: &str, ticks: u64, page_bytes: u64) -> Option<Usage> {
     let (_, after_name) = stat.rsplit_once(')')?;
-    // The first field after the name is the third one of the page.
+    // The first field after the name is the third one in the manual page.
     let field = |number: usize| after_name.split_ascii_whitespace().nth(number - 3)?.parse::<u64>().ok();
     let cpu = field(14)? + field(15)?;
     Some(Usage {
@@ -43,13 +44,13 @@ fn parse(stat: &str, ticks: u64, page_bytes: u64) -> Option<Usage> {
     })
 }
 
-/// The soft limit of this name; `None` for one that is not there or unlimited.
+/// Returns the soft limit of this name; `None` if it is missing or unlimited.
 fn max(limits: &str, name: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Bytes received and sent by all interfaces but the loopback, of `/proc/self/net/dev`.
+/// Returns the bytes received and sent by all interfaces except the loopback, from `/proc/self/net/dev`.
 fn network(devices: &str) -> (u64, u64) {
     let lines = devices.lines().filter_map(|line| line.split_once(':'));
     lines.filter(|(name, _)| name.trim() != "lo").fold((0, 0), |(received, sent), (_, numbers)| {

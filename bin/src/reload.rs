@@ -1,7 +1,7 @@
 //! Watches files that may change while the server runs.
 //!
-//! Files are read and compared every few seconds: change notifications miss mounted volumes, which swap a link above
-//! the file. An unusable change is logged once, and the previous contents stay in use.
+//! Files are read and compared every few seconds: change notifications miss mounted volumes, which replace a
+//! symbolic link above the file. An invalid change is logged once, and the previous contents stay in use.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use std::time::Duration;
 /// Time between two reads.
 pub const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Time between two reads of files that say who may come in: a key taken out of them should soon open nothing.
+/// Time between two reads of files for authentication, so that a removed key soon stops working.
 pub const BUNDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Files that are only valid together.
+/// A group of files that are valid only together.
 pub struct Watched {
     paths: Vec<PathBuf>,
     last: Vec<Vec<u8>>,
@@ -25,13 +25,13 @@ impl Watched {
         Watched { paths, last }
     }
 
-    /// The contents as they were last seen, in the order of the paths.
+    /// Returns the last contents read, in the order of the paths.
     pub fn contents(&self) -> &[Vec<u8>] {
         &self.last
     }
 
-    /// The contents, in the order of the paths, if any of them changed since the last call. An unreadable file is
-    /// being replaced: it counts as unchanged until it can be read.
+    /// Returns the contents, in the order of the paths, if any of them has changed since the last call. An
+    /// unreadable file is assumed to be in replacement, and counts as unchanged until it can be read.
     pub fn changed(&mut self) -> Option<&[Vec<u8>]> {
         let now: Vec<_> = self.paths.iter().map(crate::files::read).collect::<Result<_, _>>().ok()?;
         if now == self.last {

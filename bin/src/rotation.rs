@@ -1,12 +1,12 @@
-//! Rotation of credentials without a restart: files that say who may come in, who signs, and who this server is to others
-//! are read again and again, and what is made of them replaces what was in use.
+//! Rotation of credentials without a restart: the files of authorities, signing keys and client certificates
+//! are read periodically, and valid new contents replace those in use.
 //!
 //! ```text
-//! files ─ changed? ─► checked ─┬─ usable ─► replaced as a whole: authorities, keys, certificates
-//!                              └─ not ────► one warning; what was in use stays
+//! files ─ changed? ─► checked ─┬─ valid ─► replaced as a whole: authorities, keys, certificates
+//!                              └─ not ───► one warning; the old ones stay in use
 //! ```
 //!
-//! Open connections are judged by the new authorities too. A token of a key that is gone is refused at once.
+//! The new authorities apply to open connections too. A token of a removed key is refused at once.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use crate::credentials::Credentials;
 use crate::reload::{self, Watched};
 use crate::{expiry, extension, issuers, tokens};
 
-/// What is replaced.
+/// The components whose credentials are replaced.
 pub struct Followed<'s> {
-    /// Authenticators.
+    /// The authenticators that use the files.
     pub bundles: &'s Bundles,
-    /// The names of authorities in handshakes.
+    /// The names of authorities that TLS handshakes send.
     pub tls: &'s Tls,
-    /// The server, which signs tokens and knows extension servers.
+    /// The server, which signs tokens and connects to extension servers.
     pub api: &'s Arc<Api>,
 }
 
-/// Follows the files of `config`.
+/// Follows the credential files of `config` while the server runs.
 pub async fn follow(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
     let issuers = async {
         if let Some(issuers) = &followed.bundles.issuers {
@@ -59,7 +59,8 @@ fn path(file: &NamedFile) -> PathBuf {
     file.path.clone()
 }
 
-/// The authorities of clients and proxies, and the certificate for extension servers, which are told of both.
+/// Follows the authorities of clients and proxies, and the client certificate for extension servers. Both
+/// bundles are also published to extension servers.
 async fn follow_authorities(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
     let mut authentication = config.authentication.clone();
     let mut clients = Watched::new(authentication.client_ca.iter().map(path).collect());
@@ -116,7 +117,7 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
     }
 }
 
-/// Replaces a bundle, unless the file has no usable certificate. Says whether it did.
+/// Replaces a bundle, unless the file has no valid certificate. Returns whether it was replaced.
 fn reload_bundle<B: AsRef<[u8]>>(
     flag: &str,
     bundle: Result<B, &anyhow::Error>,
@@ -141,7 +142,7 @@ fn reload_bundle<B: AsRef<[u8]>>(
     }
 }
 
-/// The keys of service account tokens.
+/// Follows the key files of service account tokens.
 async fn follow_keys(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
     let flags = &config.authentication.tokens;
     let paths: Vec<PathBuf> = flags.signing_key.iter().chain(&flags.keys).map(path).collect();
@@ -159,7 +160,7 @@ async fn follow_keys(config: &Config, credentials: &Credentials, followed: &Foll
             Ok(keys) => {
                 let documents = keys.documents(config, credentials.address());
                 let verifying = keys.verifying.clone();
-                // Verifying begins before signing, so that no new token is refused.
+                // Keys must verify before one of them signs, so that no new token is refused.
                 followed.bundles.tokens.replace_keys(verifying);
                 followed.api.tokens().replace(keys.signing, documents);
                 tracing::info!(keys = keys.verifying.len(), "keys of service account tokens reloaded");

@@ -1,7 +1,8 @@
-//! Calls of the process that signs service account tokens (docs/api/authentication.md#external-signers).
+//! Calls of the external process that signs service account tokens
+//! (docs/api/authentication.md#external-signers).
 //!
-//! One connection is shared by all calls, and made again by the first call after it broke. A call waits for the signer to be
-//! there, as long as it may last: a signer that is started anew is not missed.
+//! All calls share a connection, which the first call after a failure opens again. A call waits for the
+//! signer to be available, within its own time limit, so that a restart of the signer does not fail calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +15,24 @@ use wire::metrics::Metrics;
 
 use crate::grpc::{self, Failure, Sender};
 
-/// Longest call while the server starts, and later. kube-apiserver waits for a minute at the start, and as long as the request
-/// that needs a token lasts.
+/// Time limit of a call while the server starts, and later. kube-apiserver waits for a minute at the start,
+/// and otherwise as long as the request that needs a token lasts.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause between two attempts to connect.
 const CONNECT_AGAIN: Duration = Duration::from_millis(100);
 
-/// A signer at a socket.
+/// A signer that is reached at a unix socket.
 struct Signer {
     path: String,
     connection: Mutex<Option<Sender>>,
 }
 
-/// Asks the signer at `path` for its keys and limits.
+/// Requests the keys and limits of the signer at `path`.
 ///
 /// # Errors
-/// One that fits one line, in the words of kube-apiserver.
+/// An error of one line, in the words of kube-apiserver.
 pub async fn open(path: &str, metrics: Arc<Metrics>) -> anyhow::Result<External> {
     let signer = Arc::new(Signer { path: path.to_owned(), connection: Mutex::default() });
     let starting = Arc::new(Timed { signer: signer.clone(), timeout: START_TIMEOUT });
@@ -39,7 +40,7 @@ pub async fn open(path: &str, metrics: Arc<Metrics>) -> anyhow::Result<External>
     Ok(opened.calling(Arc::new(Timed { signer, timeout: CALL_TIMEOUT })))
 }
 
-/// Its calls, each no longer than a time.
+/// The calls of a signer, with a time limit for each.
 struct Timed {
     signer: Arc<Signer>,
     timeout: Duration,
@@ -61,13 +62,14 @@ impl Calls for Timed {
 }
 
 impl Signer {
-    /// One call. `why` says why there is no connection so far.
+    /// Makes a call. `why` receives the reason why there is no connection yet.
     async fn call(&self, method: &str, message: Bytes, why: &mut String) -> Result<Vec<u8>, Failure> {
         let method = format!("/v1.ExternalJWTSigner/{method}");
         let known = self.connection.lock().clone().filter(|sender| !sender.is_closed());
         if let Some(sender) = known {
             match grpc::unary(sender, &method, message.clone()).await {
-                // The connection may have broken before the signer saw the call, which may be made twice.
+                // The connection may have broken before the signer saw the call, so the call may be made
+                // twice.
                 Err(failure) if failure.code == "Unavailable" => *self.connection.lock() = None,
                 answer => return answer,
             }

@@ -1,7 +1,7 @@
-//! The authority that signs certificate requests: that of two flags, or the server's own.
+//! The authority that signs certificate requests: the one that two flags name, or the server's own.
 //!
-//! Its files are read for each batch of requests, so that a renewed authority signs without a restart, and no key is
-//! held for longer than that.
+//! Its files are read for each batch of requests, so that a renewed authority is used without a restart, and
+//! the key stays in memory no longer than that.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use auth::authn::certificate_authority::Authority;
 use crate::files;
 use crate::flags::CertificateFlags;
 
-/// Shortest longest validity.
+/// Smallest value of the maximum validity.
 const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
 
 /// The checked flags of signing.
 #[derive(Clone, Debug)]
 pub struct SigningConfig {
-    /// Certificate and key of the authority; `None`: the server's own.
+    /// Files of the authority's certificate and key; `None`: the server's own authority.
     files: Option<(PathBuf, PathBuf)>,
     lifetime: Duration,
 }
 
 impl SigningConfig {
-    /// Takes the flags.
+    /// Checks the flags of certificate signing.
     ///
     /// # Errors
-    /// One that fits one line.
+    /// An error of one line.
     pub fn from_flags(flags: &CertificateFlags) -> anyhow::Result<SigningConfig> {
         let files = match (&flags.cluster_signing_cert_file, &flags.cluster_signing_key_file) {
             (None, None) => None,
@@ -46,7 +46,7 @@ impl SigningConfig {
         Ok(SigningConfig { files, lifetime: flags.cluster_signing_duration })
     }
 
-    /// The settings of the signers of a server whose own authority is in `pki`.
+    /// Returns the settings of the signers; `pki` is the directory of the server's own authority.
     pub fn settings(&self, pki: &Path) -> Certificates {
         let own = || (pki.join("ca.crt"), pki.join("ca.key"));
         let (certificate, key) = self.files.clone().unwrap_or_else(own);

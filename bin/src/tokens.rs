@@ -15,11 +15,11 @@ use parking_lot::RwLock;
 use crate::config::{Config, NamedFile};
 use crate::{duration, host, pki};
 
-/// Builds issuer and verifier. Without a configured key and without a signer the server stores a key in its data directory,
-/// so that tokens stay valid after a restart.
+/// Builds the issuer and the verifier. Without a configured key and without an external signer, the server
+/// stores a key in its data directory, so that tokens stay valid after a restart.
 ///
 /// # Errors
-/// A key cannot be used, or a limit does not fit the signer's.
+/// A key is invalid, or a limit does not fit the signer's.
 pub fn prepare(
     config: &Config,
     accounts: Arc<EngineAccounts>,
@@ -83,24 +83,24 @@ pub fn prepare(
     Ok((verifier, tokens))
 }
 
-/// How others are told to reach this server.
+/// Returns the host and port of this server for published documents.
 fn shown_address(config: &Config, address: SocketAddr) -> String {
     host::readers_authority(address, config.advertise_address, config.external_hostname.as_deref())
 }
 
 /// The keys of service account tokens.
 pub struct Keys {
-    /// Signs.
+    /// The key that signs new tokens.
     pub signing: SigningKey,
-    /// Verify; the signing key is one of them.
+    /// The keys that verify tokens; the signing key is one of them.
     pub verifying: Vec<VerificationKey>,
 }
 
 impl Keys {
-    /// Reads the contents of the configured files; without a signing key the server's own is used.
+    /// Reads keys from the contents of the configured files; without a signing key, uses the server's own.
     ///
     /// # Errors
-    /// One is not a key.
+    /// A file does not contain a key.
     pub fn read(config: &Config, signing: Option<&[u8]>, others: &[&[u8]]) -> anyhow::Result<Keys> {
         let flags = &config.authentication.tokens;
         let shown = |file: &NamedFile| file.path.display().to_string();
@@ -118,7 +118,7 @@ impl Keys {
         Ok(Keys { signing, verifying })
     }
 
-    /// What others read to verify tokens of a server at `address`.
+    /// Returns the discovery documents for verifiers of tokens of a server at `address`.
     pub fn documents(&self, config: &Config, address: SocketAddr) -> Option<IssuerDocuments> {
         let flags = &config.authentication.tokens;
         let issuer = flags.issuers.first().map(String::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The file of `--tracing-config-file`: where traces go, and how many requests are traced.
+//! The file of `--tracing-config-file`: the collector of traces, and how many requests are traced.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use wire::config_type::ConfigType;
 use crate::flaws::Flaws;
 use crate::issuers::opening;
 
-/// Where traces go unless the file says it: a collector on the same machine.
+/// Default endpoint: a collector on the same machine.
 const ENDPOINT: &str = "localhost:4317";
 
-/// The file.
+/// Type of the file.
 const FILE: ConfigType = ConfigType {
     names: &[("apiserver.config", &["v1", "v1beta1", "v1alpha1"], FORM.name)],
     scheme: "apiserver/pkg/server/options/tracing.go:49",
@@ -33,23 +33,23 @@ const FORM: Object = Object {
     ],
 };
 
-/// All of the chances.
+/// The largest value of `samplingRatePerMillion`.
 const MILLION: i64 = 1_000_000;
 
-/// A checked configuration.
+/// A checked tracing configuration.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TracingConfig {
-    /// `host:port` of the collector.
+    /// Address of the collector, as `host:port`.
     pub endpoint: String,
-    /// How many of a million requests are traced that no trusted client wants to be.
+    /// How many of a million requests are traced, apart from those for which a trusted client requests it.
     pub per_million: u32,
 }
 
 impl TracingConfig {
-    /// Reads the file.
+    /// Reads and checks the file.
     ///
     /// # Errors
-    /// What is wrong with it, in the words of kube-apiserver where it has any.
+    /// The problem of the file, in the words of kube-apiserver if it has a message for it.
     pub fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<TracingConfig> {
         let bytes = crate::files::read(path).map_err(|error| {
             anyhow!(
@@ -91,7 +91,7 @@ fn check_chance(per_million: i64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks the scheme of an endpoint, which is one of those of gRPC names.
+/// Checks the scheme of an endpoint, which must be one of those of gRPC names.
 fn check_scheme(endpoint: &str) -> anyhow::Result<()> {
     let scheme = endpoint.split_once("://").map_or("dns", |(scheme, _)| scheme);
     if !matches!(scheme, "dns" | "unix" | "unix-abstract") {
@@ -104,7 +104,7 @@ fn check_scheme(endpoint: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The `host:port` of an endpoint. Sockets are not supported.
+/// Returns the `host:port` of an endpoint. Sockets are not supported.
 fn host_and_port(endpoint: &str) -> anyhow::Result<&str> {
     let address = endpoint.strip_prefix("dns:///").unwrap_or(endpoint);
     let has_port =

@@ -1,5 +1,5 @@
-//! Backfill of defaults into stores of another release: a file beside the log records which defaults the objects
-//! have.
+//! Backfill of default values into stores of another release: a file next to the log records which defaults
+//! the objects have.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::files;
 /// File that records the defaults of a store's objects.
 const DEFAULTS_FILE: &str = "defaults";
 
-/// Refuses a directory whose store is gone: a server used it, and there is nothing of the log but perhaps its other files.
+/// Refuses a directory whose store is missing: a server has used it, but the log's directory has no store.
 ///
 /// # Errors
-/// It says what to do.
+/// The store is missing; the message says what to do.
 pub fn check_for_store(data_dir: &Path, log_dir: &Path) -> anyhow::Result<()> {
     let mark = data_dir.join(DEFAULTS_FILE);
     let is_segment = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".segment");

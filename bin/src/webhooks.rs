@@ -1,5 +1,4 @@
-//! Other servers that are asked, about tokens and about permissions: their kubeconfig files, and the reviews sent to
-//! them.
+//! Servers that review tokens and permissions: their kubeconfig files, and the reviews sent to them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,16 +19,16 @@ use wire::typed;
 use crate::flags::Profile;
 use crate::kubeconfig::{self, Settings, Source};
 
-/// Attempts for one review, while the other server is overloaded or broken.
+/// Maximum number of attempts for a review, if the other server is overloaded or broken.
 const ATTEMPTS: u32 = 5;
 
-/// How soon a pause between two attempts ends once they are given up.
+/// Interval at which a pause between two attempts checks whether the request was given up.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time before the second attempt; each further one waits half as long again.
+/// Pause before the second attempt; each further pause is half as long again.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 
-/// The flags of the webhook.
+/// The flags of the token webhook.
 #[derive(Clone, Debug)]
 pub struct WebhookConfig {
     file: PathBuf,
@@ -39,10 +38,10 @@ pub struct WebhookConfig {
 }
 
 impl WebhookConfig {
-    /// Takes the flags.
+    /// Checks the flags and reads the kubeconfig file.
     ///
     /// # Errors
-    /// An unknown version, or an unusable file.
+    /// An unknown version, or an invalid file.
     pub fn from_flags(
         file: Option<PathBuf>,
         version: &str,
@@ -60,10 +59,10 @@ impl WebhookConfig {
         Ok(Some(WebhookConfig { file, version: version.to_owned(), lifetime, egress: egress.clone() }))
     }
 
-    /// The authenticator; `own_audiences` are those of this server.
+    /// Builds the authenticator; `own_audiences` are those of this server.
     ///
     /// # Errors
-    /// An unusable file.
+    /// The kubeconfig file is invalid.
     pub fn build(&self, own_audiences: Vec<String>, naming: Profile) -> anyhow::Result<WebhookTokens> {
         let group = naming.group("authentication", true);
         let version = format!("{group}/{}", self.version);
@@ -72,7 +71,7 @@ impl WebhookConfig {
     }
 }
 
-/// Another server that is sent reviews: one of a kubeconfig file.
+/// A server that reviews are sent to, from a kubeconfig file.
 #[derive(Clone)]
 pub struct Remote {
     source: Arc<Source>,
@@ -82,14 +81,14 @@ pub struct Remote {
     pause: Duration,
 }
 
-/// Longest that a review takes, unless something else is said.
+/// Default time limit of a review.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Remote {
     /// Reads a kubeconfig file. A review takes at most `timeout`.
     ///
     /// # Errors
-    /// An unusable file, in the words of kube-apiserver.
+    /// The file is invalid; the message is that of kube-apiserver.
     pub fn read(path: &Path, timeout: Option<Duration>, naming: Profile) -> anyhow::Result<Remote> {
         let settings = access(path)?;
         let server = with_scheme(&settings.server)?;
@@ -106,23 +105,23 @@ impl Remote {
         })
     }
 
-    /// The same in the network that is reached so.
+    /// Returns this server with another egress.
     pub fn through(self, egress: &Egress) -> Remote {
         Remote { egress: egress.clone(), ..self }
     }
 
-    /// The same under another name of this server.
+    /// Returns this server with another user agent in requests.
     pub fn of_agent(self, agent: &str) -> Remote {
         Remote { agent: agent.to_owned(), ..self }
     }
 
-    /// The same with another time before the second attempt.
+    /// Returns this server with another pause before the second attempt.
     pub fn pausing(self, pause: Duration) -> Remote {
         Remote { pause, ..self }
     }
 }
 
-/// A server with its scheme, which may be left out where nothing follows the host.
+/// Completes a server URL with a scheme, which may be missing if nothing follows the host.
 fn with_scheme(server: &str) -> anyhow::Result<String> {
     let is_whole = |uri: &Uri| {
         uri.scheme_str().is_some_and(|scheme| !scheme.is_empty())
@@ -138,7 +137,7 @@ fn with_scheme(server: &str) -> anyhow::Result<String> {
     bail!("host must be a URL or a host:port pair: {}", go::quote(server))
 }
 
-/// A time as Go prints it, as far as whole milliseconds.
+/// Formats a duration as Go does, with millisecond precision.
 fn go_seconds(time: Duration) -> String {
     match (time.as_secs(), time.subsec_millis()) {
         (0, millis) => format!("{millis}ms"),
@@ -147,16 +146,16 @@ fn go_seconds(time: Duration) -> String {
     }
 }
 
-/// Who this server is to each of the servers that users of a kubeconfig file are named after.
+/// Returns the credentials for each server that a user of a kubeconfig file is named after.
 ///
 /// # Errors
-/// An unusable file, in the words of kube-apiserver.
+/// The file is invalid; the message is that of kube-apiserver.
 pub fn identities(path: &Path) -> anyhow::Result<Identities> {
     Ok(kubeconfig::identities(path, &kubeconfig::load(path)?))
 }
 
-/// The server of a kubeconfig file; what is wrong with it in the words of kube-apiserver. Without a file it is as with an
-/// empty one.
+/// Reads the server of a kubeconfig file; problems are reported in the words of kube-apiserver. No file
+/// counts as an empty one.
 fn access(path: &Path) -> anyhow::Result<Settings> {
     let config = if path.as_os_str().is_empty() { Value::Null } else { kubeconfig::load(path)? };
     kubeconfig::confirm(path, &config)?;
@@ -164,8 +163,8 @@ fn access(path: &Path) -> anyhow::Result<Settings> {
 }
 
 impl Remote {
-    /// Posts a document, several times after failures that `retries` says may pass, unless it is given up. The second
-    /// attempt is after `delay`, each further one after half as long again.
+    /// Posts a document, and retries after failures for which `retries` returns true, unless the request is
+    /// given up. The second attempt starts after `delay`; each further pause is half as long again.
     ///
     /// # Errors
     /// The failure of the last attempt.
@@ -221,8 +220,8 @@ impl Reviewer for Remote {
     }
 }
 
-/// Another server that is asked each question once at a time: who asks the same meanwhile waits for the same answer. If
-/// the first is given up, the next one asks.
+/// A server that gets each review once at a time: callers with the same review wait for the same answer. If
+/// the first caller gives up, the next one sends the review.
 #[derive(Clone)]
 struct Once {
     remote: Remote,
@@ -236,7 +235,8 @@ impl Once {
         Once { remote, asked: Arc::default() }
     }
 
-    /// The question, which may be open already. Those that nobody waits for are forgotten.
+    /// Returns the entry of a review, which may be in progress already, and drops entries that no caller
+    /// waits for.
     fn open(&self, review: &[u8]) -> Arc<Asked> {
         let mut asked = self.asked.lock();
         if let Some(open) = asked.get(review).and_then(Weak::upgrade) {

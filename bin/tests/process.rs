@@ -1,4 +1,4 @@
-//! The server process: command line, exit codes, files and signals (docs/api/operations.md#shutdown,
+//! Tests of the server process: command line, exit codes, files and signals (docs/api/operations.md#shutdown,
 //! #flags-and-features).
 
 use std::fs;
@@ -44,9 +44,9 @@ fn run(data: &Path, arguments: &[&str]) -> Output {
 struct Running {
     child: Child,
     log: BufReader<std::process::ChildStderr>,
-    /// The line with the address and the kubeconfig.
+    /// The log line with the address and the kubeconfig.
     start: serde_json::Value,
-    /// The log up to it.
+    /// The log up to that line.
     seen: String,
 }
 
@@ -55,13 +55,13 @@ impl Running {
         let mut command = command(data, &["--secure-port=free", "--log-format=json"]);
         let mut child = command.args(arguments).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        // From here on the process is killed if the test fails.
+        // From here on, dropping the value kills the process, so that a failed test leaves no process behind.
         let mut running = Running { child, log, start: serde_json::Value::Null, seen: String::new() };
         running.start = running.until_it_logs("serving");
         running
     }
 
-    /// Reads the log up to the line with this message, which is returned.
+    /// Reads the log up to the line with this message, and returns that line.
     fn until_it_logs(&mut self, message: &str) -> serde_json::Value {
         loop {
             let mut line = String::new();
@@ -78,7 +78,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Exit code and the rest of the log.
+    /// Waits for the end of the process, and returns the exit code and the rest of the log.
     fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         let mut rest = String::new();
@@ -124,7 +124,7 @@ fn whatever_is_wrong_is_one_record_exit_code_1_and_nothing_touched() {
     ] {
         let output = run(&dir.data(), &[argument]);
         let record = String::from_utf8(output.stderr).unwrap();
-        // Severity, time and process come first. The error is quoted as JSON quotes it.
+        // Severity, time and process come first. The error is quoted as in JSON.
         let error = record.split_once("main.rs:1] \"command failed\" err=").map(|(_, error)| error);
         let error = error.and_then(|error| serde_json::from_str::<String>(error.strip_suffix('\n')?).ok());
         assert_eq!(error.as_deref(), Some(want.as_str()), "{argument}: {record}");
@@ -142,7 +142,8 @@ fn the_first_start_needs_no_flags_and_the_second_finds_everything() {
     let dir = Dir::new("start");
     let data = dir.data();
     let mut seen = Vec::new();
-    // The third start is reached at an address of the other family, and the fourth has no key to sign with.
+    // The third start has an advertised address of the other family, and the fourth has no key to
+    // sign with.
     let [v4, v6] = ["--advertise-address=192.0.2.9", "--advertise-address=2001:db8::9"];
     for advertised in [v4, v4, v6, v6] {
         if seen.len() == 3 {
@@ -172,7 +173,7 @@ fn the_first_start_needs_no_flags_and_the_second_finds_everything() {
     let other = run(&data, &["--naming=kubernetes"]);
     let why = format!("{} was made with --naming=cluster, not kubernetes", data.display());
     let line = String::from_utf8(other.stderr).unwrap();
-    // With this profile the line has the form that supervisors of kube-apiserver look for.
+    // With this profile the line has the format that supervisors of kube-apiserver look for.
     assert!(
         line.starts_with('E') && line.ends_with(&format!("\"command failed\" err=\"{why}\"\n")),
         "{line}"

@@ -1,4 +1,5 @@
-//! The connection layer over real sockets and TLS, driven by hyper's client and by hand-written requests.
+//! Tests of the connection layer over real sockets and TLS, with hyper's client and with requests written by
+//! hand.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -21,7 +22,7 @@ use wire::server::{
     TlsSettings, read_body, serve, server_config,
 };
 
-/// Paths of the handler under test.
+/// The handler under test, which serves several paths.
 struct Paths {
     shutdown: Shutdown,
     /// Notified of every slow request.
@@ -60,7 +61,7 @@ impl Handler for Paths {
                     response
                 }
             },
-            // One event, then open until the drain begins, like a watch.
+            // Sends an event, then stays open until the drain begins, like a watch.
             "/watch" => {
                 let (mut sender, body) = Body::channel(1);
                 let shutdown = self.shutdown.clone();
@@ -89,13 +90,13 @@ impl Handler for Paths {
 struct Server {
     address: SocketAddr,
     shutdown: Shutdown,
-    /// A slow request has reached its handler.
+    /// Notified when a slow request has reached its handler.
     begun: Arc<Notify>,
     ended: JoinHandle<Drained>,
     root: CertificateDer<'static>,
 }
 
-/// Timeouts that even a busy machine does not reach; a test shortens the one it checks.
+/// Returns timeouts that even a busy machine does not reach; a test shortens the one it checks.
 fn patient() -> Limits {
     let long = Duration::from_secs(120);
     Limits {
@@ -108,10 +109,10 @@ fn patient() -> Limits {
     }
 }
 
-/// Of echoed bodies.
+/// Timeout of request bodies that are echoed.
 const BODY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Of connections, in tests of such timeouts: what a busy machine still does in time.
+/// Connection timeout in tests of such timeouts: long enough for what a busy machine does in time.
 const SHORT: Duration = Duration::from_secs(2);
 
 fn self_signed(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>, String, String) {
@@ -195,7 +196,7 @@ impl Client {
             .unwrap();
         match &mut self.sender {
             Sender::One(sender) => {
-                let _ = sender.ready().await; // of the answer before; failures show when sending
+                let _ = sender.ready().await; // the previous response has ended; a failure appears when sending
                 Box::pin(sender.send_request(request))
             }
             Sender::Two(sender) => Box::pin(sender.send_request(request)),
@@ -246,7 +247,7 @@ async fn client_certificates_are_asked_for_but_neither_demanded_nor_judged() {
         let mut client = server.client(http2, Some((stranger, key))).await;
         assert_eq!(client.get("/certificates").await, text(200, "1"));
     }
-    // With a key that does not match the certificate the handshake fails.
+    // The handshake fails if the key does not match the certificate.
     let (certificate, ..) = self_signed("one");
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     let (_, other_key, ..) = self_signed("two");
@@ -271,14 +272,15 @@ async fn client_certificates_are_asked_for_but_neither_demanded_nor_judged() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_clients_are_cut_and_patient_ones_are_not() {
-    // Sends nothing: the handshake timeout.
+    // The client sends nothing: the handshake timeout ends the connection.
     let server = start(Limits { handshake_timeout: SHORT, ..patient() }).await;
     let begun = Instant::now();
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     assert_eq!(silent.read(&mut [0; 64]).await.unwrap_or(0), 0);
     assert!(begun.elapsed() >= SHORT - Duration::from_millis(10), "{:?}", begun.elapsed());
 
-    // Sends its first head byte by byte, or a later one, or after the handshake sends nothing over HTTP/2.
+    // The client sends its first head byte by byte, or a later one, or sends nothing over HTTP/2 after the
+    // handshake.
     let server = start(Limits { head_timeout: SHORT, idle_timeout: SHORT, ..patient() }).await;
     for (alpn, first) in
         [(&b"http/1.1"[..], ""), (b"http/1.1", "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")]
@@ -314,7 +316,7 @@ async fn slow_clients_are_cut_and_patient_ones_are_not() {
         assert!(more.is_err(), "the watch must still be open, got {more:?}");
     }
 
-    // An idle one is closed without an error.
+    // An idle connection is closed without an error.
     for http2 in [false, true] {
         let mut client = server.client(http2, None).await;
         client.get("/hello").await;
@@ -337,8 +339,8 @@ async fn bodies_are_bounded_in_size_and_time() {
         }
     }
 
-    // By hand on HTTP/1.1, as simple clients do: write everything, then read. The response must arrive although the
-    // server did not read the body.
+    // The request is written by hand on HTTP/1.1, as simple clients do: write everything, then read. The
+    // response must arrive although the server did not read the body.
     let mut stream = server.tls(b"http/1.1", None).await.unwrap();
     let head = format!("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", over.len());
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -347,7 +349,7 @@ async fn bodies_are_bounded_in_size_and_time() {
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(answer, b"HTTP/1.1 413");
 
-    // Announced but never sent.
+    // The body is announced but never sent.
     let mut stream = server.tls(b"http/1.1", None).await.unwrap();
     stream
         .write_all(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc")
@@ -356,7 +358,7 @@ async fn bodies_are_bounded_in_size_and_time() {
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(answer, b"HTTP/1.1 408");
 
-    // A head above the limit.
+    // The head exceeds the limit.
     let mut stream = server.tls(b"http/1.1", None).await.unwrap();
     let long = "x".repeat(patient().head_bytes_max as usize);
     let _ = stream.write_all(format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await;
@@ -412,7 +414,8 @@ async fn a_drain_refuses_the_new_ends_watches_and_waits_for_requests() {
 
         server.shutdown.begin();
         if !http2 {
-            // The request crosses the closing on the wire; over HTTP/2 it would be refused for another connection.
+            // The request is sent while the server closes the connection; over HTTP/2 it would be refused, to
+            // be sent on another connection.
             assert_eq!(idle.get("/hello").await, text(200, "hello"));
         }
         let events = watch.into_body().collect().await.expect("a watch ends properly").to_bytes();

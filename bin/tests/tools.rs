@@ -1,5 +1,5 @@
-//! The offline commands as an operator runs them: output, JSON and exit codes, on intact, damaged and open stores and
-//! on directories without a store.
+//! Tests of the offline commands as an operator runs them: output, JSON and exit codes, on intact, damaged
+//! and open stores and on directories without a store.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -26,7 +26,7 @@ impl Dir {
         self.0.join("data")
     }
 
-    /// The store's files, by name.
+    /// Returns the store's files, sorted by name.
     fn segments(&self) -> Vec<PathBuf> {
         let files = fs::read_dir(self.data().join("log")).unwrap().map(|file| file.unwrap().path());
         let mut files: Vec<_> =
@@ -72,7 +72,7 @@ async fn put(engine: &Engine, key: &str, value: &str) -> u64 {
     engine.commit(Write { key, expected: Expected::Any, change }).await.unwrap().revision.get()
 }
 
-/// Three segments: revisions of `/core/pods/default/N`, then a deletion of the first.
+/// Writes three segments: revisions of `/core/pods/default/N`, then a deletion of the first key.
 async fn fill(dir: &Dir) -> u64 {
     let engine = open(dir).await;
     let value = format!("{{\"pad\":\"{}\"}}", "x".repeat(8_000));
@@ -149,7 +149,8 @@ async fn every_damage_is_listed_with_its_position_and_sets_the_exit_code() {
     let dir = Dir::new();
     fill(&dir).await;
     let segments = dir.segments();
-    // The value of revision 1; the header of revision 3, so that its key is unknown; one copy of a file header.
+    // Damage the value of revision 1; the header of revision 3, so that its key is unknown; and a copy of a
+    // file header.
     let line = text(&run(&["inspect", "--from=3", "--to=3", "-o=json"], &dir.data()));
     let third = serde_json::from_str::<Value>(&line).unwrap()["offset"].as_u64().unwrap();
     flip(&segments[0], 4096 + 5_000);
@@ -184,14 +185,14 @@ async fn every_damage_is_listed_with_its_position_and_sets_the_exit_code() {
         ),
         "{output:?}"
     );
-    // `inspect` and `stats` report it and still exit with 0.
+    // `inspect` and `stats` report the damage and still exit with 0.
     let lines = text(&run(&["inspect"], &dir.data()));
     assert_eq!(lines.lines().filter(|line| line.contains("DAMAGED")).count(), 1, "{lines}");
     assert_eq!(lines.lines().filter(|line| line.starts_with("damage: ")).count(), 2, "{lines}");
     let stats = run(&["stats", "-o=json"], &dir.data());
     assert_eq!((stats.status.code(), json(&stats)["damages"].as_u64()), (Some(0), Some(3)));
 
-    // A missing file, and one with a damaged header.
+    // Now a file is missing, and another has a damaged header.
     fs::rename(&segments[1], dir.0.join("away")).unwrap();
     let output = run(&["verify"], &dir.data());
     assert_eq!(output.status.code(), Some(2));
@@ -207,7 +208,7 @@ async fn a_torn_tail_is_not_damage() {
     let dir = Dir::new();
     fill(&dir).await;
     let last = dir.segments().pop().unwrap();
-    // After the last record: a batch that was never synced.
+    // The damage comes after the last record: it is a batch that was never synced.
     let line = text(&run(&["inspect", "--from=17", "-o=json"], &dir.data()));
     let record: Value = serde_json::from_str(&line).unwrap();
     let end = record["offset"].as_u64().unwrap() + record["stored_bytes"].as_u64().unwrap();
@@ -235,7 +236,7 @@ async fn a_store_that_is_open_is_read_without_disturbing_it() {
                 (Some(0), &Value::Bool(true)),
                 "{report}"
             );
-            // Every batch but the last has a later one that makes it known durable.
+            // Every batch except the last has a later one that makes it known durable.
             assert!(report["revision"].as_u64().unwrap() >= n, "{report}");
         }
     }
@@ -265,7 +266,7 @@ fn a_directory_without_a_store_gives_one_line() {
     fs::write(log.join("lock"), "").unwrap();
     fs::write(log.join("next.segment"), "unfinished").unwrap();
     check(&no_store);
-    // A later format.
+    // The file has a later format.
     let mut header = [0u8; 4096];
     header[..8].copy_from_slice(b"REVLOG\r\n");
     header[8] = 200;
@@ -306,14 +307,14 @@ fn hostile_directories_are_reported_and_end() {
     }
 }
 
-/// The checksum of the format, for a header of a later format.
+/// Returns the checksum of the store's format, for a header of a later format.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
     })
 }
 
-/// The fields of records that a copy must have: revision, kind, key, value.
+/// Returns the fields of records that a copy must have: revision, kind, key, value.
 fn records(data: &Path) -> Vec<Value> {
     let output = run(&["inspect", "--values", "-o=json"], data);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -343,7 +344,7 @@ async fn a_backup_is_the_same_log_and_the_next_one_copies_new_segments() {
     assert_eq!(records(&to), records(&dir.data()));
     assert_eq!(run(&["verify"], &to).status.code(), Some(0));
 
-    // Beside an open engine, with its last acknowledged writes.
+    // The backup runs while the engine is open, and includes its last acknowledged writes.
     let engine = open(&dir).await;
     let mut newest = 0;
     for n in 0..8 {
@@ -360,14 +361,14 @@ async fn a_backup_is_the_same_log_and_the_next_one_copies_new_segments() {
     engine.close().await;
     assert_eq!(records(&to), records(&dir.data()));
 
-    // A kept file that is damaged later is detected and copied again.
+    // A file of the backup that is damaged later is detected and copied again.
     flip(&kept, 4096 + 5_000);
     assert_eq!(run(&["verify"], &to).status.code(), Some(2));
     let third = json(&backup(&dir, &to));
     assert_eq!((&third["copied_segments"], &third["kept_segments"]), (&Value::from(2), &Value::from(2)));
     assert_eq!(run(&["verify"], &to).status.code(), Some(0));
 
-    // The remains of an interrupted backup do no harm.
+    // The remains of an interrupted backup have no effect.
     fs::create_dir(to.join("log.next")).unwrap();
     fs::write(to.join("log.next/0000000001.segment"), "half").unwrap();
     assert_eq!(json(&backup(&dir, &to))["kept_segments"], 3);
@@ -375,7 +376,7 @@ async fn a_backup_is_the_same_log_and_the_next_one_copies_new_segments() {
     // A backup can be opened as a store.
     let copy = Engine::open(Options::new(to.join("log"))).unwrap();
     assert_eq!(copy.revision(), Revision::new(newest));
-    // And is not replaced while it is open.
+    // A backup that is open is not replaced.
     let output = backup(&dir, &to);
     assert_eq!(output.status.code(), Some(1));
     let error = format!("error: {} is in use by another process\n", to.join("log").display());
@@ -397,7 +398,7 @@ async fn a_backup_reports_damage_and_refuses_an_incomplete_store() {
         (&Value::from(1), &Value::from(1))
     );
     assert_eq!(records(&to), records(&dir.data()));
-    // The earlier backup stays if the next one fails.
+    // The earlier backup is kept if the next one fails.
     let before = records(&to);
     let (last, high_water) = (dir.segments()[2].clone(), dir.data().join("log/high-water"));
     let (first, middle) = (dir.segments()[0].clone(), dir.segments()[1].clone());
@@ -436,7 +437,7 @@ async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
         let arguments: Vec<&str> = ["restore", "-o=json", &from].iter().chain(flags).copied().collect();
         run(&arguments, &dir.0.join(name))
     };
-    // All revisions but the deletion of key 0.
+    // Returns the state at a revision: all revisions except the deletion of key 0.
     let state_at = |revision: usize| -> Vec<Value> {
         let states = all[..revision.min(16)].iter().filter(|record| revision < 17 || record[2] != all[0][2]);
         states.cloned().collect()
@@ -453,7 +454,7 @@ async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
         );
         assert!(report["revision"].as_u64().unwrap() > last + 1_000_000, "{report}");
     }
-    // At the time of a revision: the newest of that millisecond.
+    // A time selects the newest revision of that millisecond.
     let time = all[8][4].as_str().unwrap();
     let newest = all.iter().filter(|record| record[4].as_str().unwrap() <= time).count();
     let report = json(&restore("time", &["--time", time]));
@@ -500,7 +501,7 @@ async fn a_damaged_backup_is_restored_only_when_that_is_asked_for() {
     let dir = Dir::new();
     fill(&dir).await;
     let from = format!("--from={}", dir.data().display());
-    // The state of key 0 at revision 1, which is deleted at 17, and that of key 4.
+    // Damage the version of key 0 at revision 1, which is deleted at 17, and that of key 4.
     flip(&dir.segments()[0], 4096 + 5_000);
     let restored = run(&["restore", "-o=json", &from], &dir.0.join("unharmed"));
     assert_eq!((restored.status.code(), &json(&restored)["keys"]), (Some(0), &Value::from(15)));
@@ -512,7 +513,7 @@ async fn a_damaged_backup_is_restored_only_when_that_is_asked_for() {
     let restored = run(&["restore", &from, "--revision=16", "--skip-damaged"], &dir.0.join("harmed"));
     assert_eq!(restored.status.code(), Some(2), "{restored:?}");
     assert!(text(&restored).starts_with("left out: 0000000001.segment at byte 4096: "), "{restored:?}");
-    // The states, and the ledger that says which one is missing.
+    // The copy has the readable versions, and the ledger that says which one is missing.
     assert_eq!(records(&dir.0.join("harmed")).len(), 16);
 }
 
@@ -540,7 +541,7 @@ async fn compacting_a_stopped_store_reclaims_space_and_keeps_the_requested_histo
         String::from_utf8_lossy(&future.stderr),
         "error: revision 61: revision lies in the future, the newest is 60\n"
     );
-    // Nothing is older than that.
+    // The history has nothing older than an hour.
     let kept = json(&run(&["compact", "-o=json", "--keep=1h"], &dir.data()));
     assert_eq!(kept["before_bytes"], kept["after_bytes"]);
     let report = json(&run(&["compact", "-o=json", "--revision=55"], &dir.data()));
@@ -567,7 +568,7 @@ async fn compacting_a_stopped_store_reclaims_space_and_keeps_the_requested_histo
     assert_eq!(json(&at("--revision=55"))["keys"], 3);
     assert_eq!(at("--revision=54").status.code(), Some(1));
 
-    // A damaged checkpoint is reported and does no harm.
+    // A damaged checkpoint is reported and has no effect.
     let log = fs::read_dir(dir.data().join("log")).unwrap().map(|file| file.unwrap().path());
     let mut log = log.filter(|path| path.extension().is_some_and(|e| e == "checkpoint"));
     let checkpoint = log.next().unwrap();

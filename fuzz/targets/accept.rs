@@ -1,4 +1,4 @@
-//! Content negotiation: every header has an answer.
+//! Content negotiation: every header gets a response.
 
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
@@ -9,7 +9,8 @@ use values::query::Query;
 
 use super::check_refusal;
 
-/// The bytes as `Accept`, `Content-Type` and `User-Agent`; a line end separates several `Accept` headers.
+/// Uses the bytes as `Accept`, `Content-Type` and `User-Agent`; a line end separates several `Accept`
+/// headers.
 pub fn accept(data: &[u8]) {
     let mut headers = HeaderMap::new();
     for line in data.split(|&byte| byte == b'\n') {

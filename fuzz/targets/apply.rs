@@ -18,7 +18,7 @@ use crate::input::Input;
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new(&CLUSTER));
 
-/// Kinds with lists of every type, maps, and parts without a schema.
+/// Kinds with lists of every type, maps, and fields without a schema.
 const KINDS: &[(&str, &str)] = &[
     ("", "pods"),
     ("apps", "deployments"),
@@ -28,7 +28,7 @@ const KINDS: &[(&str, &str)] = &[
     ("", "nodes"),
 ];
 
-/// Two texts of field sets with a zero byte between them.
+/// Parses two texts of field sets with a zero byte between them.
 pub fn field_set(data: &[u8]) {
     let mut input = Input::new(data);
     let (Ok(a), Ok(b)) = (std::str::from_utf8(input.section()), std::str::from_utf8(input.rest())) else {
@@ -40,7 +40,7 @@ pub fn field_set(data: &[u8]) {
         assert_eq!(FieldSet::parse(&written).as_ref(), Ok(set), "{written}");
         assert!(parse(written.as_bytes()).is_ok(), "{written}");
     }
-    // Inclusion and exclusion: no path is lost or invented.
+    // Union and intersection must not lose or invent a path.
     let (union, both) = (a.clone().union(b.clone()), a.clone().intersection(&b));
     assert_eq!(union.len() + both.len(), a.len() + b.len());
     assert_eq!(union, b.clone().union(a.clone()));
@@ -51,7 +51,7 @@ pub fn field_set(data: &[u8]) {
     assert!(a.leaves().difference(&a).is_empty());
 }
 
-/// A kind and two configurations, built from choices: one manager applies each, the second with force.
+/// Builds a kind and two configurations from choices: one manager applies each, the second with force.
 pub fn apply(data: &[u8]) {
     let mut input = Input::new(data);
     let (group, plural) = input.pick(KINDS);
@@ -65,10 +65,10 @@ pub fn apply(data: &[u8]) {
     let Some(one) = lay(resource, &nothing.object, "one", &first, false) else { return };
     let Some(both) = lay(resource, &one, "two", &second, true) else { return };
     schema::check_canonical(&resource.table.message, both.clone());
-    // An apply of another manager adds no ownership, unless of a whole container.
+    // An apply of another manager adds no ownership, except of a whole container.
     let (before, after) = (owned(&one, "one"), owned(&both, "one"));
     assert_eq!(after.clone().within(&before), after);
-    // Disjoint configurations can be applied in either order with the same ownership afterwards.
+    // Disjoint configurations can be applied in either order, with the same ownership afterwards.
     if let Some(other) = lay(resource, &nothing.object, "two", &second, false)
         && !owned(&one, "one").intersects(&owned(&other, "two"))
         && let (Some(one_first), Some(two_first)) =
@@ -78,8 +78,8 @@ pub fn apply(data: &[u8]) {
             assert_eq!(owned(&one_first, manager), owned(&two_first, manager), "{manager}");
         }
     }
-    // A configuration can be applied again without force and without effect, as long as its fields are stored: a
-    // value that the schema reads as absent (`null`, an empty key) is owned but not stored.
+    // A configuration can be applied again without force and without effect, as long as its fields are
+    // stored: a value that the schema reads as absent (`null`, an empty key) is owned but not stored.
     let Ok(stored) = conform(&resource.table.message, Value::Object(second.clone())) else { return };
     let Some(alone) = lay(resource, &nothing.object, "two", &stored.object, true) else { return };
     if owned(&both, "two").difference(&owned(&alone, "two")).is_empty()
@@ -89,7 +89,7 @@ pub fn apply(data: &[u8]) {
     }
 }
 
-/// The object after an apply; `None` if the configuration or the result does not fit the schema.
+/// Returns the object after an apply; `None` if the configuration or the result does not fit the schema.
 fn lay(resource: &Resource, live: &Object, manager: &str, config: &Object, force: bool) -> Option<Object> {
     let versions = Versions::of(&REGISTRY, resource);
     let reset = Reset::of(resource, Endpoint::Main);
@@ -110,7 +110,8 @@ fn lay(resource: &Resource, live: &Object, manager: &str, config: &Object, force
     }
 }
 
-/// The object as a later request reads it: an empty list in a field that is always written is stored as `null`.
+/// Returns the object as a later request reads it: an empty list in a field that is always written is stored
+/// as `null`.
 fn stored(resource: &Resource, object: &Object) -> Object {
     let mut text = Vec::new();
     encode(&resource.table.message, object, &mut text);

@@ -1,4 +1,4 @@
-//! Selector attributes: any bytes can be read, and encoded attributes match as the object does.
+//! Selector attributes: any bytes can be read, and encoded attributes match like the object.
 
 use types::attributes::{Attributes, Selection, encode, select};
 use types::schema::decode::decode;
@@ -10,7 +10,8 @@ use super::selectors::some_resource;
 use crate::document;
 use crate::input::Input;
 
-/// Odd: the rest is read as attributes. Even: an object is built from the rest, and its attributes are read.
+/// Depends on the first byte. If it is odd, the rest is read as attributes; otherwise an object is built from
+/// the rest, and its attributes are read.
 pub fn attributes(data: &[u8]) {
     let mut input = Input::new(data);
     if input.byte() & 1 == 1 {
@@ -74,7 +75,7 @@ fn agree(table: &'static ResourceTable, object: &Object, encoded: &[u8], input: 
         }
         _ => "metadata.name=x".to_owned(),
     };
-    // Keys and values that are not valid labels make no selector.
+    // Keys and values that are not valid labels cannot form a selector.
     let Ok(selection) = Selection::parse(&label, &field, table, table) else { return };
     assert!(!selection.is_outdated(&view));
     for name in ["x", "y"] {

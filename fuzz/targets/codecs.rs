@@ -8,7 +8,7 @@ use super::text;
 use crate::document;
 use crate::input::Input;
 
-/// The bytes as a YAML document, and a document built from a tree.
+/// Decodes the bytes as a YAML document, and a document built from a tree.
 pub fn yaml_text(data: &[u8]) {
     match yaml::parse(data) {
         Ok(document) => {
@@ -28,13 +28,13 @@ fn check_yaml(value: &Value) {
     let again = yaml::parse(&written)
         .unwrap_or_else(|error| panic!("{error}: {:?}", String::from_utf8_lossy(&written)));
     assert_eq!(again.duplicates, [""; 0]);
-    // Members are sorted, and whole doubles are integers, after the first encoding.
+    // After the first encoding, members are sorted and whole doubles are integers.
     let mut twice = Vec::new();
     yaml::write(&again.value, &mut twice);
     assert_eq!(String::from_utf8_lossy(&twice), String::from_utf8_lossy(&written));
 }
 
-/// The bytes as a CBOR item, and an item built from a tree.
+/// Decodes the bytes as a CBOR item, and an item built from a tree.
 pub fn cbor_item(data: &[u8]) {
     match cbor::parse(data) {
         Ok(value) => check_cbor(&value),
@@ -56,7 +56,7 @@ fn check_cbor(value: &Value) {
     assert!(!text(value).is_empty());
 }
 
-/// Sorts the members of every object by name: CBOR has an order of its own.
+/// Sorts the members of every object by name, because CBOR has an order of its own.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),

@@ -1,4 +1,4 @@
-//! Continue tokens: a decoded token is inside the collection, and encodes to the same.
+//! Continue tokens: a decoded token lies inside the collection, and encodes to the same token.
 
 use api::requests::verbs::continue_token::ContinueToken;
 use values::base64_text;
@@ -7,7 +7,7 @@ use super::check_refusal;
 
 const META: &str = "meta.example/v1";
 
-/// The bytes as a token, as the document in a token, and as the position of a token.
+/// Decodes the bytes as a token, as the document in a token, and as the position of a token.
 pub fn continue_token(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
         check(text);
@@ -32,7 +32,8 @@ fn check(text: &str) -> Option<ContinueToken> {
             return None;
         }
     };
-    // A key is the collection's prefix and an optional suffix: no segment may leave the collection or be empty.
+    // A key consists of the collection's prefix and an optional suffix: no segment may be empty or leave the
+    // collection.
     let suffix = token.suffix();
     let leads_out = suffix.split('/').any(|step| matches!(step, "" | "." | ".."));
     assert!(suffix.is_empty() || !leads_out, "{suffix:?}");

@@ -17,7 +17,7 @@ const NOW: Duration = Duration::from_secs(1_800_000_000);
 
 const CA: &[u8] = include_bytes!("../corpus/certificates/ca.der");
 
-/// No account exists: a forged token is refused at the latest here.
+/// A source without accounts: a forged token is refused here at the latest.
 struct NoAccounts;
 
 impl AccountSource for NoAccounts {
@@ -44,7 +44,7 @@ impl AccountSource for NoAccounts {
     fn note_use(&self, _: &str, _: &str, _: &str) {}
 }
 
-/// An `Authorization` header, passed to every token authenticator: none may accept it.
+/// Passes an `Authorization` header to every token authenticator: none may accept it.
 pub fn credentials(data: &[u8]) {
     static AUTHENTICATOR: OnceLock<Authenticator> = OnceLock::new();
     let authenticator = AUTHENTICATOR.get_or_init(|| {
@@ -72,8 +72,8 @@ pub fn credentials(data: &[u8]) {
     assert_eq!(shown.warning().is_some(), bearer == Bearer::ExtraSpace);
 }
 
-/// A token file: an error is one line with the position, and a valid file is read completely. Also a file built from
-/// the bytes, whose tokens must all be found.
+/// Reads a token file: an error is one line with the position, and a valid file is read completely. Also
+/// builds a file from the bytes, whose tokens must all be found.
 pub fn token_file(data: &[u8]) {
     let lines = data.iter().filter(|&&byte| byte == b'\n').count() + 1;
     match StaticTokens::parse(data) {
@@ -103,7 +103,7 @@ pub fn token_file(data: &[u8]) {
     }
 }
 
-/// Certificates in DER, one after the other, and files of certificates and keys in PEM.
+/// Reads certificates in DER, one after the other, and files of certificates and keys in PEM.
 pub fn certificates(data: &[u8]) {
     static KNOWN: OnceLock<ClientCertificates> = OnceLock::new();
     let certificates = KNOWN.get_or_init(|| {
@@ -160,7 +160,7 @@ fn pem(label: &str, der: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Errors are shown in one line of a log or on a terminal.
+/// Checks that a text has one line, because errors are printed in a log or on a terminal.
 fn one_line(text: &str) {
     assert!(!text.is_empty() && !text.contains('\n'), "{text:?}");
 }

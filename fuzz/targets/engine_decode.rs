@@ -5,27 +5,27 @@
 //!       └► edits of all files of a store after maintenance ────┴► open, read and follow everything, write
 //! ```
 //!
-//! An attacker who can write to the directory can compute checksums too; no content may end the process.
+//! An attacker who can write to the directory can compute checksums too, so no content may end the process.
 
 use engine::fault::{Disk, Sabotage, Sabotaged};
 
 use super::engine_recovery::{Files, check, looked_after, sound};
 use crate::input::Input;
 
-/// Most edits of one input.
+/// Maximum number of edits of one input.
 const EDITS_MAX: usize = 24;
 
-/// The first segment of a store.
+/// Name of the first segment of a store.
 const FIRST: &str = "0000000001.segment";
 
-/// Puts the bytes where a store has its own.
+/// Replaces bytes of a store by those of the input.
 pub fn engine_decode(data: &[u8]) {
     let _any_checksum = Sabotaged::with(Sabotage::CrcIgnored);
     let mut input = Input::new(data);
     let kind = input.below(8);
     let mut files = if kind < 4 { sound().clone() } else { looked_after().clone() };
     match kind {
-        // A segment only: its records, or all of it.
+        // Keep a single segment, and replace its records, or all of it.
         0 => {
             let at = 4096 + 8 * input.below(64);
             overwrite(first_content(&mut files), at, input.rest());
@@ -35,7 +35,7 @@ pub fn engine_decode(data: &[u8]) {
             overwrite(first_content(&mut files), 0, input.rest());
             files.retain(|name, _| name == FIRST);
         }
-        // Somewhere in the log.
+        // Replace bytes at some position in the log.
         2 => {
             let at = input.below(1 << 15);
             overwrite(first_content(&mut files), at, input.rest());
@@ -53,7 +53,7 @@ fn first_content(files: &mut Files) -> &mut Vec<u8> {
     files.get_mut(FIRST).expect("a store begins with its first segment")
 }
 
-/// Overwrites a few bytes at positions with a meaning.
+/// Overwrites a few bytes at positions that have a meaning.
 fn edit(mut files: Vec<&mut Vec<u8>>, input: &mut Input) {
     for _ in 0..EDITS_MAX {
         if input.is_empty() {
@@ -61,10 +61,10 @@ fn edit(mut files: Vec<&mut Vec<u8>>, input: &mut Input) {
         }
         let file = input.below(files.len());
         let at = match input.below(4) {
-            // Headers, and the footer of a segment.
+            // Edit a header, or the footer of a segment.
             0 => input.below(128),
             1 => 1024 * (1 + input.below(3)) + input.below(128),
-            // The first records, or a checkpoint's segment list; and the bytes behind.
+            // Edit the first records, or a checkpoint's segment list, and the bytes after it.
             2 => 4096 + input.below(256),
             _ => 4096 + 8 * input.below(1 << 12),
         };

@@ -1,4 +1,4 @@
-//! The engine's index against a map: the bytes select writes, deletes and reads.
+//! Compares the engine's index with a map: the bytes select writes, deletes and reads.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use engine::{
 use super::engine_recovery::open;
 use crate::input::Input;
 
-/// Most steps for one input; each is a commit or a complete read.
+/// Maximum number of steps for one input; each is a commit or a complete read.
 const STEPS_MAX: usize = 400;
 
-/// A state: revision, revision of the creation, value around the stamp.
+/// A version of a key: revision, revision of the creation, value around the stamp.
 #[derive(Clone, Debug, PartialEq)]
 struct State {
     revision: Revision,
@@ -23,10 +23,11 @@ struct State {
 
 type States = BTreeMap<Vec<u8>, State>;
 
-/// Commits, snapshots, ranges, counts, compactions and reopening, each compared with a map for every revision.
+/// Runs commits, snapshots, ranges, counts, compactions and reopening, and compares each with a map for every
+/// revision.
 pub fn engine_model(data: &[u8]) {
     let mut input = Input::new(data);
-    // Other tests cover tails, syncs and crashes; this one covers the order of operations.
+    // Other tests cover tails, syncs and crashes; this test covers the order of operations.
     let disk = Disk::new(1);
     let opened = || open(&disk).expect("a store of our own opens");
     let (mut engine, mut stepper) = opened();
@@ -76,12 +77,12 @@ pub fn engine_model(data: &[u8]) {
     assert_eq!((engine.stats().keys, engine.health()), (keys, Ok(())));
 }
 
-/// The revision whose states stand at that place of the history.
+/// Returns the revision whose states are at this index of the history.
 fn number(at: usize) -> Revision {
     Revision::new(at as u64)
 }
 
-/// Few keys, so that they repeat; enough for a tree of several levels.
+/// Returns one of few keys, so that they repeat; there are enough for a tree of several levels.
 fn key(input: &mut Input) -> Vec<u8> {
     let number = input.byte();
     match number {
@@ -148,7 +149,7 @@ fn commit(engine: &Engine, stepper: &mut Stepper, history: &mut Vec<States>, inp
     }
 }
 
-/// Compares one key, and a few ranges with their counts.
+/// Compares a key, and a few ranges with their counts.
 fn look(snapshot: &Snapshot, states: &States, input: &mut Input) {
     let (from, to) = (key(input), key(input));
     match (snapshot.get(&from), states.get(&from)) {

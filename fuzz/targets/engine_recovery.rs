@@ -1,9 +1,9 @@
-//! Recovery: whatever the store's directory contains, it opens or reports why not in one line; the opened state is
-//! stable.
+//! Recovery: whatever the store's directory contains, it opens or reports the reason in one line; the opened
+//! state is stable.
 //!
 //! ```text
 //! nothing, an intact store, or one after maintenance
-//!                           ─► edits from the bytes: overwrite, cut, move, forge with good checksums
+//!                           ─► edits from the bytes: overwrite, cut, move, forge with valid checksums
 //!                           ─► open ─► read everything, follow everything, write ─► open again: the same
 //! ```
 
@@ -17,7 +17,7 @@ use engine::{Change, Engine, EventKind, Expected, KeyRange, OpenError, Options, 
 
 use crate::input::Input;
 
-/// Most edits of one input.
+/// Maximum number of edits of one input.
 const EDITS_MAX: usize = 24;
 
 /// Start of the records, their alignment and the bytes before their keys (docs/format.md).
@@ -65,7 +65,7 @@ pub(super) fn open(disk: &Disk) -> Result<(Engine, Stepper), OpenError> {
     fault::open(disk, &Options { segment_bytes: 32 * 1024, ..Options::new("/simulated") })
 }
 
-/// The invariants of a store on `disk`, whatever the disk contains.
+/// Checks the invariants of a store on `disk`, whatever the disk contains.
 pub(super) fn check(disk: &Disk) {
     let (engine, mut stepper) = match open(disk) {
         Ok(opened) => opened,
@@ -101,13 +101,13 @@ pub(super) fn check(disk: &Disk) {
     let mut shown = shown;
     shown.remove(&b"/after"[..]);
     assert_eq!(again, shown, "the store shows other states than before");
-    // A forged number may say that history is compacted up to the future; it then ends with the newest revision.
+    // A forged number may place the compaction in the future; the history then ends with the newest revision.
     if engine.stats().oldest == oldest {
         assert_eq!(follow(&engine), events.map(|count| count + 1));
     }
 }
 
-/// Every key with its revision and, if readable, its value.
+/// Returns every key with its revision and, if readable, its value.
 fn everything(engine: &Engine) -> BTreeMap<Vec<u8>, (Revision, Option<Bytes>)> {
     let newest = engine.snapshot();
     let mut found = BTreeMap::new();
@@ -136,7 +136,7 @@ fn everything(engine: &Engine) -> BTreeMap<Vec<u8>, (Revision, Option<Bytes>)> {
     found
 }
 
-/// Number of events of a tail from the oldest revision; `None` if one of them is damaged.
+/// Returns the number of events of a tail from the oldest revision; `None` if one of them is damaged.
 fn follow(engine: &Engine) -> Option<usize> {
     let oldest = engine.stats().oldest;
     let mut tail = engine.tail(oldest, Bytes::new()).expect("what is kept can be followed");
@@ -154,7 +154,7 @@ fn follow(engine: &Engine) -> Option<usize> {
     }
 }
 
-/// The files of a store with three segments, puts, deletes and stamps.
+/// Returns the files of a store with three segments, puts, deletes and stamps.
 pub(super) fn sound() -> &'static Files {
     static SOUND: OnceLock<Files> = OnceLock::new();
     SOUND.get_or_init(|| {
@@ -168,7 +168,7 @@ pub(super) fn sound() -> &'static Files {
     })
 }
 
-/// The files of a store with rewritten segments, a checkpoint, and a log that continues behind it.
+/// Returns the files of a store with rewritten segments, a checkpoint, and a log that continues after it.
 pub(super) fn looked_after() -> &'static Files {
     static LOOKED_AFTER: OnceLock<Files> = OnceLock::new();
     LOOKED_AFTER.get_or_init(|| {
@@ -184,7 +184,7 @@ pub(super) fn looked_after() -> &'static Files {
                 }
             }
             write_some(&engine, &mut stepper, 10);
-            // Once more, with the original segments beside the rewritten ones.
+            // Write the checkpoint once more, with the original segments next to the rewritten ones.
             let _ = fault::now(engine.checkpoint());
         }
         stepper.close();
@@ -196,14 +196,14 @@ pub(super) fn looked_after() -> &'static Files {
     })
 }
 
-/// Puts and deletes of forty keys, with stamps and attributes.
+/// Writes puts and deletes of forty keys, with stamps and attributes.
 fn write_some(engine: &Engine, stepper: &mut Stepper, count: usize) {
     for at in 0..count {
         let key = Bytes::from(format!("/k/{:02}", at % 40));
         let value = format!("{{\"v\":\"\",\"x\":\"{}\"}}", "x".repeat(at * 37 % 1450)).into();
         let payload = Payload { attributes: key.clone(), value, stamp_at: Some(6), ..Payload::default() };
         let change = if at % 7 == 6 { Change::Delete(None) } else { Change::Put(payload) };
-        // A delete of an absent key is refused, which is fine too.
+        // A delete of an absent key is refused, which is also valid.
         let _ = stepper.write(engine, Write { key, expected: Expected::Any, change });
     }
 }
@@ -226,7 +226,7 @@ fn edit(files: &mut Files, input: &mut Input) {
         files.entry(name).or_insert_with(|| vec![0; 8192]);
         return;
     };
-    // Mostly near a record; positions are two bytes times 2.
+    // Most positions are near a record; they are two bytes, doubled or not.
     let at = (input.below(1 << 16) << (input.byte() & 1)) % content.len();
     match kind {
         1 => content[at] ^= 1 << input.below(8),
@@ -247,7 +247,7 @@ fn edit(files: &mut Files, input: &mut Input) {
             files.insert(to, content);
         }
         7 => {
-            // A block of another position, as after a misdirected write.
+            // Copy a block from another position, as after a misdirected write.
             let (from, to) = (at & !511, (input.below(1 << 16) & !511) % content.len());
             let len = (512 * (1 + input.below(8))).min(content.len() - from.max(to));
             content.copy_within(from..from + len, to);
@@ -259,11 +259,11 @@ fn edit(files: &mut Files, input: &mut Input) {
     }
 }
 
-/// A number that is likely to be at a limit.
+/// Returns a number that is likely to be at a limit.
 fn number(input: &mut Input) -> u64 {
     match input.below(6) {
         0 => input.u64(),
-        // Revisions end at 2^62. No store gets there, so some are left for the writes here.
+        // Revisions end at 2^62. No store gets there, so some are left for the writes of this test.
         1 => (1 << 62) - 10 - input.below(4) as u64,
         2 => u64::MAX - input.below(4) as u64,
         _ => input.below(300) as u64,
@@ -339,7 +339,7 @@ fn forge_record(content: &mut [u8], input: &mut Input) {
     if at + HEAD_BYTES > content.len() {
         return;
     }
-    // Not its expiry: the store would delete the key during the reads.
+    // The expiry is excluded, because the store would delete the key during the reads.
     let (field, size) = input.pick(&[
         (8, 8),
         (16, 8),

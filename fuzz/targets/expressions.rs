@@ -13,7 +13,7 @@ use cel::types::Type;
 use cel::unparse::{outline, unparse};
 use cel::value::{OwnedMap, Value};
 
-/// Limit of one evaluation: some milliseconds.
+/// Cost limit of an evaluation: some milliseconds.
 const COST_MAX: u64 = 20_000;
 
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
@@ -27,7 +27,7 @@ static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
         .with_variable("d", Type::Dyn)
 });
 
-/// Readings after which the written form of a tree is stable.
+/// Maximum number of readings after which the written form of a tree is stable.
 const READINGS_MAX: usize = 3;
 
 struct Unknown;
@@ -38,7 +38,8 @@ impl SizeHints for Unknown {
     }
 }
 
-/// Compiles and evaluates a text. The written form of a tree comes to rest, and an evaluation can be repeated.
+/// Compiles and evaluates a text. The written form of a tree becomes stable, and an evaluation can be
+/// repeated.
 pub fn expressions(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let environment = &*ENVIRONMENT;
@@ -57,8 +58,9 @@ pub fn expressions(data: &[u8]) {
     }
     assert!(!outline(&ast).is_empty());
     let written = unparse(&ast);
-    // Some texts of the reference do not read back: doubles with an exponent, operators within has(). And it writes the
-    // negation of a negative number as two signs, which are none when they are read; so the text comes to rest soon.
+    // Some texts of the reference cannot be read back: doubles with an exponent, operators within has(). The
+    // reference also writes the negation of a negative number as two signs, which cancel out when they are
+    // read, so the text becomes stable only after some readings.
     let mut text = written.clone();
     for round in 0.. {
         let Ok(again) = parse(&Source::new(text.as_str()), environment.syntax()) else { break };
@@ -71,7 +73,7 @@ pub fn expressions(data: &[u8]) {
     }
     let Ok(checked) = cel::checker::check(ast, environment) else { return };
     let cost = estimate(&checked, &Unknown);
-    // The reference bounds the comparison of an empty URL by 1 from below and by 0 from above.
+    // The reference estimates the comparison of an empty URL with 1 as the lower and 0 as the upper limit.
     assert!(cost.min <= cost.max || written.contains("url(\"\")"), "{written}");
     let Ok(program) = Program::new(&checked, environment) else { return };
     let mut map = OwnedMap::default();

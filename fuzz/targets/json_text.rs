@@ -4,10 +4,11 @@ use values::json::{Value, parse, parse_reporting_duplicates, write_pretty};
 
 use super::text;
 
-/// Most duplicate members reported for one document.
+/// Maximum number of duplicate members reported for one document.
 const REPORTED_MAX: usize = 100;
 
-/// Parses, writes, parses again: the same value, and the same text from the first writing on, compact or indented.
+/// Parses, writes and parses again: the value is the same, and so is the text from the first writing on,
+/// compact or indented.
 pub fn json_text(data: &[u8]) {
     let Ok(value) = parse(data) else {
         assert!(parse_reporting_duplicates(data).is_err(), "the two readers disagree");
@@ -26,7 +27,8 @@ pub fn json_text(data: &[u8]) {
     assert_eq!(parse(&pretty).expect("what was indented can be read"), again);
 }
 
-/// Equality with numbers by value: a whole double is written without a fraction and read as an integer.
+/// Compares values, with numbers by value: a whole double is written without a fraction and read as an
+/// integer.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Float(a), Value::Int(b)) => *a == *b as f64,

@@ -26,14 +26,15 @@ pub mod yaml_layout;
 use values::json::{Value, write};
 use values::status::Status;
 
-/// `value` as compact JSON.
+/// Writes `value` as compact JSON.
 fn text(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     write(value, &mut out);
     out
 }
 
-/// Invariants of every refusal: a code of 4xx (or the given one), a message, and a body that can be encoded.
+/// Checks the invariants of every refusal: a code of 4xx (or one of the given ones), a message, and a body
+/// that can be encoded.
 fn check_refusal(status: &Status, codes: &[u16]) {
     assert!(codes.contains(&status.code.as_u16()), "{} {}", status.code, status.message);
     assert!(!status.message.is_empty());

@@ -16,10 +16,11 @@ use crate::document;
 use crate::input::Input;
 use crate::tree::Tree;
 
-/// Most reports about the members of one patch.
+/// Maximum number of reports about the members of one patch.
 const REPORTED_MAX: usize = 100;
 
-/// Types with lists of every kind: by key, by several keys, sets, atomic ones, and structs of one member each.
+/// Types with lists of every kind: by key, by several keys, sets, atomic ones, and structs with a single
+/// member each.
 pub(super) const TYPES: &[&str] = &[
     "api.core.v1.Pod",
     "api.apps.v1.Deployment",
@@ -30,8 +31,8 @@ pub(super) const TYPES: &[&str] = &[
     "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
 ];
 
-/// A choice of kind, type and form; then object and patch, as two texts with a zero byte between them, or built from
-/// the bytes.
+/// Chooses a kind, a type and a form; then object and patch are two texts with a zero byte between them, or
+/// built from the bytes.
 pub fn patch(data: &[u8]) {
     let mut input = Input::new(data);
     let kind = input.pick(&[PatchKind::Json, PatchKind::Merge, PatchKind::Strategic]);
@@ -68,7 +69,7 @@ fn check(kind: PatchKind, message: &Message, original: Value, change: &[u8], str
     };
     assert!(patched.strict.len() <= REPORTED_MAX);
     let written = text(&patched.value);
-    // Escapes and doubles grow at most sixfold when written.
+    // Escapes and doubles grow at most sixfold when they are written.
     let bound = original_len + 6 * change.len() + 2 * COPIED_BYTES_MAX;
     assert!(written.len() <= bound, "{} bytes from {original_len} and {}", written.len(), change.len());
     assert!(parse_exact(&written).is_ok(), "the result is nested too deeply to be read back");
@@ -98,7 +99,7 @@ fn check_operations(message: &Message, original: &Value, change: &[u8]) {
     }
 }
 
-/// RFC 7386 §2, with the members of what the patch enters sorted, and without `null` members in new lists.
+/// Applies a merge patch by RFC 7386 §2, with the added members of the patch sorted, and without `null` members in new lists.
 pub(super) fn merged(target: Value, patch: &Value) -> Value {
     if patch.as_object().is_some() { replaced(target, patch) } else { pruned(patch) }
 }
@@ -133,7 +134,7 @@ fn sorted(members: BTreeMap<String, Value>) -> Value {
     members.into_iter().map(|(name, value)| (name.into(), value)).collect::<Object>().into()
 }
 
-/// A patch for the object.
+/// Builds a patch for the object.
 pub(super) fn made(kind: PatchKind, message: &Message, original: &[u8], input: &mut Input) -> Vec<u8> {
     let original = parse(original).unwrap_or_default();
     if kind == PatchKind::Json {
@@ -143,7 +144,7 @@ pub(super) fn made(kind: PatchKind, message: &Message, original: &[u8], input: &
     }
     let mut change = parse(&document::object(message, input)).unwrap_or_default();
     if input.byte() & 1 == 1 {
-        // A change of the present value instead of another value of the same type.
+        // Change the present value, instead of replacing it by another value of the same type.
         change = original.clone();
     }
     if kind == PatchKind::Strategic {
@@ -166,7 +167,7 @@ fn operation(original: &Value, input: &mut Input) -> Value {
     members.into()
 }
 
-/// A JSON pointer to a value in `value`, or just beside one.
+/// Returns a JSON pointer to a value in `value`, or to an absent neighbour.
 fn pointer(value: &Value, input: &mut Input) -> String {
     let mut path = String::new();
     let mut at = Some(value);

@@ -1,16 +1,17 @@
-//! A reference model of JSON Patch (RFC 6902, docs/api/patches.md#json-patch): one operation after the other, without
-//! regard to cost.
+//! A reference model of JSON Patch (RFC 6902, docs/api/patches.md#json-patch): one operation after the other,
+//! without regard to cost.
 
 use values::json::{DEPTH_MAX, Value};
 
 use super::text;
 use crate::tree::Tree;
 
-/// Bytes that `copy` operations may add to a document.
+/// Maximum number of bytes that `copy` operations may add to a document.
 pub(super) const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// The document after the operations; `None` if one of them fails. Operations have the members that the RFC requires, and
-/// values are written as this server writes them; other forms are tested elsewhere.
+/// Returns the document after the operations; `None` if one of them fails. Operations must have the members
+/// that the RFC requires, and values must be written like those of this server; other forms are covered by
+/// other tests.
 pub(super) fn carried_out(operations: &[Value], document: &Value) -> Option<Tree> {
     let mut document = Tree::from(document);
     let mut copied = 0;
@@ -45,19 +46,19 @@ pub(super) fn carried_out(operations: &[Value], document: &Value) -> Option<Tree
     Some(document)
 }
 
-/// The segments after each slash, unescaped; text before the first is ignored.
+/// Returns the segments after each slash, unescaped; text before the first slash is ignored.
 fn steps(pointer: &str) -> Vec<String> {
     pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// An index is any decimal integer, and a negative one counts from the end.
+/// Parses an index, which is any decimal integer; a negative one counts from the end.
 fn index(step: &str, len: usize) -> Option<usize> {
     let n: i64 = step.parse().ok()?;
     let n = if n < 0 { n + i64::try_from(len).ok()? } else { n };
     usize::try_from(n).ok().filter(|n| *n < len)
 }
 
-/// The value at the pointer. An absent member is `null`, an absent element is an error.
+/// Returns the value at the pointer. An absent member is `null`, an absent element is an error.
 fn found(tree: &Tree, steps: &[String]) -> Option<Tree> {
     let Some((step, rest)) = steps.split_first() else { return Some(tree.clone()) };
     match tree {
@@ -70,7 +71,7 @@ fn found(tree: &Tree, steps: &[String]) -> Option<Tree> {
     }
 }
 
-/// The document with `value` added at the pointer, or replacing the value there.
+/// Returns the document with `value` added at the pointer, or replacing the value there.
 fn put(document: Tree, path: &str, value: Tree, adds: bool) -> Option<Tree> {
     if path.is_empty() {
         return Some(value).filter(|value| !adds && !matches!(value, Tree::Leaf(_)));
@@ -96,7 +97,7 @@ fn put(document: Tree, path: &str, value: Tree, adds: bool) -> Option<Tree> {
     .map(|(document, ())| document)
 }
 
-/// The document without the value at the pointer, and the value.
+/// Returns the document without the value at the pointer, and the value.
 fn taken(document: Tree, path: &str) -> Option<(Tree, Tree)> {
     edited(document, &steps(path), |parent, step| match parent {
         Tree::Map(members) => members.remove(step),
@@ -105,7 +106,7 @@ fn taken(document: Tree, path: &str) -> Option<(Tree, Tree)> {
     })
 }
 
-/// The document after an edit of the container of the last segment.
+/// Returns the document after an edit of the container of the last segment.
 fn edited<T>(
     mut document: Tree,
     steps: &[String],

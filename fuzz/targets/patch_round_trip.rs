@@ -1,4 +1,5 @@
-//! Two-way patches: the patch that turns one object into another is computed as clients do, and has that result.
+//! Two-way patches: the patch that turns one object into another is computed like a client does, and must
+//! have that result.
 
 use objects::patch::{PatchKind, apply};
 use types::schema::builtin;
@@ -12,7 +13,7 @@ use crate::document;
 use crate::input::Input;
 use crate::tree::Tree;
 
-/// A type and two objects of it, built from choices: unrelated ones, or the first with changes.
+/// Builds a type and two objects of it from choices: unrelated ones, or the first with changes.
 pub fn patch_round_trip(data: &[u8]) {
     let mut input = Input::new(data);
     let stem = input.pick(patch::TYPES);
@@ -45,8 +46,8 @@ pub fn patch_round_trip(data: &[u8]) {
     }
 }
 
-/// The object in canonical form and expressible by a patch: `null` deletes, so no value contains it, and lists that
-/// merge by key or as a set have unique keys. `None` if it does not fit the type.
+/// Returns the object in canonical form if a patch can express it: `null` deletes, so no value contains it,
+/// and lists that merge by key or as a set have unique keys. `None` if the object does not fit the type.
 fn patchable(message: &Message, value: Value) -> Option<Object> {
     let mut object: Value = conform(message, value).ok()?.object.into();
     simplify(Known::Struct(message), PatchStrategy::default(), &mut object);
@@ -56,7 +57,7 @@ fn patchable(message: &Message, value: Value) -> Option<Object> {
 fn simplify(known: Known<'_>, strategy: PatchStrategy, value: &mut Value) {
     match value {
         Value::Object(members) => {
-            // A set of fields that is not an object is kept as its JSON text, which would be quoted once more.
+            // A field set that is not an object is stored as its JSON text, which would be quoted once more.
             let is_odd_set = |name: &str, member: &Value| {
                 name == "fieldsV1" && member.as_str().is_some_and(|text| !text.starts_with('{'))
             };
@@ -101,7 +102,7 @@ impl<'s> Known<'s> {
         }
     }
 
-    /// Schema information of a member, for a list that of its elements, and the merge strategy.
+    /// Returns the schema information of a member (for a list, that of its elements), and the merge strategy.
     fn member(self, name: &str) -> (Self, PatchStrategy) {
         match self {
             Known::Struct(message) => match message.field(name) {
@@ -118,7 +119,8 @@ impl<'s> Known<'s> {
     }
 }
 
-/// The patch that turns `first` into `second`: a strategic one with schema information, otherwise a merge patch.
+/// Returns the patch that turns `first` into `second`: a strategic one with schema information, otherwise a
+/// merge patch.
 fn difference(known: Known<'_>, first: &Object, second: &Object) -> Object {
     let mut patch = Object::new();
     let present = |object: &Object, name: &str| object.get(name).is_some_and(|value| !value.is_null());
@@ -145,7 +147,7 @@ fn difference(known: Known<'_>, first: &Object, second: &Object) -> Object {
     patch
 }
 
-/// The difference of two objects, with `$retainKeys` where the strategy has it.
+/// Returns the difference of two objects, with `$retainKeys` if the strategy requires it.
 fn element_difference(known: Known<'_>, strategy: PatchStrategy, old: &Object, new: &Object) -> Object {
     let mut change = difference(known, old, new);
     if strategy.retain_keys && !change.is_empty() {
@@ -198,7 +200,7 @@ fn differ_as_sets(name: &str, (old, new): (&[Value], &[Value]), patch: &mut Obje
         (name.to_owned(), without(new, old)),
         (format!("$setElementOrder/{name}"), new.to_vec()),
     ] {
-        // The order is given even when empty, the other directives only when needed.
+        // The order is written even if it is empty, the other directives only if they are needed.
         if !items.is_empty() || member.starts_with("$setElementOrder") {
             patch.insert(member, Value::Array(items));
         }

@@ -40,7 +40,7 @@ const METHODS: &[Method] = &[
     Method::TRACE,
 ];
 
-/// A query string, read as the options of every verb; and one built from the bytes, which must be read back.
+/// Reads a query string as the options of every verb, and one built from the bytes, which must be read back.
 pub fn query(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let query = Query::parse(text);
@@ -57,7 +57,7 @@ pub fn query(data: &[u8]) {
     }
     for watch in [false, true] {
         if let Err(status) = ListOptions::from_query(&query, Selection::everything(), watch, &meta_group) {
-            // The version of a watch that is no number is a 500, as in the reference server.
+            // A version of a watch that is not a number gives a 500, as in the reference server.
             check_refusal(&status, if watch { &[400, 422, 500] } else { &[400, 422] });
         }
     }
@@ -77,14 +77,14 @@ pub fn query(data: &[u8]) {
         Ok(_) => assert!(text.bytes().all(|byte| byte.is_ascii_digit()), "{text}"),
         Err(status) => check_refusal(&status, &[500]),
     }
-    // Escaped text is read back.
+    // Escaped text must be read back.
     let escaped: String = data.iter().map(|byte| format!("%{byte:02X}")).collect();
     let query = Query::parse(&format!("x=1&{escaped}={escaped}&{escaped}"));
     let own = if text == "x" { "1" } else { text };
     assert_eq!(query.first(text), Some(own));
 }
 
-/// A path, with an optional query after `?`, requested with every method.
+/// Requests a path, with an optional query after `?`, with every method.
 pub fn request_path(data: &[u8]) {
     let Ok(url) = std::str::from_utf8(data) else { return };
     let (path, raw_query) = url.split_once('?').unwrap_or((url, ""));
@@ -100,12 +100,12 @@ pub fn request_path(data: &[u8]) {
             assert!(parts.iter().all(|part| part.is_empty()) && !info.is_long_running());
             continue;
         }
-        // A collection that a selector narrows to a name: the name must be valid.
+        // If a selector narrows a collection to a name, the name must be valid.
         if !info.name.is_empty() && !info.name_in_path {
             assert!(is_path_segment(&info.name), "{}", info.name);
         }
         assert!(info.legacy_watch || info.verb != Verb::Watch || query.flag("watch"));
-        // A method that changes something is never taken for reading, nor the other way round, except by the path.
+        // A method that writes never counts as a read, nor the reverse, except because of the path.
         let reads = matches!(info.verb, Verb::Get | Verb::List | Verb::Watch);
         let by_path = info.legacy_watch || info.verb == Verb::Proxy;
         assert!(

@@ -6,7 +6,7 @@ use quantity::Quantity;
 use types::schema::scalars::{duration, time};
 use values::base64_text as bytes;
 
-/// The text as each of the scalars; a line end separates two quantities that are added and compared.
+/// Reads the text as each of the scalars; a line end separates two quantities that are added and compared.
 pub fn scalars(data: &[u8]) {
     let encoded = bytes::encode(data);
     assert_eq!(bytes::canonical(&encoded).as_deref(), Ok(encoded.as_str()));
@@ -45,7 +45,7 @@ pub fn scalars(data: &[u8]) {
 }
 
 fn compute(a: Quantity, b: Quantity) {
-    // A sum may exceed the largest readable quantity; it only needs a text.
+    // A sum may exceed the largest readable quantity; only its text must not be empty.
     assert!(!a.plus(b).to_text().is_empty());
     for quantity in [a, b, a.rounded_up_to_milli()] {
         let text = quantity.to_text();

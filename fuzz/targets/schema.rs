@@ -11,10 +11,11 @@ use values::naming::CLUSTER;
 use crate::document;
 use crate::input::Input;
 
-/// Most reports of strict decoding for one document.
+/// Maximum number of reports of strict decoding for one document.
 const STRICT_MAX: usize = 100;
 
-/// A line with the name of a type (`api.core.v1.Pod`; any other text selects some type), then the document.
+/// Reads a line with the name of a type (`api.core.v1.Pod`; any other text selects some type), then the
+/// document.
 pub fn schema_text(data: &[u8]) {
     let end = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
     let (line, rest) = data.split_at(end);
@@ -23,14 +24,14 @@ pub fn schema_text(data: &[u8]) {
     check(&message, rest.get(1..).unwrap_or_default());
 }
 
-/// A type and a document that mostly fits it, built from the bytes.
+/// Builds a type and a document that mostly fits it from the bytes.
 pub fn schema_objects(data: &[u8]) {
     let mut input = Input::new(data);
     let message = some_message(&mut input);
     check(&message, &document::object(&message, &mut input));
 }
 
-/// One of the built-in types.
+/// Returns one of the built-in types.
 pub(super) fn some_message(input: &mut Input) -> Ref<Message> {
     let messages = builtin::messages(&CLUSTER);
     Ref::Static(messages[input.below(messages.len())])
@@ -38,10 +39,10 @@ pub(super) fn some_message(input: &mut Input) -> Ref<Message> {
 
 fn check(message: &Message, text: &[u8]) {
     let by_text = decode(message, text);
-    // The words of numbers are kept, as quantities need them.
+    // The parser keeps the text of numbers, because quantities need it.
     if let Ok(tree) = values::json::parse_exact(text) {
         let by_tree = conform(message, tree);
-        // Members that the text repeats are merged or replaced; the tree has the last of them only.
+        // Duplicate members of the text are merged or replaced; the tree has only the last one.
         let is_repeated =
             |decoded: &Decoded| decoded.strict.iter().any(|fault| fault.starts_with("duplicate field"));
         match (&by_text, &by_tree) {
@@ -53,7 +54,7 @@ fn check(message: &Message, text: &[u8]) {
                 texts_without_duplicates(&mut b);
                 assert_eq!(a, b, "{}", message.name);
             }
-            // A wrong type in a member that a later one replaces is an error in the text only.
+            // A wrong type in a member that a later duplicate replaces is an error only in the text.
             (Err(_), _) => {}
             (Ok(_), Err(error)) => panic!("{}: decodes, and its tree does not: {error}", message.name),
         }
@@ -67,7 +68,7 @@ fn check(message: &Message, text: &[u8]) {
     }
 }
 
-/// JSON that an object keeps as text has the duplicate members that it was given; a tree has none.
+/// Removes duplicate members from JSON that an object keeps as text, because a tree has no duplicates.
 fn texts_without_duplicates(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -85,14 +86,15 @@ fn texts_without_duplicates(value: &mut Value) {
     }
 }
 
-/// Invariants of every decoded object.
+/// Checks the invariants of every decoded object.
 pub(super) fn check_canonical(message: &Message, object: Object) {
     let mut encoded = Vec::new();
     encode(message, &object, &mut encoded);
     let shown = || String::from_utf8_lossy(&encoded);
     let again = decode(message, &encoded).unwrap_or_else(|error| panic!("{error}: {}", shown()));
     assert_eq!(again.strict, [""; 0], "{}", shown());
-    // The stored forms are compared, and not the trees: an empty list in a field that is always written is stored as `null`.
+    // Compare the stored forms instead of the trees, because an empty list in a field that is always written
+    // is stored as `null`.
     let mut encoded_again = Vec::new();
     encode(message, &again.object, &mut encoded_again);
     assert_eq!(String::from_utf8_lossy(&encoded_again), shown(), "{}", message.name);
@@ -113,7 +115,8 @@ pub(super) fn check_canonical(message: &Message, object: Object) {
     assert_eq!((Value::Object(conformed.object), conformed.strict), (object, Vec::new()));
 }
 
-/// Whether a set of fields is not an object. It is kept as its JSON text, which a tree takes for a text and quotes again.
+/// Returns whether a field set is not an object. It is kept as its JSON text, which a tree reads as a string
+/// and quotes again.
 pub(super) fn has_odd_set(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(has_odd_set),

@@ -10,7 +10,7 @@ use values::naming::CLUSTER;
 use super::check_refusal;
 use crate::input::Input;
 
-/// Parses a label selector, writes it, parses it again: equal, and matching the same labels.
+/// Parses a label selector, writes it and parses it again: both must be equal and match the same labels.
 pub fn label_selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let selector = match LabelSelector::parse(text) {
@@ -23,7 +23,7 @@ pub fn label_selector(data: &[u8]) {
     assert_eq!(again.to_string(), canonical);
     assert!(selector.requirements().is_sorted_by_key(|requirement| requirement.key()));
 
-    // Labels that are likely to matter: the selected keys with the selected values.
+    // Use labels that are likely to matter: the selected keys with the selected values.
     let mut labels: BTreeMap<&str, &str> = BTreeMap::new();
     for (at, requirement) in selector.requirements().iter().enumerate() {
         if data[at % data.len()] & 1 == 1 {
@@ -34,7 +34,8 @@ pub fn label_selector(data: &[u8]) {
     assert_eq!(selector.matches(|key| labels.get(key).copied()), holds && !selector.is_nothing());
 }
 
-/// Parses a field selector, writes it, parses it again: the same terms; and resolves it for every resource.
+/// Parses a field selector, writes it and parses it again: the terms must be the same. Also resolves it for
+/// every resource.
 pub fn field_selector(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let terms = match FieldTerms::parse(text) {
@@ -59,7 +60,7 @@ pub fn field_selector(data: &[u8]) {
             assert_eq!(selector.is_everything(), terms.terms().is_empty());
             let slot =
                 |at: usize| terms.terms().get(at % terms.terms().len().max(1)).map_or("", |term| &term.value);
-            // The required name is a condition: another one is never selected.
+            // The required name is a condition: an object with another name is never selected.
             if let Some(name) = selector.exact_name() {
                 assert!(!selector.matches(&format!("{name}x"), "", slot));
             }
@@ -68,7 +69,7 @@ pub fn field_selector(data: &[u8]) {
     }
 }
 
-/// One of the built-in resources.
+/// Returns one of the built-in resources.
 pub(super) fn some_resource(input: &mut Input) -> &'static ResourceTable {
     let tables = || {
         builtin::groups(&CLUSTER)

@@ -18,8 +18,8 @@ use crate::input::Input;
 
 const INCLUDES: &[IncludeObject] = &[IncludeObject::None, IncludeObject::Metadata, IncludeObject::Object];
 
-/// A resource and an object of it: the stored form of one built by schema, one with arbitrary members, or the bytes
-/// themselves.
+/// Chooses a resource and an object of it: the stored form of an object built by schema, one with arbitrary
+/// members, or the bytes themselves.
 pub fn table(data: &[u8]) {
     let mut input = Input::new(data);
     let resource = some_resource(&mut input);
@@ -41,7 +41,7 @@ pub fn table(data: &[u8]) {
     check(format, include, &stored);
 }
 
-/// Columns of a custom resource: one path per line up to a zero byte, and the object after it.
+/// Reads columns of a custom resource, one path per line up to a zero byte, and the object after it.
 pub fn printer_columns(data: &[u8]) {
     let mut input = Input::new(data);
     let paths = String::from_utf8_lossy(input.section()).into_owned();
@@ -61,7 +61,7 @@ fn check(format: Arc<TableFormat>, include: IncludeObject, stored: &[u8]) {
     let parsed = parse(stored);
     if let Some(range) = metadata_range(stored) {
         assert!(stored[range.clone()].starts_with(b"{"));
-        // Damaged objects may lack parts; of intact ones it is the complete metadata.
+        // Damaged objects may lack members; intact ones have the complete metadata.
         if let Ok(object) = &parsed {
             let metadata = parse(&stored[range]).expect("a member of a document is one");
             assert!(
@@ -83,7 +83,7 @@ fn check(format: Arc<TableFormat>, include: IncludeObject, stored: &[u8]) {
     }
     writer.tail(&mut out);
     if parsed.is_err() {
-        return; // then a row shows bytes of the object that are no JSON
+        return; // a row may contain bytes of the object that are not JSON
     }
     let shown = parse(&out).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out)));
     let list =
@@ -91,12 +91,13 @@ fn check(format: Arc<TableFormat>, include: IncludeObject, stored: &[u8]) {
     let (columns, rows) = (list(shown.get("columnDefinitions")), list(shown.get("rows")));
     assert_eq!(rows.len(), written);
     for row in rows {
-        // A cell may be of a column that is not shown.
+        // There may be cells of columns that are not included.
         assert!(list(row.get("cells")).len() >= columns.len());
     }
 }
 
-/// Whether an object has a member twice, so that readers disagree. No stored object has.
+/// Returns whether an object has a duplicate member, so that readers disagree. Stored objects have no
+/// duplicates.
 fn repeats(stored: &[u8]) -> bool {
     values::json::parse_reporting_duplicates(stored).is_ok_and(|(_, duplicates)| !duplicates.is_empty())
 }

@@ -11,10 +11,11 @@ use super::selectors::some_resource;
 use crate::document;
 use crate::input::Input;
 
-/// Most errors collected before validation stops, and those of the step in which it stops.
+/// Maximum number of errors that are collected before validation stops, plus those of the last step.
 const FAULTS_MAX: usize = 1000;
 
-/// Two objects of one resource, built by schema: each as a new object, and the second as an update of the first.
+/// Builds two objects of a resource by schema: validates each as a new object, and the second as an update of
+/// the first.
 pub fn validate(data: &[u8]) {
     let mut input = Input::new(data);
     let resource = some_resource(&mut input);

@@ -23,26 +23,26 @@ use crate::document;
 use crate::input::Input;
 use crate::server::{Answer, NAMESPACE, Server};
 
-/// Most requests of one input.
+/// Maximum number of requests for one input.
 const STEPS_MAX: usize = 8;
 
-/// The object of all requests.
+/// Name of the object in all requests.
 const NAME: &str = "it";
 
-/// The codes of refused writes. A 500 without a reason is kube-apiserver's answer to applies and strategic merges
-/// that do not fit their types.
+/// The codes of refused writes. A 500 without a reason is kube-apiserver's response to applies and strategic
+/// merges that do not fit their types.
 const REFUSALS: &[u16] = &[400, 404, 409, 413, 422, 500];
 
 /// The field managers of the writes.
 const MANAGERS: &[&str] = &["one", "two"];
 
-/// A valid object of each of some kinds, by version and plural.
+/// Valid objects of several kinds, by version and plural.
 static OBJECTS: LazyLock<Object> = LazyLock::new(|| match parse(include_bytes!("../objects.json")) {
     Ok(Value::Object(objects)) => objects,
     other => panic!("{other:?}"),
 });
 
-/// A kind, and the life of an object of it, built from choices.
+/// Builds a kind, and the life of an object of it, from choices.
 pub fn writes(data: &[u8]) {
     let mut input = Input::new(data);
     let (kind, valid) = OBJECTS.iter().nth(input.below(OBJECTS.len())).expect("one of them");
@@ -63,7 +63,7 @@ struct Sequence {
     /// Path of the collection.
     path: String,
     valid: Value,
-    /// The stored object, as it is served.
+    /// The stored object as the server returns it.
     stored: Option<Value>,
 }
 
@@ -87,7 +87,7 @@ impl Sequence {
         &self.resource.table.message
     }
 
-    /// One write.
+    /// Sends one write.
     fn step(&mut self, input: &mut Input) {
         let item = format!("/{NAME}");
         let current = self.stored.clone().unwrap_or_else(|| self.valid.clone());
@@ -132,7 +132,7 @@ impl Sequence {
         }
     }
 
-    /// A document that mostly fits the kind.
+    /// Returns a document that mostly fits the kind.
     fn generated(&self, input: &mut Input) -> Value {
         parse(&document::object(self.message(), input)).unwrap_or_default()
     }
@@ -147,7 +147,7 @@ impl Sequence {
             object.insert("kind", self.resource.table.kind.clone().into());
             let applied = media_type == PatchKind::Apply.media_type();
             if applied {
-                // The applier owns this, although it is stored as something else, as with kube-apiserver.
+                // The applier owns this field, although it is stored as another field, as in kube-apiserver.
                 object.remove("stringData");
             }
             let metadata = object.object_entry("metadata");
@@ -157,7 +157,7 @@ impl Sequence {
                     matches!(name, "name" | "labels" | "annotations" | "finalizers" | "ownerReferences");
                 own || !applied && name == "managedFields"
             });
-            // Empty values are owned as well, and not stored.
+            // Empty values would be owned as well, but are not stored, so use the canonical form.
             if applied && let Ok(canonical) = conform(self.message(), Value::Object(object.clone())) {
                 *object = canonical.object;
             }
@@ -231,12 +231,12 @@ impl Sequence {
     }
 }
 
-/// Whether there is a value at a path.
+/// Returns whether there is a value at a path.
 fn exists(value: &Value, path: &[&Element<'_>]) -> bool {
     let Some((element, rest)) = path.split_first() else { return true };
     let next = match (element, value) {
         (Element::Field(name), Value::Object(members)) => members.get(name),
-        // An omitted key of an element is empty by default, as in all our lists.
+        // An omitted key of an element defaults to the empty value, as in all lists of this server.
         (Element::Key(keys), Value::Array(items)) => items.iter().find(|item| {
             let empty = Value::String(String::new());
             keys.iter().all(|(name, scalar)| Scalar::of(item.get(name).unwrap_or(&empty)) == *scalar)
@@ -249,7 +249,7 @@ fn exists(value: &Value, path: &[&Element<'_>]) -> bool {
     next.is_some_and(|next| exists(next, rest))
 }
 
-/// Copies one value from `other`: a small one, or all of it.
+/// Copies a value from `other`: a small one, or all of it.
 fn graft(value: &mut Value, other: Value, input: &mut Input) {
     match (value, other) {
         (Value::Object(members), Value::Object(others)) if !others.is_empty() => {

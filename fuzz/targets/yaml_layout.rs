@@ -1,8 +1,8 @@
 //! YAML layouts: a tree of texts is written in a layout that the input chooses, and must be read back.
 //!
-//! The server's own scanner follows the reference server's library, which accepts more than the specification. In the
-//! layouts that are made here both agree, so that `saphyr-parser`, which follows the specification, is a second oracle:
-//! a mistake of this writer is not taken for one of the scanner.
+//! The server's own scanner follows the reference server's library, which accepts more than the
+//! specification. For the layouts of this target both agree, so `saphyr-parser`, which follows the
+//! specification, is a second oracle: a mistake of this writer is not mistaken for one of the scanner.
 
 use saphyr_parser::{Event, Parser};
 use values::json::Value;
@@ -10,7 +10,7 @@ use values::yaml;
 
 use crate::input::Input;
 
-/// A document of texts.
+/// A document whose scalars are texts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Node {
     Text(String),
@@ -18,10 +18,10 @@ enum Node {
     Map(Vec<(String, Node)>),
 }
 
-/// Deepest nesting that is made.
+/// Maximum nesting depth of documents.
 const DEPTH_MAX: usize = 5;
 
-/// Texts that need quotes in some places, and some that do not.
+/// Texts that need quotes at some positions, and some that do not.
 const TEXTS: &[&str] = &[
     "a",
     "b c",
@@ -63,7 +63,7 @@ const TEXTS: &[&str] = &[
 /// Names of members; each is used once in a mapping.
 const NAMES: &[&str] = &["a", "name", "b c", "x: y", "it's", "1", "é", "true", "", "k-v"];
 
-/// A document built from choices, written in a layout built from choices.
+/// Builds a document from choices, and writes it in a layout built from choices.
 pub fn yaml_layout(data: &[u8]) {
     let mut input = Input::new(data);
     let node = made(&mut input, 0);
@@ -89,7 +89,7 @@ fn made(input: &mut Input<'_>, depth: usize) -> Node {
     }
 }
 
-/// The node of a tree; every scalar must have been read as text.
+/// Returns the node of a tree; every scalar must have been read as text.
 fn read(value: &Value) -> Node {
     match value {
         Value::String(text) => Node::Text(text.clone()),
@@ -101,7 +101,7 @@ fn read(value: &Value) -> Node {
     }
 }
 
-/// The node that `saphyr-parser` reads.
+/// Returns the node that `saphyr-parser` reads.
 fn read_by_specification(text: &str) -> Option<Node> {
     let mut parser = Parser::new_from_str(text);
     let mut open: Vec<(bool, Vec<Node>)> = Vec::new();
@@ -137,7 +137,7 @@ fn read_by_specification(text: &str) -> Option<Node> {
     }
 }
 
-/// Writes nodes in a layout of its choice.
+/// A writer of nodes that chooses the layout from the input.
 struct Writer<'d> {
     input: Input<'d>,
     out: String,
@@ -162,7 +162,7 @@ impl Writer<'_> {
         self.out.extend(std::iter::repeat_n(' ', columns));
     }
 
-    /// The end of a line, with a comment or an empty line by choice.
+    /// Ends a line, with a comment or an empty line by choice.
     fn end_line(&mut self) {
         if self.input.one_in(6) {
             self.out.push_str("  # comment");
@@ -246,7 +246,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A node in flow style. Its further lines begin at `column` or after.
+    /// Writes a node in flow style. Its further lines begin at `column` or after it.
     fn inline(&mut self, node: &Node, column: usize) {
         match node {
             Node::Text(text) => self.scalar(text, Some(column)),
@@ -294,7 +294,7 @@ impl Writer<'_> {
         self.out.push(bracket);
     }
 
-    /// A scalar on one line, or folded over lines from `column` on.
+    /// Writes a scalar on one line, or folded over lines from `column` on.
     fn scalar(&mut self, text: &str, column: Option<usize>) {
         if is_plain(text) && !self.input.one_in(3) {
             self.folded(text, column);
@@ -310,7 +310,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A text in which a line break may stand for a space between two letters.
+    /// Writes a text in which a line break may represent a space between two letters.
     fn folded(&mut self, text: &str, column: Option<usize>) {
         let mut rest = text;
         while let Some((before, after)) = rest.split_once(' ') {
@@ -330,7 +330,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether a text means itself without quotes, wherever it stands.
+/// Returns whether a text needs no quotes at any position.
 fn is_plain(text: &str) -> bool {
     let is_word = |word: &str| word.chars().all(|c| c.is_alphabetic() || matches!(c, '-' | '_'));
     let begins = text.starts_with(char::is_alphabetic);
@@ -340,7 +340,7 @@ fn is_plain(text: &str) -> bool {
         && text.split(' ').all(|word| !word.is_empty() && is_word(word))
 }
 
-/// Whether a text can stand as a literal block with the indentation of its first line.
+/// Returns whether a text can be written as a literal block with the indentation of its first line.
 fn is_literal(text: &str) -> bool {
     let is_text = |c: char| c == '\n' || !c.is_control() && c != '\u{2028}';
     text.ends_with('\n')

@@ -6,9 +6,9 @@
 //!                     random bytes ───────────────────────────────────────────────────► run ─► budget used up
 //! ```
 //!
-//! Without coverage guidance this finds failures near the corpus and regressions; the long runs are cargo-fuzz's.
-//! Each target has a budget of iterations, and of time because machines differ: the clock decides only how many
-//! inputs are tried, never which. Environment:
+//! Without coverage guidance these tests find failures near the corpus and regressions; cargo-fuzz does the
+//! long runs. Each target has a budget of iterations, and of time because machines differ: the clock decides
+//! only how many inputs are tried, never which. Environment:
 //!
 //! - `FUZZ_ITERATIONS`: inputs per target, without a time limit;
 //! - `FUZZ_SECONDS`: seconds per target, without a limit of inputs;
@@ -21,25 +21,26 @@ use std::time::{Duration, Instant};
 
 use fuzz::{TARGETS, Target};
 
-/// Inputs per target by default.
+/// Default number of inputs per target.
 const ITERATIONS: u64 = 20_000;
 
-/// Time per target by default.
+/// Default time per target.
 const TIME: Duration = Duration::from_millis(1500);
 
-/// Longest generated input. Targets are about linear; longer inputs are for cargo-fuzz.
+/// Maximum length of generated inputs. The time of a target is about linear in the length; longer inputs are
+/// for cargo-fuzz.
 const INPUT_BYTES_MAX: usize = 4096;
 
-/// An input that takes longer than this, on the slowest machine, fails.
+/// Time after which an input fails, even on the slowest machine.
 const INPUT_TIME_MAX: Duration = Duration::from_secs(20);
 
 const SEED: u64 = 0x5eed_0000_f022_0001;
 
-/// Xorshift, 64 bits.
+/// A xorshift generator with 64 bits.
 struct Random(u64);
 
 impl Random {
-    /// A generator that depends on the seed and the target's name.
+    /// Creates a generator that depends on the seed and the target's name.
     fn new(seed: u64, name: &str) -> Self {
         let hash = name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -62,7 +63,7 @@ impl Random {
         (0..len).map(|_| (self.next() >> 24) as u8).collect()
     }
 
-    /// A length: mostly short.
+    /// Returns a random length, which is mostly short.
     fn len(&mut self) -> usize {
         let bits = self.below(10);
         self.below(2 << bits)
@@ -78,7 +79,7 @@ fn corpus_dir(target: &Target) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name)
 }
 
-/// Path and content of the corpus files, sorted by path.
+/// Returns path and content of the corpus files, sorted by path.
 fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(corpus_dir(target)).expect("every target has a corpus");
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable corpus").path()).collect();
@@ -90,7 +91,7 @@ fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(read).collect()
 }
 
-/// An input from the pool with one or a few changes; occasionally random bytes.
+/// Returns an input from the pool with a few changes; occasionally random bytes.
 fn mutated(pool: &[Vec<u8>], words: &[&str], random: &mut Random) -> Vec<u8> {
     let mut input = match random.below(8) {
         0 => {
@@ -127,7 +128,7 @@ fn change(input: &mut Vec<u8>, pool: &[Vec<u8>], words: &[&str], random: &mut Ra
             input.splice(at..at, piece);
         }
         5 => {
-            // The start of this one and the end of another.
+            // Join the start of this input and the end of another.
             let other = &pool[random.below(pool.len())];
             input.truncate(at);
             input.extend_from_slice(&other[random.below(other.len() + 1)..]);
@@ -149,7 +150,7 @@ fn change(input: &mut Vec<u8>, pool: &[Vec<u8>], words: &[&str], random: &mut Ra
     }
 }
 
-/// Runs one input; a failure is reported with everything needed to repeat it.
+/// Runs one input; a failure is reported with all information to repeat it.
 fn try_one(target: &Target, input: &[u8], what: &str) {
     let begun = Instant::now();
     let failed = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
@@ -234,7 +235,8 @@ smoke! {
     yaml_text
 }
 
-/// Every target has a test here, a corpus and an entry point for cargo-fuzz, and there are no others.
+/// Checks that every target has a test here, a corpus and an entry point for cargo-fuzz, and that there are
+/// no others.
 #[test]
 fn nothing_is_missing_for_any_target() {
     let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();

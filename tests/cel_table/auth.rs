@@ -1,4 +1,4 @@
-//! `authn` and `authz` lines: expressions of configuration files, on the inputs beside the table.
+//! `authn` and `authz` lines: expressions of configuration files, on the inputs next to the table.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::json::from_value;
 use crate::policy::user;
 
-/// The inputs of all lines.
+/// The inputs that all lines share.
 pub struct Fixture {
     claims: Map<String, Json>,
     user: User,
@@ -21,7 +21,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Reads the inputs beside a table.
+    /// Reads the inputs next to a table.
     pub fn beside(table: &Path) -> std::io::Result<Fixture> {
         let text = std::fs::read_to_string(table.with_file_name("auth-inputs.json"))?;
         let json: Json = serde_json::from_str(&text)?;
@@ -37,7 +37,7 @@ impl Fixture {
         })
     }
 
-    /// The output fields of a line; `None` for operations that are not known.
+    /// Returns the output fields of a line; `None` for unknown operations.
     pub fn answer(&self, row: &Json) -> Option<Json> {
         let text = row["expr"].as_str().unwrap_or_default();
         Some(match (row["env"].as_str()?, row["op"].as_str()?) {
@@ -80,7 +80,7 @@ impl Fixture {
         out
     }
 
-    /// The configuration of one issuer with the parts of the line.
+    /// Returns the configuration of an issuer with the expressions of the line.
     fn settings(&self, config: &Json) -> Settings {
         let mapping = |name: &str| {
             let claim = text_of(&config[format!("{name}Claim")]);

@@ -1,4 +1,4 @@
-//! `base` lines: compile, estimate, and evaluate one expression in an environment with the line's variables.
+//! `base` lines: compile, estimate, and evaluate an expression in an environment with the line's variables.
 
 use cel::cost::{SizeEstimate, SizeHints, estimate};
 use cel::environment::{Environment, Origin};
@@ -12,10 +12,10 @@ use serde_json::{Value as Json, json};
 
 use crate::json;
 
-/// Limit of one evaluation.
+/// Cost limit of an evaluation.
 const COST_MAX: u64 = 1_000_000;
 
-/// The output fields of a line.
+/// Returns the output fields of a line.
 pub fn answer(row: &Json) -> Json {
     let text = expression(row);
     let environment = environment(row);
@@ -45,7 +45,7 @@ pub fn answer(row: &Json) -> Json {
     out["estMax"] = cost.max.into();
     let program = match Program::new(&checked, &environment) {
         Ok(program) => program,
-        // The reference's process ends here, which its table shows as an error at run time.
+        // The process of the reference ends here, which its table represents as an error at run time.
         Err(error) if error.kind == EvalErrorKind::Unhashable => {
             out["runtimeError"] = format!("panic: {error}").into();
             return out;
@@ -56,7 +56,7 @@ pub fn answer(row: &Json) -> Json {
         }
     };
     if environment.variable("authorizer").is_some() {
-        // The tables only compile these.
+        // The tables only compile these expressions.
         return out;
     }
     let empty = serde_json::Map::new();
@@ -75,7 +75,7 @@ pub fn answer(row: &Json) -> Json {
     out
 }
 
-/// The expression, written out or generated.
+/// Returns the expression, which is written out or generated.
 pub fn expression(row: &Json) -> String {
     let Some(generated) = row.get("gen") else { return row["expr"].as_str().unwrap_or_default().to_owned() };
     let part = |name: &str| generated[name].as_str().unwrap_or_default();
@@ -83,7 +83,7 @@ pub fn expression(row: &Json) -> String {
     [&part("prefix").repeat(n), part("mid"), &part("suffix").repeat(n)].concat()
 }
 
-/// The environment of a line, with its variables.
+/// Returns the environment of a line, with its variables.
 pub fn environment(row: &Json) -> Environment {
     let version = row["version"].as_str().unwrap_or("1.35");
     let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
@@ -100,7 +100,7 @@ pub fn environment(row: &Json) -> Environment {
     environment
 }
 
-/// Sizes by path, as the line gives them.
+/// Size estimates by path, as given by the line.
 struct Hints<'r>(&'r Json);
 
 impl SizeHints for Hints<'_> {

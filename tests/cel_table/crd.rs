@@ -1,7 +1,7 @@
-//! `crd` lines: expressions and rules (`x-kubernetes-validations`) on the schemas beside the table.
+//! `crd` lines: expressions and rules (`x-kubernetes-validations`) on the schemas next to the table.
 //!
-//! A rule is compiled at its place, judged with its whole definition as a write would, and asked of objects on the terms
-//! that the line names.
+//! A rule is compiled at its position in the schema, validated with its whole definition as a write would be,
+//! and evaluated on objects under the conditions that the line names.
 
 use std::path::Path;
 
@@ -25,23 +25,23 @@ use values::naming::KUBERNETES;
 use crate::json::from_value;
 use crate::policy::{object, tree};
 
-/// Limit of one evaluation.
+/// Cost limit of an evaluation.
 const COST_MAX: u64 = 1_000_000;
 
-/// The schemas of all lines.
+/// The schemas that all lines share.
 pub struct Fixture {
     schemas: Json,
     registry: Registry,
 }
 
 impl Fixture {
-    /// Reads the schemas beside a table.
+    /// Reads the schemas next to a table.
     pub fn beside(table: &Path) -> std::io::Result<Fixture> {
         let text = std::fs::read_to_string(table.with_file_name("schemas.json"))?;
         Ok(Fixture { schemas: serde_json::from_str(&text)?, registry: Registry::new(&KUBERNETES) })
     }
 
-    /// The output fields of a line; `None` for operations that are not known.
+    /// Returns the output fields of a line; `None` for unknown operations.
     pub fn answer(&self, row: &Json) -> Option<Json> {
         let text = row["expr"].as_str().unwrap_or_default();
         match row["op"].as_str()? {
@@ -115,7 +115,7 @@ impl Fixture {
         match Compiler.compile(&node.validations, declared, is_object, &StoredExpressions::default()) {
             Err(_) => out["error"] = "failed to convert to declType for CEL validation rules".into(),
             Ok(compiled) => {
-                // The rule of the line is the last.
+                // The rule of the line is the last one.
                 let (compiled, rule) = (compiled.last()?, node.validations.last()?);
                 match &compiled.error {
                     Some(RuleError::Invalid(text) | RuleError::Required(text)) => {
@@ -145,7 +145,7 @@ impl Fixture {
         Some(out)
     }
 
-    /// The schema of the line with its rule added.
+    /// Returns the schema of the line with its rule added.
     fn with_rule(&self, row: &Json) -> Option<Json> {
         let mut schema = self.schema(row);
         let mut node = &mut schema;
@@ -161,7 +161,7 @@ impl Fixture {
         Some(schema)
     }
 
-    /// The field errors of creating a definition with this schema.
+    /// Returns the field errors of creating a definition with this schema.
     fn definition_errors(&self, schema: &Json) -> Option<Vec<String>> {
         let resource = self.registry.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")?;
         let definition = json!({
@@ -209,21 +209,21 @@ impl Fixture {
     }
 }
 
-/// The type of the objects of a schema.
+/// Returns the resource table of the objects of a schema.
 fn table(schema: &Schema) -> Option<Ref<ResourceTable>> {
     let made = resource::object("Thing", schema).ok()?;
     let maker = ResourceMaker::new(("example.com", "v1"), "things", ResourceScope::Namespaced, made).ok()?;
     Some(maker.make(&KUBERNETES).table.clone())
 }
 
-/// One step of the place of a rule.
+/// A step of the path to a rule in the schema.
 enum Step {
     Property(String),
     Items,
     Values,
 }
 
-/// `a.b` for properties, `[]` for elements, `{}` for values of maps.
+/// Parses a path: `a.b` for properties, `[]` for elements, `{}` for values of maps.
 fn steps(row: &Json) -> Vec<Step> {
     let mut steps = Vec::new();
     for part in row["path"].as_str().unwrap_or_default().split('.').filter(|part| !part.is_empty()) {
@@ -247,7 +247,7 @@ fn at<'s>(schema: &'s Schema, steps: &[Step]) -> Option<&'s Schema> {
     })
 }
 
-/// The schema by which rules know what is there.
+/// Returns the schema that determines which fields a rule can access.
 fn declared_at<'s>(schema: &'s Schema, steps: &[Step]) -> Option<&'s Schema> {
     let mut is_object = true;
     steps.iter().try_fold(schema, |schema, step| {
@@ -260,7 +260,7 @@ fn declared_at<'s>(schema: &'s Schema, steps: &[Step]) -> Option<&'s Schema> {
     })
 }
 
-/// What a value at that place is; `None` for the object itself.
+/// Returns the type information of a value at that path; `None` for the object itself.
 fn place<'t>(message: &'t Message, steps: &[Step]) -> Option<Place<'t>> {
     let (first, others) = steps.split_first()?;
     let Step::Property(name) = first else { return None };
@@ -275,7 +275,7 @@ fn optional(text: Option<String>) -> Json {
     text.map_or_else(|| json!({ "optional": [] }), Json::String)
 }
 
-/// A result in which objects are maps, as they are to the reference.
+/// Converts tagged objects of a result to plain ones, as in the reference.
 fn plain(shown: Json) -> Json {
     match shown {
         Json::Array(items) => items.into_iter().map(plain).collect(),

@@ -1,4 +1,4 @@
-//! Values and types of the tables as JSON.
+//! Conversion of the tables' values and types from and to JSON.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use cel::types::{Primitive, Type};
 use cel::value::{Duration, Fault, Octets, Opaque, OwnedMap, Timestamp, Value};
 use serde_json::{Map, Value as Json, json};
 
-/// Keys that make an object with one entry a tagged value.
+/// Keys that mark an object with a single entry as a tagged value.
 const TAGS: [&str; 20] = [
     "uint",
     "double",
@@ -34,7 +34,7 @@ const TAGS: [&str; 20] = [
     "$map",
 ];
 
-/// A declared type.
+/// Parses the declared type of a variable.
 pub fn to_type(text: &str) -> Option<Type> {
     let text = text.trim();
     if let Some((name, rest)) = text.split_once('(') {
@@ -74,7 +74,7 @@ pub fn to_type(text: &str) -> Option<Type> {
     })
 }
 
-/// The value of a variable.
+/// Returns the value of a variable.
 pub fn to_value(json: &Json) -> Value<'static> {
     match json {
         Json::Null => Value::Null,
@@ -134,7 +134,7 @@ fn tagged(tag: &str, value: &Json) -> Option<Value<'static>> {
     })
 }
 
-/// A type as a value, by its name.
+/// Returns a type as a value, by its name.
 fn type_named(name: &str) -> Type {
     match name {
         "list" => Type::list(Type::Dyn),
@@ -144,7 +144,7 @@ fn type_named(name: &str) -> Type {
     }
 }
 
-/// The result of an evaluation.
+/// Converts the result of an evaluation to JSON.
 pub fn from_value(value: &Value<'_>) -> Json {
     match value {
         Value::Null => Json::Null,

@@ -1,6 +1,7 @@
-//! Answers the inputs of a CEL table: one JSON object per line on standard output.
+//! Evaluates the inputs of a CEL table, and prints one JSON object per line on standard output.
 //!
-//! `cel-table FILE.jsonl` reads only the input fields of each line. Lines of operations it does not know are left out.
+//! `cel-table FILE.jsonl` reads only the input fields of each line. Lines with unknown operations are left
+//! out.
 
 mod auth;
 mod base;

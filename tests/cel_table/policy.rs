@@ -1,4 +1,4 @@
-//! `policy` lines: expressions of admission policies and match conditions, on the inputs beside the table.
+//! `policy` lines: expressions of admission policies and match conditions, on the inputs next to the table.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -26,7 +26,7 @@ use values::naming::KUBERNETES;
 
 use crate::json::{from_value, to_type};
 
-/// The inputs of all lines.
+/// The inputs that all lines share.
 pub struct Fixture {
     object: Object,
     old: Object,
@@ -38,7 +38,7 @@ pub struct Fixture {
     registry: Registry,
 }
 
-/// A part of a line as a tree of the API.
+/// Converts a member of a line to a value of the API.
 pub fn tree(json: &Json) -> Tree {
     parse(json.to_string().as_bytes()).unwrap_or_default()
 }
@@ -51,7 +51,7 @@ fn texts(json: &Json) -> Vec<String> {
     json.as_array().into_iter().flatten().filter_map(Json::as_str).map(str::to_owned).collect()
 }
 
-/// A user of the inputs.
+/// Converts a user of the inputs.
 pub fn user(json: &Json) -> User {
     let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
     let extra = json["extra"].as_object().into_iter().flatten();
@@ -64,7 +64,7 @@ pub fn user(json: &Json) -> User {
 }
 
 impl Fixture {
-    /// Reads the inputs beside a table.
+    /// Reads the inputs next to a table.
     pub fn beside(table: &Path) -> std::io::Result<Fixture> {
         let text = std::fs::read_to_string(table.with_file_name("policy-inputs.json"))?;
         let json: Json = serde_json::from_str(&text)?;
@@ -109,7 +109,7 @@ impl Fixture {
         }
     }
 
-    /// The output fields of a line; `None` for operations that are not known.
+    /// Returns the output fields of a line; `None` for unknown operations.
     pub fn answer(&self, row: &Json) -> Option<Json> {
         Some(match row["op"].as_str()? {
             "expr" => self.expression(row),
@@ -231,7 +231,7 @@ impl Fixture {
             }
             Err(why) => out["runtimeError"] = why.to_string().into(),
         }
-        // What failed on the way has no cost.
+        // An expression that failed before its evaluation has no cost.
         let is_evaluated = !out["runtimeError"].as_str().unwrap_or_default().starts_with("expression '");
         if is_evaluated {
             out["cost"] = (POLICY_COST_MAX - budget.left()).into();
@@ -239,7 +239,7 @@ impl Fixture {
         out
     }
 
-    /// The field errors of creating a policy with the parts of the line.
+    /// Returns the field errors of creating a policy with the expressions of the line.
     fn created(&self, row: &Json, plural: &str) -> Json {
         let Some(resource) = self.registry.resource("admissionregistration.k8s.io", "v1", plural) else {
             return Json::Null;
@@ -294,7 +294,7 @@ impl Fixture {
     }
 }
 
-/// The spec of a policy for deployments, with these parts.
+/// Returns the spec of a policy for deployments, with these expressions.
 fn spec(policy: &Json) -> Json {
     let mut spec = policy.clone();
     if policy["params"] == true {
@@ -317,7 +317,7 @@ fn pairs<'r>(list: &'r Json, first: &str, second: &str) -> Vec<(&'r str, &'r str
         .collect()
 }
 
-/// The authorizer of the inputs.
+/// The authorizer that the inputs describe.
 #[derive(Debug)]
 struct Rules {
     is_account: bool,
@@ -363,7 +363,7 @@ impl Authorizer for Rules {
     }
 }
 
-/// The selectors of a request, as the inputs describe them.
+/// Formats the selectors of a request like the inputs.
 fn selectors(asked: &authorizer::Resource) -> String {
     let none = || "<nil>".to_owned();
     let (fields, fields_error) = match asked.field_selector.as_deref().map(types::selector::FieldTerms::parse)

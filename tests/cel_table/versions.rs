@@ -1,13 +1,14 @@
-//! Lines about a function: from which compatibility version on it compiles, in new and in stored expressions.
+//! Lines about a function: the first compatibility version at which it compiles, in new and in stored
+//! expressions.
 
 use serde_json::{Value as Json, json};
 
 use crate::base;
 
-/// Versions that the tables know of: 1.0 and those that had another minor version of a library.
+/// Compatibility versions in the tables: 1.0 and those in which a library had another minor version.
 const VERSIONS: std::ops::RangeInclusive<u32> = 27..=36;
 
-/// The output fields of a line.
+/// Returns the output fields of a line.
 pub fn answer(row: &Json) -> Json {
     let compiles = |version: &str, is_stored: bool| {
         let mut row = row.clone();

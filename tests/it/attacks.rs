@@ -1,7 +1,7 @@
-//! Attacks on identity, as tables: each must be refused, and a refusal says nothing about why
+//! Attacks on identity, as tables: each must be refused, and a refusal must not reveal its reason
 //! (docs/api/authentication.md#authenticators, docs/api/authorization.md#privilege-escalation).
 //!
-//! The server logs everything it can and audits everything: nothing of it may have a credential in it.
+//! The server logs and audits everything it can; no line may contain a credential.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -18,14 +18,14 @@ use tests::{Client, Options, Server};
 
 use crate::support::{CERTIFICATE, encoded, signed};
 
-/// The key of service account tokens.
+/// The signing key of service account tokens.
 static KEY: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate().unwrap());
 
 const ISSUER: &str = "https://issuer.example";
 const TOKENS: &str = "alice-secret-token,alice,1\nroot-secret-token,root,2,system:masters\n";
 
 async fn server() -> Server {
-    // As operators do: of what is a secret by its nature, no bodies.
+    // As in real clusters, the bodies of requests for secrets are not audited.
     let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n  resources:\n  - {group: \"\", \
                   resources: [secrets, serviceaccounts/token]}\n  - {group: authentication.k8s.io, resources: \
                   [tokenreviews]}\n- level: RequestResponse\n";
@@ -49,7 +49,7 @@ async fn server() -> Server {
     Server::start(options).await
 }
 
-/// An object with some members changed, or, where the value is null, removed.
+/// Returns an object with some members changed, or removed if the value is null.
 fn with(base: &Value, changes: Value) -> Value {
     let mut object = base.clone();
     for (name, value) in changes.as_object().unwrap() {
@@ -61,7 +61,8 @@ fn with(base: &Value, changes: Value) -> Value {
     object
 }
 
-/// Who a token is; an error is the code, after a check that the answer says no more than that.
+/// Returns the user of a token, or the code of the refusal after a check that the response reveals nothing
+/// more.
 async fn who(client: &Client, token: &str) -> Result<String, u16> {
     let bearer = client.with_token(token);
     let reply = bearer.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await;
@@ -155,7 +156,7 @@ async fn no_forged_token_is_believed_and_no_credential_is_written_anywhere() {
     let reply = huge.try_send("GET", "/api", &[], b"").await;
     assert!(reply.is_none_or(|reply| [400, 401, 431].contains(&reply.status)), "headers have a limit");
 
-    // A token that ended with its account stays ended when there is another one of that name.
+    // A token that ended with its account remains invalid when a new account with the same name exists.
     client.delete(&format!("{accounts}/robot")).await;
     client.post(accounts, &account).await;
     assert_eq!(who(client, &real).await, Err(401), "a re-created account");
@@ -163,7 +164,7 @@ async fn no_forged_token_is_believed_and_no_credential_is_written_anywhere() {
     nothing_leaked(&server, &[&real, &forged[3].1, "alice-secret-token", "root-secret-token"]);
 }
 
-/// Looks for credentials in what the server wrote, and at who may read its files.
+/// Checks that the server wrote no credentials, and that its files are readable only by their owner.
 fn nothing_leaked(server: &Server, tokens: &[&str]) {
     let written = [server.log(), std::fs::read_to_string(server.data_dir().join("audit.log")).unwrap()];
     assert!(written[1].contains("RequestResponse"), "it was audited");
@@ -207,7 +208,7 @@ async fn no_header_and_no_spelling_of_a_path_goes_round_authorization() {
         .await;
     assert_eq!(made.status, 201);
     let alice = root.with_token("alice-secret-token");
-    // What a header claims counts for nothing, or is refused.
+    // Identity headers of a client are ignored or refused.
     for (headers, want) in [
         (vec![("x-remote-user", "root"), ("x-remote-group", "system:masters")], 403),
         (vec![("X-Remote-User", "root"), ("X-Remote-Extra-Scopes", "all")], 403),
@@ -258,7 +259,7 @@ async fn no_header_and_no_spelling_of_a_path_goes_round_authorization() {
     }
 }
 
-/// A request for a certificate, as the member of an object.
+/// Returns a base64 certificate request for the spec of an object.
 fn certificate_request(name: &str, groups: &[&str]) -> String {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -276,12 +277,12 @@ async fn no_user_gives_more_permissions_than_it_has() {
     let root = server.client();
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    // Alice manages roles, bindings, tokens and certificate requests, and may nothing else.
+    // Alice manages roles, bindings, tokens and certificate requests, and has no other permissions.
     let role = json!({"metadata": {"name": "clerk"}, "rules": [
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"], "verbs": ["*"]},
         {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests",
             "certificatesigningrequests/approval", "certificatesigningrequests/status"], "verbs": ["*"]}]});
-    // Of the verbs of roles all but the two that lift the check.
+    // Alice has all verbs on roles except the two that lift the escalation check.
     let mut role = role;
     role["rules"][0]["verbs"] = json!(["get", "list", "create", "update", "patch", "delete"]);
     assert_eq!(root.post(&format!("{rbac}/clusterroles"), &role).await.status, 201);
@@ -466,7 +467,7 @@ async fn an_issuer_that_hangs_or_never_ends_holds_up_no_request() {
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
                 let mut stream = acceptor.accept(stream).await?;
-                // The first answer never ends, the others never begin.
+                // The first response never ends, the later ones never begin.
                 if turn == 0 {
                     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n").await?;
                     while stream.write_all(&[b' '; 65_536]).await.is_ok() {}

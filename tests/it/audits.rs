@@ -1,7 +1,7 @@
-//! Audit from end to end (docs/api/audit.md): every request is in the log once, large objects are whole, and a webhook that
-//! is gone costs requests nothing but what its mode says.
+//! End-to-end tests of audit (docs/api/audit.md): every request is in the log once, large objects are
+//! complete, and an unreachable webhook affects requests only as its mode says.
 //!
-//! `AUDITED_REQUESTS`, `AUDITED_OBJECTS` and `AUDIT_OUTAGE_SECONDS` make the tests as large as a machine allows.
+//! `AUDITED_REQUESTS`, `AUDITED_OBJECTS` and `AUDIT_OUTAGE_SECONDS` set the size of the tests.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ use crate::support::from_environment;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Clients at the same time.
+/// Number of concurrent clients.
 const CLIENTS: usize = 16;
 
-/// A policy of one level for ConfigMaps, with the events of complete answers alone.
+/// Returns a policy with a single level for ConfigMaps, which records only the events of complete responses.
 fn policy(level: &str) -> (&'static str, String) {
     let text = format!(
         "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived, ResponseStarted]\n\
@@ -32,12 +32,12 @@ fn policy(level: &str) -> (&'static str, String) {
     ("policy", text)
 }
 
-/// A server that audits, with these flags besides.
+/// Starts a server that audits, with additional flags.
 async fn server(level: &str, files: Vec<(&'static str, String)>, flags: &[&str]) -> Server {
     let own = [
         "--audit-policy-file=$dir/policy",
         "--controllers=",
-        // Every request is to run at once, however slow the machine is.
+        // All requests must run at once, however slow the machine is.
         "--enable-priority-and-fairness=false",
     ];
     let flags = own.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
@@ -69,16 +69,16 @@ async fn each<F: Future<Output = ()> + Send>(
     }
 }
 
-/// The number of a request, from the id that it was sent with.
+/// Returns the number of a request, from the audit id in its header.
 fn number(event: &Value) -> Option<usize> {
     event["auditID"].as_str()?.strip_prefix("request-")?.parse().ok()
 }
 
-/// How often each number below `end` is in the log; `judge` sees each event of them.
+/// Returns how often each number below `end` is in the log; `judge` checks each event.
 fn numbers(server: &Server, end: usize, judge: impl Fn(&Value, usize)) -> Vec<u8> {
     let mut seen = vec![0_u8; end];
     let paths = std::fs::read_dir(server.data_dir()).unwrap().map(|entry| entry.unwrap().path());
-    // The log, and the files that a full one was renamed to.
+    // The log consists of the current file and the rotated ones.
     let is_log = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.starts_with("audit") && path.extension().is_some_and(|extension| extension == "log")
@@ -96,7 +96,7 @@ fn numbers(server: &Server, end: usize, judge: impl Fn(&Value, usize)) -> Vec<u8
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_is_in_the_audit_log_once() {
-    /// One request in so many creates an object of a megabyte; the others ask for what is not there.
+    /// A request in this many creates an object of a megabyte; the others get a missing object.
     const PERIOD: usize = 5000;
     let is_large = |n: usize| n % PERIOD == PERIOD / 2;
     let requests = from_environment("AUDITED_REQUESTS", 20_000);
@@ -122,7 +122,7 @@ async fn every_request_is_in_the_audit_log_once() {
         assert_eq!((reply.status, reply.header_all("audit-id")), (status, vec![id]));
     })
     .await;
-    // The end of the process writes what still waits.
+    // The end of the process writes all queued events.
     assert_eq!(server.terminate(), Some(0));
     let seen = numbers(&server, requests, |event, n| {
         assert_eq!(event["stage"], "ResponseComplete", "{n}");
@@ -136,14 +136,14 @@ async fn every_request_is_in_the_audit_log_once() {
     assert!(seen.iter().all(|count| *count == 1), "{:?}", seen.iter().position(|count| *count != 1));
 }
 
-/// Bytes of the value of a large object.
+/// Size of the value of a large object, in bytes.
 const LONG: usize = 1_000_000;
 
 fn large(n: usize) -> String {
     json!({"metadata": {"name": format!("m{n}")}, "data": {"k": "x".repeat(LONG)}}).to_string()
 }
 
-/// The event of a creation of a large object has all of it, as sent and as answered.
+/// Checks that the event of a large object contains the whole request and response.
 fn assert_whole(event: &Value, n: usize) {
     for object in ["requestObject", "responseObject"] {
         assert_eq!(event[object]["metadata"]["name"], format!("m{n}"), "{object} of {n}");
@@ -210,7 +210,7 @@ async fn what_is_written_to_a_scale_is_in_the_log() {
     assert_eq!(seen, [1; 3]);
 }
 
-/// A port that leads to another one, or to nothing.
+/// A port that forwards to another port, or is closed.
 struct Gate {
     port: u16,
     to: u16,
@@ -238,7 +238,7 @@ impl Gate {
         }));
     }
 
-    /// Ends it with all its connections.
+    /// Closes the port and all its connections.
     async fn close(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
@@ -252,7 +252,7 @@ impl Gate {
     }
 }
 
-/// The numbers that a webhook was sent, in order and without those that came twice.
+/// Returns the numbers of the events that a webhook received, in order and without duplicates.
 fn received(hook: &Hook) -> Vec<usize> {
     let lists = hook.received();
     let events = lists.iter().filter_map(|list| list["items"].as_array()).flatten();
@@ -262,7 +262,7 @@ fn received(hook: &Hook) -> Vec<usize> {
     numbers
 }
 
-/// Lost events by plugin.
+/// Returns the number of lost events of a plugin.
 async fn lost(client: &Client, plugin: &str) -> usize {
     let page = client.get("/metrics").await.text();
     let series = format!("apiserver_audit_error_total{{plugin=\"{plugin}\"}} ");
@@ -288,7 +288,7 @@ async fn a_webhook_that_is_gone_costs_what_its_mode_says() {
                           "certificate-authority-data": hook.ca_bundle()}}],
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
             "users": [{"name": "u", "user": {}}]});
-        // The first event is that whose loss refuses a request.
+        // A policy with all stages: a request is refused if its first event is lost.
         let whole = policy("Metadata").1.replace("omitStages: [RequestReceived, ResponseStarted]\n", "");
         let files = vec![("hook.json", kubeconfig.to_string()), ("all", whole)];
         let server = server(
@@ -301,7 +301,7 @@ async fn a_webhook_that_is_gone_costs_what_its_mode_says() {
                 &format!("--audit-webhook-batch-buffer-size={ROOM}"),
                 "--audit-webhook-batch-max-size=10",
                 "--audit-webhook-batch-max-wait=100ms",
-                // Five attempts last 8.1 times as long as this.
+                // Five attempts take 8.1 times as long as the first pause.
                 &format!("--audit-webhook-initial-backoff={}ms", outage.as_millis() / 4),
             ],
         )
@@ -329,18 +329,18 @@ async fn a_webhook_that_is_gone_costs_what_its_mode_says() {
             _ => "backend",
         };
         let lost = lost(client, plugin).await;
-        // A request has two events, and one if the loss of the first refused it.
+        // A request has two events, but only one if it was refused because the first was lost.
         let events = asked * if fails { 1 } else { 2 };
         gate.reopen().await;
         assert_eq!(ask(client, asked + 1).await, 200, "{mode}: it is there again");
         let kept = loses(events, ROOM);
         assert!(kept.contains(&(events - lost)), "{mode}: {lost} of {events} are lost, not all but {kept:?}");
         let begun = Instant::now();
-        // Whether it is the first or the second event of the last request that had no room any more is chance.
+        // Either event of the last request may have been the first that did not fit into the queue.
         while received(&hook).len() < 2 + (events - lost) / 2 - 1 || !received(&hook).contains(&(asked + 1)) {
             assert!(begun.elapsed() < PATIENCE, "{mode}: {:?} of {asked}", received(&hook));
             if mode == "batch" {
-                // Its own event may have had no room.
+                // The event of that request may have been lost because the queue was full.
                 ask(client, asked + 1).await;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -348,13 +348,15 @@ async fn a_webhook_that_is_gone_costs_what_its_mode_says() {
     }
 }
 
-/// How many events a mode keeps of those of an outage.
+/// The number of events that a mode keeps during an outage, from the number of events and the size of the
+/// queue.
 type Keeps = fn(usize, usize) -> std::ops::RangeInclusive<usize>;
 
-/// The queue's room and the batch that is being sent, and what was taken out of the queue before the outage was noticed.
+/// Keeps the queue and the batch that is being sent, and a batch that was taken out before the outage was
+/// noticed.
 const BATCH: Keeps = |events, room| events.min(room)..=events.min(room + 2 * 10);
 
-/// None.
+/// Loses all events.
 const ALL: Keeps = |_, _| 0..=0;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

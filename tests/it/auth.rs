@@ -1,4 +1,5 @@
-//! Authentication and authorization end to end (docs/api/authentication.md, docs/api/authorization.md).
+//! End-to-end tests of authentication and authorization (docs/api/authentication.md,
+//! docs/api/authorization.md).
 
 use std::sync::{Arc, LazyLock, Weak};
 
@@ -28,7 +29,7 @@ static AUTHORITY: LazyLock<(String, Issuer<'static, KeyPair>)> = LazyLock::new(|
     (pem, Issuer::new(params, key))
 });
 
-/// The server of this file, with token and certificate users.
+/// Returns a fixture on the server of this file, which has token and certificate users.
 async fn fixture(topic: &str) -> Fixture {
     static SLOT: Mutex<Weak<Server>> = Mutex::const_new(Weak::new());
     let options = Options {
@@ -46,7 +47,7 @@ fn token(fixture: &Fixture, user: &str) -> Client {
     fixture.client.with_token(&format!("{user}-token"))
 }
 
-/// A client with a certificate that is signed by the tests' CA, or is not.
+/// Returns a client with a certificate that the tests' CA has signed, if `trusted`.
 fn certified(fixture: &Fixture, user: &str, groups: &[&str], trusted: bool) -> Client {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -67,7 +68,7 @@ fn certified(fixture: &Fixture, user: &str, groups: &[&str], trusted: bool) -> C
     Client::new(identity)
 }
 
-/// The user that the server sees for the client.
+/// Returns the user that the server sees for the client.
 async fn who(client: &Client) -> Value {
     let review = client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await;
     assert_eq!(review.status, 201, "{}", review.text());
@@ -278,7 +279,8 @@ async fn roles_grant_their_rules_in_the_scope_of_their_bindings() {
                 // A namespace object is in its own namespace.
                 ("rbac", "GET /api/v1/namespaces/$ns", "", "200 Namespace"),
                 ("rbac", "GET /api/v1/namespaces", "", "403 Forbidden: namespaces is forbidden: User \"bob\" cannot list resource \"namespaces\" in API group \"\" at the cluster scope"),
-                // A ClusterRole bound in a namespace applies there, and its URLs nowhere.
+                // A ClusterRole that is bound in a namespace applies there, and its non-resource URLs do not
+                // apply at all.
                 ("rbac", "GET $apps/deployments", "", "200 DeploymentList"),
                 ("rbac", "GET $apps/deployments/none/status", "", "404 NotFound: …"),
                 ("rbac", "GET /apis/apps/v1/deployments", "", "403 Forbidden: deployments.apps is forbidden: User \"bob\" cannot list resource \"deployments\" in API group \"apps\" at the cluster scope"),
@@ -309,7 +311,8 @@ async fn roles_grant_their_rules_in_the_scope_of_their_bindings() {
             )],
         )
         .await;
-    // Bound cluster-wide, a role applies everywhere, URLs included; a removed binding ends at once.
+    // A role that is bound cluster-wide applies everywhere, including its URLs; removing the binding takes
+    // effect at once.
     let binding =
         json!({"metadata": {"name": reader}, "subjects": user("bob"), "roleRef": cluster_role(&reader)});
     fixture.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &[binding]).await;
@@ -359,7 +362,7 @@ async fn a_request_to_impersonate_runs_as_the_wanted_user_or_not_at_all() {
         assert_eq!(reply.status, status, "{headers:?}: {}", reply.text());
         assert!(reply.text().contains(&message.replace('"', "\\\"")), "{headers:?}: {}", reply.text());
     }
-    // Who asks is still known first.
+    // The user is still authenticated first.
     let reply =
         fixture.client.with_token("x").send("GET", "/version", &[("Impersonate-User", "alice")], b"").await;
     assert_eq!(reply.status, 401);
@@ -434,7 +437,7 @@ async fn writers_cannot_grant_permissions_they_do_not_hold() {
                 ("rbac", "PUT $rbac/roles/held", not_held, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"held\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
                 ("rbac", "PATCH $rbac/roles/held", r#"{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"held\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
                 ("rbac", "PATCH $rbac/roles/maps", r#"{"metadata":{"labels":{"a":"b"}}}"#, "200 Role"),
-                // A label can hand the rules on to an aggregated role; owners and finalizers cannot.
+                // A label can pass the rules on to an aggregated role; owners and finalizers cannot.
                 ("rbac", "PATCH $rbac/roles/secrets", r#"{"metadata":{"labels":{"a":"b"}}}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
                 ("rbac", "PATCH $rbac/roles/secrets", r#"{"metadata":{"annotations":{"a":"b"}}}"#, &format!("403 Forbidden: roles.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
                 ("rbac", "PATCH $rbac/roles/secrets", r#"{"metadata":{"finalizers":["example.com/f"]}}"#, "200 Role"),
@@ -448,7 +451,7 @@ async fn writers_cannot_grant_permissions_they_do_not_hold() {
             ],
         )
         .await;
-    // `escalate` and `bind` exempt from the check.
+    // The verbs `escalate` and `bind` exempt from the check.
     let lifted = r#"{"rules":[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles"],"verbs":["get","create","escalate","bind","patch"]},{"apiGroups":["rbac.authorization.k8s.io"],"resources":["rolebindings"],"verbs":["create"]}]}"#;
     assert_eq!(outcome(&fixture.ask("PATCH $rbac/roles/manager", lifted).await), "200 Role");
     fixture
@@ -617,7 +620,7 @@ async fn the_modes_are_asked_in_their_order() {
     denied.check_as(&token(&denied, "root"), &[("authorizers", "GET $core/pods", "", "200 PodList")]).await;
     drop(denied);
 
-    // With AlwaysAllow there are no anonymous users unless they are asked for.
+    // With AlwaysAllow, anonymous requests are refused unless a flag enables them.
     let allowed = Fixture::on(Arc::new(start("AlwaysAllow").await), "modes").await;
     allowed
         .check_as(

@@ -20,7 +20,7 @@ async fn remove_default(data_dir: &Path) {
     let text = std::str::from_utf8(&record.value).unwrap();
     assert!(text.contains(DEFAULT), "{text}");
     let text = text.replacen(DEFAULT, "", 1);
-    // The revision is stamped in again.
+    // The write inserts the new revision at this position.
     let (before, version) = text.split_once(r#""resourceVersion":""#).unwrap();
     let at = before.len() + r#""resourceVersion":""#.len();
     let after = version.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -56,7 +56,7 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
     let written = std::fs::read_to_string(&mark).unwrap();
     assert_eq!(written, format!("{:016x}\n", api::writes::backfill::MARK));
 
-    // The mark of another release.
+    // The file records the defaults of another release.
     remove_default(server.data_dir()).await;
     std::fs::write(&mark, "0000000000000000\n").unwrap();
     server.restart().await;
@@ -69,7 +69,7 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
     assert_eq!(std::fs::read_to_string(&mark).unwrap(), written);
     assert!(server.log().contains("stored objects have this release's defaults"), "{}", server.log());
 
-    // A second start finds the mark and reads nothing; without it, it finds nothing to change.
+    // A second start finds the record and reads no objects; without the record, it finds nothing to change.
     for is_marked in [true, false] {
         assert_eq!(server.terminate(), Some(0));
         if !is_marked {

@@ -40,7 +40,7 @@ pub fn version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
-/// The contents of a list, by name.
+/// Returns the contents of a list, by name.
 fn state(list: &Value) -> State {
     let items = list["items"].as_array().unwrap_or_else(|| panic!("no list: {list}"));
     let entry = |item: &Value| {
@@ -49,8 +49,8 @@ fn state(list: &Value) -> State {
     items.iter().map(entry).collect()
 }
 
-/// Creates, replaces and deletes objects until stopped. Returns the acknowledged writes by version: the name, and its
-/// content if it was not deleted.
+/// Creates, replaces and deletes objects until stopped. Returns the acknowledged writes by version: the name,
+/// and the content of a write that is not a delete.
 async fn write(
     number: usize,
     client: Client,
@@ -76,7 +76,8 @@ async fn write(
         };
         assert!(matches!(reply.status, 200 | 201), "{}", reply.text());
         if deletes {
-            // The reply does not name the version of the deletion; a new object shows that it happened.
+            // The reply does not contain the version of the deletion; a new object will show that it
+            // happened.
             there[at] = false;
         } else {
             acknowledged.insert(version(&reply.json()), (name, Some(data)));
@@ -98,12 +99,12 @@ async fn a_backup_under_full_load_restores_to_exactly_the_state_at_its_revision(
     let (backups, restored) = (TempDir::new(), TempDir::new());
     let mut taken = Vec::new();
     for round in 0..4 {
-        // Each backup must contain the writes acknowledged before it.
+        // Each backup must contain the writes acknowledged before it began.
         let marker = json!({"metadata": {"name": format!("marker-{round}")}});
         let marked = server.client().post(MAPS, &marker).await;
         assert_eq!(marked.status, 201, "{}", marked.text());
         let marked = version(&marked.json());
-        // Alternately over the network and from the directory, each into its own target.
+        // The backups alternate between the network and the directory, each with its own target.
         let (fixture, source, flags) = match round % 2 {
             0 => ("network", flag("kubeconfig", &server.kubeconfig()), &[][..]),
             _ => ("directory", flag("data-dir", server.data_dir()), &["--with-pki"][..]),
@@ -135,7 +136,7 @@ async fn a_backup_under_full_load_restores_to_exactly_the_state_at_its_revision(
         let reply = server.client().get(&path).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
         let want = state(&reply.json());
-        // Every write acknowledged by then is there, or a later one of the same name.
+        // Every write acknowledged by then is in the backup, or a later one of the same name.
         for (version, (name, data)) in acknowledged.range(..=revision) {
             if let Some((found, held)) = want.get(name).filter(|(found, _)| found <= version) {
                 assert_eq!((found, Some(held)), (version, data.as_ref()), "{name}");
@@ -170,7 +171,8 @@ async fn a_backup_under_full_load_restores_to_exactly_the_state_at_its_revision(
     }
 }
 
-/// A server on the restored store: the same objects, at revisions that no client has seen.
+/// Starts a server on the restored store, and checks that it has the same objects at revisions that no client
+/// has seen.
 async fn serve_again(directory: &Path, want: &State, revision: u64, bumped: u64) {
     let fixture = TempDir::new();
     std::fs::remove_dir(fixture.path()).unwrap();
@@ -178,7 +180,7 @@ async fn serve_again(directory: &Path, want: &State, revision: u64, bumped: u64)
     let server = Server::start_in(fixture, Options::default()).await;
     let client = server.client();
     let list = client.get(MAPS).await.json();
-    // The same certificates too: otherwise the server would have written a new kubeconfig.
+    // The certificates are the same too: otherwise the server would have written a new kubeconfig.
     assert!(state(&list).contains_key("kube-root-ca.crt"));
     assert_eq!(state(&list), *want);
     assert!(version(&list) >= bumped && bumped > revision, "{} {bumped} {revision}", version(&list));
@@ -228,7 +230,7 @@ async fn a_killed_backup_leaves_the_one_before() {
         std::thread::sleep(std::time::Duration::from_micros(random.below(40_000)));
         child.kill().expect("a child can be killed");
         child.wait().expect("a child can be waited for");
-        // Whenever the command was killed: a complete backup, this one or an earlier one.
+        // Whenever the command was killed, a complete backup is left: this one or an earlier one.
         let verified = report(&["verify", &own]);
         assert_eq!(verified["damages"], 0);
         assert!(verified["revision"].as_u64() >= first["revision"].as_u64(), "{verified}");

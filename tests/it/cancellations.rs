@@ -1,4 +1,5 @@
-//! A computation ends with its request: at the deadline, and when the client is gone. Meanwhile the server serves others.
+//! A computation ends with its request: at the deadline, and when the client disconnects. Meanwhile the
+//! server serves other requests.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,8 @@ use tests::{Options, Server};
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A policy that computes for minutes about a config map of some thousand keys, and costs little: lists in lists are free, and there
-/// are a million of them.
+/// Returns a policy that computes for minutes about a config map of some thousand keys at a low estimated
+/// cost: lists in lists are free, and there are a million of them.
 fn policy() -> [Value; 2] {
     let mut variables = vec![json!({"name": "v0", "expression": format!("[{}]", vec!["[]"; 64].join(","))})];
     for at in 0..14 {
@@ -21,7 +22,7 @@ fn policy() -> [Value; 2] {
             {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
         "matchConditions": [{"name": "slow", "expression": "object.metadata.name.startsWith('slow')"}],
         "variables": variables,
-        // A failure may be ignored, an interruption may not.
+        // The failure policy ignores errors, but an interruption still refuses the request.
         "failurePolicy": "Ignore",
         "validations": [{"expression": "object.data.all(k, variables.v14.indexOf([1]) < 0)"}],
     }});
@@ -35,7 +36,7 @@ fn config_map(name: &str, keys: usize) -> Value {
     json!({"metadata": {"name": name}, "data": data})
 }
 
-/// Processor time that the server has used.
+/// Returns the processor time that the server has used.
 fn processor_time(server: &Server) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
     let (_, rest) = stat.rsplit_once(')').unwrap();
@@ -44,7 +45,7 @@ fn processor_time(server: &Server) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// Waits until the server computes no more; it may have much to do besides that at first.
+/// Waits until the server no longer computes; unrelated work may delay this at first.
 async fn is_idle_soon(server: &Server) -> bool {
     for _ in 0..60 {
         let before = processor_time(server);
@@ -66,7 +67,7 @@ async fn a_computation_ends_with_its_request_and_keeps_nobody_waiting() {
         let made = server.client().post(&format!("{GROUP}/{plural}"), &object).await;
         assert_eq!(made.status, 201, "{}", made.text());
     }
-    // Until the policy is in force: it then refuses to end in time.
+    // Retry until the policy is in force; the request then fails because of its deadline.
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -89,7 +90,7 @@ async fn a_computation_ends_with_its_request_and_keeps_nobody_waiting() {
     assert_eq!(server.client().get(&format!("{MAPS}/slow-{attempts}")).await.status, 404);
     assert!(is_idle_soon(&server).await, "the computation goes on after the deadline");
 
-    // More computations than there are threads of the runtime, and clients that do not wait for them.
+    // Start more computations than the runtime has threads, from clients that do not wait for them.
     let threads = std::thread::available_parallelism().map_or(2, usize::from) + 2;
     let waiting: Vec<_> = (0..threads)
         .map(|at| {
@@ -106,7 +107,7 @@ async fn a_computation_ends_with_its_request_and_keeps_nobody_waiting() {
     let began = Instant::now();
     let small = server.client().another().post(MAPS, &config_map("quick", 1)).await;
     assert_eq!(small.status, 201, "{}", small.text());
-    // Without help, the threads were busy until the deadline of the others.
+    // Without cancellation, the threads would be busy until the deadline of the other requests.
     assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
     for request in waiting {
         assert!(!request.is_finished(), "the computation is too short");

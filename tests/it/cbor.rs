@@ -1,4 +1,5 @@
-//! CBOR behind its gate (docs/api/encodings.md#cbor): bodies, answers, lists and watches.
+//! CBOR, which a feature gate enables (docs/api/encodings.md#cbor): request bodies, responses, lists and
+//! watches.
 
 use http_body_util::BodyExt;
 use objects::codec::cbor;
@@ -11,7 +12,7 @@ use crate::fixture::Fixture;
 const CBOR: &str = "application/cbor";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// An object as a CBOR item.
+/// Encodes an object as a CBOR item.
 pub fn item(object: &Value) -> Vec<u8> {
     let tree: Tree = json::parse(object.to_string().as_bytes()).unwrap();
     let mut out = cbor::SELF_DESCRIBED.to_vec();
@@ -44,7 +45,7 @@ async fn with_the_gate_open_everything_may_be_cbor() {
             json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": name}, "data": {"k": "AP8="}});
         let created = client.send("POST", SECRETS, &both, &item(&secret)).await;
         assert_eq!((created.status, &answer(&created)["data"]), (201, &json!({"k": "AP8="})));
-        // Byte fields are byte strings, to be shown as base64.
+        // Byte fields are byte strings, which JSON represents as base64.
         let bytes = [0xd6, 0x42, 0x00, 0xff];
         assert!(created.body.windows(bytes.len()).any(|window| window == bytes), "cbor");
     }
@@ -77,7 +78,7 @@ async fn with_the_gate_open_everything_may_be_cbor() {
     let table = format!("{CBOR};as=Table;g=meta.k8s.io;v=v1");
     assert_eq!(client.send("GET", SECRETS, &[("accept", &table)], b"").await.status, 406, "accept");
 
-    // A watch is a sequence of items.
+    // A watch is a sequence of CBOR items.
     let response = client.another().open("GET", &format!("{SECRETS}?watch=1"), &accept, b"").await;
     assert_eq!(response.headers()["content-type"], "application/cbor-seq", "watch-transport");
     let (mut body, mut all) = (response.into_body(), Vec::new());
@@ -170,7 +171,7 @@ async fn configurations_may_be_applied_in_cbor() {
     );
     let entry = &object["metadata"]["managedFields"][0];
     assert_eq!((&entry["manager"], &entry["operation"]), (&json!("me"), &json!("Apply")), "managed-fields");
-    // The same object again changes nothing, in either encoding.
+    // Writing the same object again is a no-op, in either encoding.
     let version = &object["metadata"]["resourceVersion"];
     assert_eq!(
         &answer(&apply(&path, &whole).await)["metadata"]["resourceVersion"],

@@ -1,4 +1,4 @@
-//! Controllers end to end (docs/api/controllers.md).
+//! End-to-end tests of controllers (docs/api/controllers.md).
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_their
     for (role, _) in &before {
         until(client, &format!("{ROLES}/{role}"), |role| covers(role, "widgets")).await;
     }
-    // Rules written into an aggregated role by hand are replaced, and their writer loses ownership.
+    // Rules written into an aggregated role by hand are replaced, and the writer loses their ownership.
     let patch = json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]});
     let view = format!("{ROLES}/view");
     assert_eq!(client.patch(&format!("{view}?fieldManager=hand"), "merge", &patch).await.status, 200);
@@ -55,7 +55,7 @@ async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_their
     assert_eq!(owns_rules.len(), 1, "{entries:?}");
     let (manager, operation) = (&owns_rules[0]["manager"], &owns_rules[0]["operation"]);
     assert_eq!((manager, operation), (&json!("clusterrole-aggregation-controller"), &json!("Apply")));
-    // A role that is no longer selected no longer counts.
+    // A role that is no longer selected no longer contributes its rules.
     let unlabelled = json!({"metadata": {"labels": null}});
     assert_eq!(client.patch(&format!("{ROLES}/part"), "merge", &unlabelled).await.status, 200);
     until(client, &view, |role| role["rules"] == before[0].1["rules"]).await;
@@ -74,13 +74,13 @@ async fn aggregated_roles_are_complete_when_the_server_is_ready_and_follow_their
     });
     assert_eq!(client.post(ROLES, &empty).await.status, 201);
     until(client, &format!("{ROLES}/empty"), |role| !covers(role, "widgets")).await;
-    // And then nothing is written any more.
+    // Afterwards the controller writes nothing more.
     let settled = versions(client).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(versions(client).await, settled);
 }
 
-/// The versions of all cluster roles.
+/// Returns the versions of all cluster roles.
 async fn versions(client: &Client) -> Vec<Value> {
     let list = client.get(ROLES).await.json();
     list["items"].as_array().unwrap().iter().map(|role| role["metadata"]["resourceVersion"].clone()).collect()
@@ -90,7 +90,7 @@ async fn versions(client: &Client) -> Vec<Value> {
 async fn roles_that_select_each_other_come_to_rest() {
     let server = Server::start_upstream().await;
     let client = server.client();
-    // Three roles in a cycle that would never settle.
+    // Three roles that select each other in a cycle must not cause endless writes.
     for (name, selects) in [("a", "b"), ("b", "c"), ("c", "a")] {
         let role = json!({
             "metadata": {"name": format!("circle-{name}"), "labels": {"circle": name}},
@@ -136,7 +136,7 @@ async fn every_namespace_has_its_service_account_and_the_root_certificates() {
             client.delete(&map).await;
             until(client, &map, is_right).await;
         }
-        // They are not created again in a terminating namespace, and do not hold it.
+        // The objects are not created again in a terminating namespace, and do not delay its deletion.
         client.delete("/api/v1/namespaces/fresh").await;
         client.until_gone("/api/v1/namespaces/fresh").await;
         for resource in ["namespaces/fresh/serviceaccounts", "namespaces/fresh/configmaps"] {
@@ -151,7 +151,7 @@ async fn every_namespace_has_its_service_account_and_the_root_certificates() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finished_jobs_go_when_their_time_is_over_and_take_their_pods_along() {
-    // docs/api/controllers.md#finished-jobs.
+    // See docs/api/controllers.md#finished-jobs.
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
     let jobs = "/apis/batch/v1/namespaces/default/jobs";
@@ -181,8 +181,8 @@ async fn finished_jobs_go_when_their_time_is_over_and_take_their_pods_along() {
     for name in ["kept", "long"] {
         assert_eq!(client.get(&format!("{jobs}/{name}")).await.status, 200, "{name}");
     }
-    // A job whose time ended while the server was down is deleted after the start, and so is one whose time is
-    // shortened.
+    // A job that expired while the server was down is deleted after the start, and so is a job whose lifetime
+    // is shortened.
     server.kill();
     server.restart().await;
     let client = server.client();
@@ -201,7 +201,7 @@ async fn only_selected_controllers_run() {
     until(client, &format!("{maps}/kube-root-ca.crt"), is_there).await;
     let accounts = client.get("/api/v1/namespaces/default/serviceaccounts").await.json();
     assert_eq!(accounts["items"], json!([]));
-    // Finalizers are still set: external collectors rely on them.
+    // Finalizers are still set, because external collectors rely on them.
     client.post(maps, &json!({"metadata": {"name": "a"}})).await;
     let deleted = client.delete(&format!("{maps}/a?propagationPolicy=Foreground")).await.json();
     assert_eq!(deleted["metadata"]["finalizers"], json!(["foregroundDeletion"]));
@@ -231,7 +231,8 @@ async fn bootstrap_tokens_sign_cluster_information_and_go_when_they_are_over() {
     let server = Server::start(Options {
         flags: vec![
             "--controllers=*,tokencleaner,bootstrapsigner".to_owned(),
-            // The information names the server's address, and a machine without a network has none.
+            // The cluster information contains the server's address, which a machine without a network does
+            // not have.
             "--advertise-address=192.0.2.9".to_owned(),
         ],
         ..Options::default()

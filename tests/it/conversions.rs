@@ -1,5 +1,6 @@
-//! Conversion webhooks over real TLS (docs/api/custom-resources.md#conversion-reviews): those that do not answer, lie or
-//! convert half of what they are asked to, long lists of objects that were stored in different versions, and watches.
+//! Conversion webhooks over real TLS (docs/api/custom-resources.md#conversion-reviews): webhooks that do not
+//! respond, respond with errors or convert only some objects, long lists of objects that were stored in
+//! different versions, and watches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,51 +15,52 @@ use crate::definitions::{DEFINITIONS, establish};
 use crate::fixture::report;
 use crate::hook::Hook;
 
-/// Objects of a long list, half of them in each version.
+/// Number of objects in a long list, half of them stored in each version.
 const OBJECTS: usize = 10_000;
 
-/// Requests under way at once while they are made.
+/// Number of concurrent requests that create the objects.
 const WRITERS: usize = 16;
 
-/// Most objects of one review.
+/// Maximum number of objects in a review.
 const REVIEW_MAX: usize = 500;
 
-/// Ways of a webhook to deal with a review.
+/// Behaviours of a webhook.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// It converts, but takes its time.
+    /// Converts correctly, but slowly.
     Slow,
-    /// It never answers.
+    /// Never responds.
     Hangs,
-    /// It answers another review.
+    /// Responds with the uid of another review.
     OtherUid,
-    /// It says that it converted and gives the objects back as they were.
+    /// Reports success, but returns the objects unchanged.
     Unconverted,
-    /// It leaves the last object as it was.
+    /// Returns the last object unchanged.
     Half,
-    /// It leaves the last object out.
+    /// Leaves the last object out.
     Fewer,
-    /// It gives the last object twice.
+    /// Returns the last object twice.
     More,
-    /// The last object is `null`.
+    /// Returns `null` as the last object.
     Null,
-    /// It has no objects at all.
+    /// Returns no list of objects.
     Nothing,
-    /// It exchanges the objects.
+    /// Returns the objects in another order.
     Exchanged,
-    /// It gives other values of a member of `metadata`, or another kind.
+    /// Returns another value of a member of `metadata`, or another kind.
     Changed(&'static str, &'static str),
-    /// It cannot convert.
+    /// Reports that it cannot convert.
     Refuses,
-    /// It does not say how it went.
+    /// Returns no result.
     Silent,
-    /// It answers with something else.
+    /// Returns an unrelated document.
     Other,
-    /// It is gone.
+    /// The webhook's server is stopped.
     Dead,
 }
 
-/// The ways, and what a client is told of each, where `HOOK` stands for how nearly all begin; empty: it is served.
+/// The behaviours, and the message that the client gets for each; `HOOK` stands for the usual beginning, and
+/// an empty text means success.
 const WAYS: &[(Way, &str)] = &[
     (Way::Slow, ""),
     (Way::Hangs, "HOOK failed: Post \"…context deadline exceeded…"),
@@ -97,7 +99,7 @@ const WAYS: &[(Way, &str)] = &[
     (Way::Dead, "HOOK failed: Post \"…connect: connection refused"),
 ];
 
-/// An object in another version: v1 has the words in a list, v2 in a text.
+/// Returns an object in another version: v1 has the words in a list, v2 in a text.
 fn converted(object: &Value, to: &str) -> Value {
     let mut object = object.clone();
     object["apiVersion"] = to.into();
@@ -111,14 +113,14 @@ fn converted(object: &Value, to: &str) -> Value {
     object
 }
 
-/// The answer to a review that says it went well.
+/// Returns a successful response to a review.
 fn answer(review: &Value, objects: Vec<Value>) -> Value {
     json!({"apiVersion": review["apiVersion"], "kind": "ConversionReview", "response": {
         "uid": review["request"]["uid"], "result": {"status": "Success"}, "convertedObjects": objects,
     }})
 }
 
-/// The objects of a review and what they are to become.
+/// Returns the objects of a review and the version to convert them to.
 fn asked(review: &Value) -> (&[Value], &str) {
     let request = &review["request"];
     (request["objects"].as_array().unwrap(), request["desiredAPIVersion"].as_str().unwrap())
@@ -129,7 +131,7 @@ fn convert(review: &Value) -> Value {
     answer(review, objects.iter().map(|object| converted(object, to)).collect())
 }
 
-/// The answer in one of the ways.
+/// Returns the response of a webhook with this behaviour.
 async fn misconvert(way: Way, review: Value) -> Value {
     let mut right = convert(&review);
     let (sent, _) = asked(&review);
@@ -160,7 +162,7 @@ async fn misconvert(way: Way, review: Value) -> Value {
     right
 }
 
-/// A definition of `texts` of a group that this webhook converts.
+/// Returns a definition of `texts` in a group that this webhook converts.
 fn definition(group: &str, hook: &Hook, stored: &str) -> Value {
     let version = |name: &str, words: Value| {
         json!({"name": name, "served": true, "storage": name == stored, "schema": {"openAPIV3Schema": {
@@ -193,7 +195,7 @@ fn text(group: &str, version: &str, name: &str, words: Value) -> Value {
     json!({"apiVersion": format!("{group}/{version}"), "kind": "Text", "metadata": {"name": name}, "words": words})
 }
 
-/// Whether a text has the parts of `want` between its `…`, in order, from its start to its end.
+/// Returns whether a text consists of the parts of `want` between its `…`, in order and from start to end.
 fn fits(got: &str, want: &str) -> bool {
     let mut rest = Some(got);
     for (at, part) in want.split('…').enumerate() {
@@ -226,7 +228,7 @@ async fn a_conversion_webhook_that_fails_costs_only_reads_of_other_versions() {
             assert_eq!(reply.status, 201, "{way:?}: {}", reply.text());
         }
         if matches!(way, Way::Dead) {
-            // Its server ends; its port answers no more.
+            // The webhook's server ends, and its port refuses connections.
             *hook = Hook::start(std::future::ready).await;
         }
     }
@@ -244,7 +246,8 @@ async fn a_conversion_webhook_that_fails_costs_only_reads_of_other_versions() {
                     .replace("GROUP", group);
                 reply.status == 500 && fits(reply.json()["message"].as_str().unwrap_or_default(), &want)
             };
-            // A write in that version is refused as well, and changes nothing; a single object fails as the list does.
+            // A write in that version is refused as well, without effect; a single object fails like the
+            // list.
             let served = want.is_empty();
             (!is_right).then_some(wrong).or(unchanged(&client, (group, *way), served).await)
         }
@@ -252,7 +255,7 @@ async fn a_conversion_webhook_that_fails_costs_only_reads_of_other_versions() {
     let wrong: Vec<String> = join_all(checks).await.into_iter().flatten().collect();
     report(&wrong);
 
-    // Those that are there convert as soon as they do as they should.
+    // Webhooks that now behave correctly are used at once.
     works.store(true, Ordering::Relaxed);
     let mut wrong = Vec::new();
     for (group, way, ..) in hooks.iter().filter(|(_, way, ..)| !matches!(way, Way::Dead)) {
@@ -267,10 +270,10 @@ async fn a_conversion_webhook_that_fails_costs_only_reads_of_other_versions() {
     assert!(!log.contains("panic"), "{log}");
 }
 
-/// That objects can be read and written in the version in which they are stored, and are as they were.
+/// Checks that the objects can be read and written in their stored version, and are unchanged.
 async fn unchanged(client: &Client, (group, way): (&str, Way), served: bool) -> Option<String> {
     let before = client.get(&format!("{}/a", texts(group, "v1"))).await.json();
-    // A hook that hangs is not waited for once more; one object cannot be exchanged.
+    // A webhook that hangs is not called again, to save time; a single object cannot be exchanged.
     if !served && !matches!(way, Way::Hangs | Way::Exchanged) {
         let refused = client.post(&texts(group, "v2"), &text(group, "v2", "new", json!("c"))).await;
         if refused.status != 500 {
@@ -284,7 +287,7 @@ async fn unchanged(client: &Client, (group, way): (&str, Way), served: bool) -> 
         .then(|| format!("{way:?}: stored objects are not as they were: {list}"))
 }
 
-/// Makes the objects `o<at>` of a range, several at once.
+/// Creates the objects `o<at>` of a range, several at once.
 async fn make(server: &Server, group: &'static str, version: &'static str, range: std::ops::Range<usize>) {
     let writers = (0..WRITERS).map(|writer| {
         let (client, range) = (server.client().another(), range.clone());
@@ -315,7 +318,7 @@ async fn a_long_list_of_mixed_versions_is_converted_in_reviews() {
     stored["spec"] = definition(group, &hook, "v2")["spec"].clone();
     let reply = server.client().put(&path, &stored).await;
     assert_eq!(reply.json()["status"]["storedVersions"], json!(["v1", "v2"]), "{}", reply.text());
-    // What is made in v2 after the types followed is stored so.
+    // Objects created in v2 are stored in v2 once the server has the new definition.
     let begun = hook.received().len();
     let probe = async |name: &str| {
         let object = text(group, "v2", name, json!("p"));
@@ -364,7 +367,7 @@ async fn a_long_list_of_mixed_versions_is_converted_in_reviews() {
             let sizes: Vec<usize> = reviews[before..].iter().map(|review| asked(review).0.len()).collect();
             assert_eq!(sizes.iter().sum::<usize>(), OBJECTS / 2, "each of the other version once: {sizes:?}");
             assert!(sizes.iter().all(|size| *size <= REVIEW_MAX), "{sizes:?}");
-            // Full reviews but for those at the border of the versions and at the end of a page.
+            // All reviews are full except those at the border of the versions and at the end of a page.
             assert!(sizes.len() <= OBJECTS / 2 / REVIEW_MAX + 2 * pages, "{sizes:?}");
         }
     }
@@ -389,7 +392,7 @@ async fn watches_see_every_change_in_their_own_version() {
     let mut first = client.watch(&path("v1")).await;
     let mut second = client.watch(&path("v2")).await;
 
-    // Changes in both versions, of which each watch sees all.
+    // The objects change in both versions, and each watch sees all changes.
     let object = |version: &str, words: Value| text(group, version, "a", words);
     assert_eq!(client.post(&texts(group, "v1"), &object("v1", json!(["one"]))).await.status, 201);
     let one = |version: &str| format!("{}/a", texts(group, version));
@@ -404,7 +407,7 @@ async fn watches_see_every_change_in_their_own_version() {
         ("MODIFIED", json!(["three"]), "three"),
         ("DELETED", json!(["three"]), "three"),
     ];
-    // A watch that begins later at the same revision sees the same.
+    // A watch that starts later at the same revision sees the same events.
     let mut late = client.watch(&path("v2")).await;
     let mut revisions = BTreeMap::new();
     for (at, (kind, list, words)) in wanted.iter().enumerate() {
@@ -424,7 +427,8 @@ async fn watches_see_every_change_in_their_own_version() {
         }
     }
 
-    // Where an object cannot be converted, the watches that need it end with an error; others go on.
+    // If an object cannot be converted, the watches that need this conversion end with an error; others
+    // continue.
     lies.store(true, Ordering::Relaxed);
     assert_eq!(client.post(&texts(group, "v1"), &object("v1", json!(["four"]))).await.status, 201);
     let event = first.next().await.expect("another event");
@@ -435,7 +439,7 @@ async fn watches_see_every_change_in_their_own_version() {
     assert!(message.contains("returned 0 objects, expected 1"), "{message}");
     assert_eq!(second.next().await, None);
 
-    // With a webhook that works again the watch is taken up where it ended.
+    // Once the webhook works again, the watch is resumed where it ended.
     lies.store(false, Ordering::Relaxed);
     let last = revisions[&3].as_str().unwrap();
     let mut again = client.watch(&format!("{}?watch=true&resourceVersion={last}", texts(group, "v2"))).await;

@@ -1,9 +1,9 @@
-//! Fifty power cuts on one data directory: the process is killed at a random moment under 64 writers and restarted,
-//! and every reply it ever gave is checked.
+//! Fifty power cuts on one data directory: the process is killed at a random moment under 64 writers and
+//! restarted, and every reply it ever gave is checked.
 //!
-//! An acknowledged write, or a later one, is there afterwards. A write without a complete reply is there as a whole
-//! or not at all. At the end the log is read through a watch from an early revision and through one that was resumed
-//! after each crash; both contain every change once and in order.
+//! An acknowledged write, or a later one, must be there afterwards. A write without a complete reply must be
+//! there completely or not at all. At the end the log is read through a watch from an early revision and
+//! through one that was resumed after each crash; both must contain every change once and in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use tokio::sync::Barrier;
 
 use crate::support::Random;
 
-/// Crashes in a row.
+/// Number of crashes.
 const ROUNDS: usize = 50;
 
 /// Parallel writers, each with its own connection and objects.
 const WRITERS: usize = 64;
 
-/// Objects of each writer.
+/// Number of objects that each writer owns.
 const OWN: u64 = 4;
 
-/// Objects that all writers increment, each on the version it has read.
+/// Number of objects that all writers increment, each on the version it has read.
 const SHARED: u64 = 4;
 
-/// Round whose revision the final watch starts from.
+/// The final watch starts from a revision of this round.
 const EARLY_ROUND: usize = 3;
 
-/// Rounds between two resumptions of the long-lived watch.
+/// Number of rounds between two resumptions of the long-lived watch.
 const RESUME_EVERY: usize = 7;
 
-/// Largest content, in bytes.
+/// Maximum size of a content, in bytes.
 const FILL_BYTES_MAX: u64 = 12_000;
 
-/// The collection of an object.
+/// The collection that an object belongs to.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Kind {
     Map,
@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// The member of an object that holds its tag and the content derived from it.
+    /// Returns the member of an object that holds its tag and the content derived from it.
     fn content(self, object: &Value) -> &Value {
         match self {
             Kind::Map => &object["data"],
@@ -80,7 +80,7 @@ impl Kind {
     }
 }
 
-/// The content follows from the tag, so that a partial write is detected.
+/// Derives the content from the tag, so that a partial write is detected.
 fn content(tag: &str) -> Value {
     let mut random = Random(tag.bytes().fold(0, |hash: u64, byte| hash.wrapping_mul(131) ^ u64::from(byte)));
     let length = random.below(FILL_BYTES_MAX) as usize;
@@ -91,7 +91,7 @@ fn content(tag: &str) -> Value {
 /// Name of an object within its collection.
 type Key = (Kind, String);
 
-/// A known state of an object.
+/// A known version of an object.
 #[derive(Clone, Debug, PartialEq)]
 struct Known {
     version: u64,
@@ -115,14 +115,14 @@ impl Known {
     }
 }
 
-/// A write of unknown outcome.
+/// A write whose outcome is unknown.
 #[derive(Clone, Debug)]
 enum Unknown {
     Put(String),
     Delete,
 }
 
-/// An object under test: its last acknowledged state, and the writes of unknown outcome since.
+/// An object under test: its last acknowledged version, and the later writes of unknown outcome.
 #[derive(Clone, Debug, Default)]
 struct Slot {
     acknowledged: Option<Known>,
@@ -134,13 +134,13 @@ struct Slot {
 struct Acknowledged {
     /// Acknowledged puts by version.
     puts: BTreeMap<u64, (Key, String)>,
-    /// Acknowledged deletions: uid, and the version where the reply names it.
+    /// Acknowledged deletions: uid, and the version if the reply contains it.
     deletes: BTreeMap<String, Option<u64>>,
     /// Tags of puts without a reply.
     unknown_puts: BTreeSet<String>,
     /// Objects whose deletion got no reply.
     unknown_deletes: BTreeSet<String>,
-    /// Versions that an acknowledged write of a shared object was based on.
+    /// Versions of shared objects that an acknowledged write was based on.
     bases: BTreeSet<u64>,
 }
 
@@ -163,7 +163,7 @@ impl Acknowledged {
     }
 }
 
-/// One writer: its objects, and the replies it got in this round.
+/// A writer with its objects and the replies it got in this round.
 struct Writer {
     number: usize,
     random: Random,
@@ -207,7 +207,7 @@ impl Writer {
         format!("{}.{}", self.number, self.writes)
     }
 
-    /// One write to an object of this writer; `None` when the connection broke.
+    /// Sends a write to an object of this writer; `None` if the connection broke.
     async fn write_own(&mut self, client: &Client) -> Option<()> {
         let key = self.slots.keys().nth(self.random.below(OWN) as usize).unwrap().clone();
         let (kind, name) = key.clone();
@@ -300,7 +300,8 @@ impl Writer {
         Some(())
     }
 
-    /// Compares the stored object with the acknowledged writes, and takes it as known from here on.
+    /// Compares the stored objects with the acknowledged writes, and uses them as the known versions from
+    /// here on.
     fn settle(&mut self, found: &BTreeMap<Key, Known>) {
         for (key, slot) in &mut self.slots {
             let is = found.get(key);
@@ -324,7 +325,7 @@ fn count_of(tag: &str) -> u64 {
     tag.split('+').next().unwrap().parse().unwrap()
 }
 
-/// All stored objects, by name.
+/// Returns all stored objects, by name.
 async fn list(client: &Client) -> (BTreeMap<Key, Known>, u64) {
     let (mut found, mut newest) = (BTreeMap::new(), 0);
     for kind in Kind::ALL {
@@ -348,7 +349,7 @@ async fn list(client: &Client) -> (BTreeMap<Key, Known>, u64) {
 /// The object that is written after each restart.
 const MARKER: &str = "marker";
 
-/// One event of a watch.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 struct Event {
     kind: String,
@@ -379,7 +380,8 @@ async fn replay(client: &Client, kind: Kind, version: u64, last: u64) -> Vec<Eve
     events
 }
 
-/// The events after `from` are the acknowledged writes after it, in order, and nothing that was not requested.
+/// Checks that the events after `from` are the acknowledged writes after it, in order, and nothing that was
+/// not requested.
 fn check_history(
     kind: Kind,
     from: u64,
@@ -539,7 +541,7 @@ async fn mark(client: &Client, kind: Kind, round: usize) -> u64 {
     Known::of(kind, &reply.json()).version
 }
 
-/// Shared objects are at the newest acknowledged version, or at a later one that was requested.
+/// Checks that shared objects are at the newest acknowledged version, or at a later one that was requested.
 fn check_shared(found: &BTreeMap<Key, Known>, acknowledged: &Acknowledged) {
     for i in 0..SHARED {
         let key = (Kind::Map, format!("shared-{i}"));

@@ -1,7 +1,7 @@
-//! Hostile clients at once: what they make the server hold stays below the named total, and another client is served meanwhile
-//! (docs/decisions/0014-memory-for-requests-is-one-account.md).
+//! Many hostile clients at once: the memory that they make the server use stays below the configured total,
+//! and another client is served meanwhile (docs/decisions/0014-memory-for-requests-is-one-account.md).
 //!
-//! `CROWD_CLIENTS` is their number.
+//! `CROWD_CLIENTS` sets their number.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,42 +23,42 @@ use values::memory;
 
 use crate::support::{anonymous_bytes, from_environment, pod_of_many_containers};
 
-/// How many there are unless the environment says another number.
+/// Default number of hostile clients.
 const CLIENTS: usize = 100;
 
-/// How long they go on for each of them, and at least.
+/// Duration of the test: for each client, and in total at least.
 const LASTS: (Duration, Duration) = (Duration::from_millis(40), Duration::from_secs(6));
 
-/// Longest that a request of another client takes.
+/// Maximum duration of a request of the other client.
 const SERVED_WITHIN: Duration = Duration::from_secs(40);
 
-/// Requests at one time of a client that reads no answers.
+/// Number of concurrent requests of a client that reads no responses.
 const UNREAD: usize = 40;
 
-/// What TLS and HTTP keep of a connection.
+/// Memory of TLS and HTTP for each connection.
 const FRAMING_BYTES: u64 = 60 * 1024;
 
-/// What the process holds besides: threads, the allocator's own lists, the answers to the other client.
+/// Other memory of the process: threads, the allocator's free lists, the responses to the other client.
 const SLACK_BYTES: u64 = 64 * 1024 * 1024;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// What a hostile client does, again and again.
+/// The behaviour that a hostile client repeats.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// Asks for a large object in this form on one connection, and reads nothing.
+    /// Requests a large object in this media type several times on one connection, and reads nothing.
     Unread(&'static str),
-    /// Lists and reads nothing but the head.
+    /// Lists objects and reads only the head of the response.
     UnreadList(&'static str),
-    /// Sends half a body.
+    /// Sends half a request body.
     Half,
-    /// Sends the beginnings of many bodies of unknown length.
+    /// Sends the beginnings of many request bodies of unknown length.
     Beginnings,
-    /// Sends little that becomes much: a pod of 900 000 containers.
+    /// Sends a small body that needs much memory: a pod of 900 000 containers.
     Containers,
-    /// The same in protobuf: 700 000 entries of a map.
+    /// Sends a small protobuf body that needs much memory: 700 000 entries of a map.
     Entries,
-    /// Announces more than anyone may send.
+    /// Announces a body that exceeds the limit.
     Excess,
 }
 
@@ -75,7 +75,7 @@ const WAYS: [Way; 10] = [
     Way::Excess,
 ];
 
-/// The large bodies, once for all clients.
+/// The large request bodies, which all clients share.
 #[derive(Clone)]
 struct Bodies {
     containers: Bytes,
@@ -96,15 +96,15 @@ impl Bodies {
     }
 }
 
-/// A client as it behaves; ends only with an error, as when it is refused or cut off.
+/// A client with a hostile behaviour; it ends only with an error, such as a refusal or a closed connection.
 struct Hostile {
     client: Client,
     bodies: Bodies,
-    /// How often what it does has reached the server.
+    /// Number of its requests that have reached the server.
     reached: Arc<AtomicUsize>,
 }
 
-/// The token of all of them.
+/// The bearer token that all hostile clients use.
 const TOKEN: &str = "hostile";
 
 type Broken = Box<dyn std::error::Error + Send + Sync>;
@@ -172,7 +172,7 @@ impl Hostile {
         Ok(())
     }
 
-    /// Requests on a connection without any room for answers.
+    /// Sends requests on a connection whose flow control window has no room for responses.
     async fn unread(&self, accept: &str) -> Result<(), Broken> {
         let io = TokioIo::new(self.client.connect_http2().await?);
         let mut http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
@@ -194,7 +194,7 @@ impl Hostile {
         Ok(connection.await?)
     }
 
-    /// Bodies that go on until no more of them is taken.
+    /// Sends bodies until the server accepts no more of them.
     async fn beginnings(&self) -> Result<(), Broken> {
         let io = TokioIo::new(self.client.connect_http2().await?);
         let http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
@@ -215,7 +215,7 @@ impl Hostile {
     }
 }
 
-/// Measures the most memory, in a thread of its own.
+/// Measures the maximum memory of a process, in a separate thread.
 fn watch_memory(pid: u32, is_over: Arc<AtomicBool>) -> JoinHandle<u64> {
     std::thread::spawn(move || {
         let mut most = 0;
@@ -227,7 +227,7 @@ fn watch_memory(pid: u32, is_over: Arc<AtomicBool>) -> JoinHandle<u64> {
     })
 }
 
-/// What became of the other client's requests.
+/// The outcomes of the other client's requests.
 #[derive(Debug, Default)]
 struct Served {
     count: usize,
@@ -235,7 +235,8 @@ struct Served {
     refused: Vec<String>,
 }
 
-/// A client that asks for little, in a thread and a runtime of its own. Every other time on a new connection.
+/// Runs a client with small requests in a separate thread and runtime. Every other request uses a new
+/// connection.
 fn other_client(client: Client, is_over: Arc<AtomicBool>) -> JoinHandle<Served> {
     let small = json!({"metadata": {"name": "small"}, "data": {"k": "v"}}).to_string();
     let run = async move {
@@ -313,7 +314,7 @@ async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_serve
         });
     }
     tokio::time::sleep((LASTS.0 * clients as u32).max(LASTS.1)).await;
-    // On a slow machine some wait for the others' answers first.
+    // On a slow machine some clients wait for the responses of others first.
     let missing = || WAYS.iter().zip(&reached).find(|(_, reached)| reached.load(Relaxed) == 0);
     let began = Instant::now();
     while missing().is_some() && began.elapsed() < PATIENCE {

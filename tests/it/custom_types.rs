@@ -1,5 +1,6 @@
-//! Types that are made while the server runs pass the whole path as the built-in ones do: created, applied, patched,
-//! listed, watched, described; replaced under watches and lists; dropped without a trace in memory.
+//! Types that are created while the server runs have all the behaviour of built-in types: they are created,
+//! applied, patched, listed, watched and described; they are replaced under watches and lists; and they are
+//! deleted without leaving memory behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,16 +14,17 @@ use crate::fixture::{outcome, report};
 const GROUP: &str = "/apis/g.example.com/v1";
 const SHAPES: &str = "/apis/g.example.com/v1/namespaces/default/shapes";
 
-/// How often types are replaced, unless `TYPE_CYCLES` says otherwise. Each tenth time the type is made anew.
+/// How often types are replaced by default (`TYPE_CYCLES`). Every tenth time the type is deleted and created
+/// again.
 const CYCLES: usize = 240;
 
-/// Members of the type that is replaced: one type that stayed would be seen beside all else.
+/// Members of the type that is replaced: enough that a leak of a single type would be visible.
 const MEMBERS: usize = 60;
 
-/// Anonymous memory that may be added between the first third of the cycles and their end.
+/// Maximum growth of anonymous memory between the first third of the cycles and their end.
 const ADDED_KIB_MAX: u64 = 12 * 1024;
 
-/// A type with every form of value: `extra` is one more member of its spec.
+/// Returns a definition with every kind of value: `extra` is one more member of its spec.
 fn shapes(extra: &Value) -> Value {
     let texts = json!({"type": "array", "items": {"type": "string"}});
     let pairs = json!({"type": "array", "items": {
@@ -76,7 +78,7 @@ async fn apply(client: &Client, name: &str, query: &str, spec: Value) -> Reply {
     client.send("PATCH", &format!("{SHAPES}/{name}?{query}"), &media_type, body.as_bytes()).await
 }
 
-/// The names of a list's items.
+/// Returns the names of a list's items.
 fn names(list: &Value) -> Vec<&str> {
     let items = list["items"].as_array().into_iter().flatten();
     items.filter_map(|item| item["metadata"]["name"].as_str()).collect()
@@ -153,7 +155,7 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
         }
     }
     report(&wrong);
-    // A null where none may be is as good as nothing.
+    // A null that is not allowed counts as an absent value.
     let number = client.post(SHAPES, &shape("number", json!({"color": null, "size": 7}))).await;
     assert_eq!((number.status, &number.json()["spec"]), (201, &json!({"size": 7})), "{}", number.text());
 
@@ -185,7 +187,7 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     let why = "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string";
     assert!(no_text.ends_with(why), "{no_text}");
 
-    // Two managers: each has its element of the list, and neither the other's.
+    // Two managers each own their element of the list, and not the other's.
     let part =
         |name: &str, words: &[&str]| json!({"parts": [{"name": name, "port": 1, "words": {"en": words}}]});
     assert_eq!(apply(client, "shared", "fieldManager=a", part("a", &["one"])).await.status, 201);
@@ -201,7 +203,7 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     let left = apply(client, "shared", "fieldManager=a", json!({})).await.json();
     assert_eq!(left["spec"]["parts"][0]["words"]["en"], json!(["three"]), "{left}");
 
-    // Patches, and the status apart from the rest.
+    // Patches apply to the object, and to its status separately.
     let path = format!("{SHAPES}/whole");
     let add = json!([{"op": "add", "path": "/spec/nested/0/x/-", "value": {"v": "new"}}]);
     let patched = client.patch(&path, "json", &add).await.json();
@@ -216,7 +218,7 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     let main = client.patch(&path, "merge", &json!({"status": {"phase": "No"}})).await.json();
     assert_eq!(main["status"]["phase"], "Ready");
 
-    // Selectors on lists and watches.
+    // Selectors apply to lists and watches.
     let label = json!({"metadata": {"labels": {"l": "yes"}}});
     assert_eq!(client.patch(&path, "merge", &label).await.status, 200);
     let mut wrong = Vec::new();
@@ -241,7 +243,7 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
         assert_eq!(watch.expect().await.0, want, "{color}");
     }
 
-    // What the server says about the type.
+    // The server describes the type in tables and documents.
     let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
     let table = client.send("GET", &format!("{SHAPES}?labelSelector=l"), &table, b"").await.json();
     let columns = table["columnDefinitions"].as_array().into_iter().flatten().map(|column| &column["name"]);
@@ -257,7 +259,7 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     assert_eq!(inner["size"]["x-kubernetes-int-or-string"], true, "{spec}");
     assert_eq!(spec["parts"]["x-kubernetes-list-map-keys"], json!(["name", "port"]), "{spec}");
 
-    // And it goes with its objects.
+    // The type is deleted together with its objects.
     let gone = client.delete(&format!("{DEFINITIONS}/shapes.g.example.com")).await;
     assert_eq!(gone.status, 200, "{}", gone.text());
     client.until_gone(&format!("{DEFINITIONS}/shapes.g.example.com")).await;
@@ -310,7 +312,7 @@ async fn watches_and_lists_go_on_while_their_type_is_replaced() {
         let client = client.another();
         async move {
             let (mut from, mut seen, mut opened) = (start, Vec::new(), 0);
-            // The watch of a type that is not served any more ends, and the client goes on where it was.
+            // The watch of a type that is no longer served ends, and the client resumes where it was.
             while seen.last() != Some(&(WRITES - 1)) {
                 opened += 1;
                 let mut watch = client.watch(&format!("{SHAPES}?watch=1&resourceVersion={from}")).await;
@@ -346,14 +348,14 @@ async fn watches_and_lists_go_on_while_their_type_is_replaced() {
     assert!(!log.contains("panic"), "{log}");
 }
 
-/// Anonymous memory of the server, in KiB.
+/// Returns the anonymous memory of the server, in KiB.
 fn memory_kib(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux tells it");
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// The curve goes to the standard error of a run with `TYPE_CYCLES`.
+/// With `TYPE_CYCLES`, the memory curve is printed on standard error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn types_that_are_replaced_and_made_anew_leave_no_memory() {
     let wanted = std::env::var("TYPE_CYCLES").ok();
@@ -385,7 +387,7 @@ async fn types_that_are_replaced_and_made_anew_leave_no_memory() {
             let replaced = client.patch(&path, "merge", &versions).await;
             assert_eq!(replaced.status, 200, "{}", replaced.text());
         }
-        // Until the new type is served, whose default is seen in what would be created.
+        // Wait until the new type is served, whose default appears in the result of a dry run.
         let given = shape("x", json!({"anything": {"z": 1, "a": [null]}, "member7": ["b"], "size": 1}));
         let made = loop {
             let made = client.post(&format!("{SHAPES}?dryRun=All"), &given).await;
@@ -395,7 +397,7 @@ async fn types_that_are_replaced_and_made_anew_leave_no_memory() {
             assert!(matches!(made.status, 201 | 404), "{}", made.text());
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         };
-        // Everything but the stamp is the same each time, to the order of the members.
+        // Everything except the stamp is the same each time, including the order of the members.
         let answer = made["spec"].to_string().replace(&format!("\"stamp\":{cycle}"), "\"stamp\":0");
         assert_eq!(answers.get_or_insert_with(|| answer.clone()), &answer);
         if cycle == cycles / 3 {

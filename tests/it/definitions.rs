@@ -1,4 +1,4 @@
-//! Definitions of custom types end to end: kills in the middle of long work, and hostile input.
+//! End-to-end tests of custom resource definitions: kills in the middle of long work, and hostile input.
 
 use std::time::{Duration, Instant};
 
@@ -7,28 +7,29 @@ use tests::{Options, PATIENCE, Server};
 
 use crate::fixture::{outcome, report};
 
-/// The collection of definitions.
+/// Path of the collection of definitions.
 pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Objects that a kill comes in the middle of; the variable [`OBJECTS_VARIABLE`] of the environment asks for more.
+/// Default number of objects whose deletion is interrupted by a kill; the environment variable
+/// [`OBJECTS_VARIABLE`] sets another number.
 const OBJECTS: usize = 2000;
 
-/// How many objects are made.
+/// Environment variable with the number of objects.
 const OBJECTS_VARIABLE: &str = "DEFINITION_OBJECTS";
 
-/// Milliseconds of a deletion before each kill.
+/// Milliseconds between the start of a deletion and each kill.
 const PAUSES: [u64; 3] = [20, 60, 100];
 
-/// Definitions that are made at once before a kill.
+/// Number of definitions that are created at once before a kill.
 const DEFINITIONS_AT_ONCE: usize = 8;
 
-/// Requests under way at once while objects are made.
+/// Number of concurrent requests that create objects.
 const WRITERS: usize = 16;
 
-/// Memory that the server may use after all hostile definitions, in KiB.
+/// Maximum memory of the server after all hostile definitions, in KiB.
 const RSS_MAX_KIB: u64 = 900 * 1024;
 
-/// A namespaced definition of `g.example.com` with these versions.
+/// Returns a namespaced definition in the group `g.example.com` with these versions.
 pub fn definition(plural: &str, versions: Value) -> Value {
     let mut kind = plural.trim_end_matches('s').to_owned();
     kind[..1].make_ascii_uppercase();
@@ -49,7 +50,7 @@ fn object_of(properties: Value) -> Value {
     json!({"type": "object", "properties": properties})
 }
 
-/// Makes a definition and waits until it is established.
+/// Creates a definition and waits until it is established.
 pub async fn establish(server: &Server, definition: &Value) {
     let reply = server.client().post(DEFINITIONS, definition).await;
     assert_eq!(reply.status, 201, "{}", reply.text());
@@ -62,7 +63,7 @@ pub async fn establish(server: &Server, definition: &Value) {
     server.client().until(&path, is_established).await;
 }
 
-/// Whether an outcome has the parts of `want` between its `…`, in order.
+/// Returns whether an outcome has the parts of `want` between its `…`, in order.
 fn fits(got: &str, want: &str) -> bool {
     let mut parts = want.split('…');
     let start = parts.next().unwrap_or_default();
@@ -74,7 +75,7 @@ fn fits(got: &str, want: &str) -> bool {
     all.flatten().is_some_and(|rest| want.ends_with('…') || rest.is_empty())
 }
 
-/// How many objects a kill comes in the middle of.
+/// Returns the number of objects to create.
 fn objects() -> usize {
     let given = std::env::var(OBJECTS_VARIABLE);
     given.map_or(OBJECTS, |given| given.parse().expect("the variable is a number"))
@@ -108,7 +109,7 @@ async fn the_deletion_of_a_definition_goes_on_after_kills() {
     establish(&server, &things).await;
     let collection = "/apis/g.example.com/v1/namespaces/default/things";
     make_objects(&server, collection, "Thing").await;
-    // One object waits for a controller, so that every kill comes in the middle of the deletion.
+    // An object waits for a finalizer, so that every kill happens in the middle of the deletion.
     let held = format!("{collection}/held");
     let object = json!({
         "apiVersion": "g.example.com/v1", "kind": "Thing",
@@ -133,12 +134,12 @@ async fn the_deletion_of_a_definition_goes_on_after_kills() {
     assert_eq!(released.status, 200, "{}", released.text());
     server.client().until_gone(&path).await;
     assert_eq!(server.client().get(collection).await.status, 404);
-    // A definition of the same name begins without the objects of the one before.
+    // A new definition of the same name starts without the objects of the deleted one.
     establish(&server, &things).await;
     assert_eq!(server.client().get(collection).await.json()["items"], json!([]));
 }
 
-/// Types, states and reasons of the conditions of a definition, and the versions that objects may be stored in.
+/// Returns types, states and reasons of the conditions of a definition, and its stored versions.
 fn state(definition: &Value) -> Value {
     let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
     let shown = |condition: &Value| json!([condition["type"], condition["status"], condition["reason"]]);
@@ -164,7 +165,7 @@ async fn the_establishment_of_definitions_goes_on_after_kills() {
             })
         });
         let posts: Vec<_> = posts.collect();
-        // Connections take their time: the pause begins with the first definition that is there.
+        // Connecting takes time: the pause begins with the first definition that exists.
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE && !posts.iter().any(tokio::task::JoinHandle::is_finished) {
             tokio::task::yield_now().await;
@@ -182,7 +183,7 @@ async fn the_establishment_of_definitions_goes_on_after_kills() {
     let names = crate::fixture::names(&list);
     let lost = acknowledged.iter().filter(|plural| !names.contains(&format!("{plural}.g.example.com")));
     assert_eq!(lost.collect::<Vec<_>>(), Vec::<&String>::new(), "acknowledged and lost");
-    // Those that were not acknowledged may be there; then they are established as well.
+    // Definitions that were not acknowledged may exist; then they are established as well.
     for name in names {
         let path = format!("{DEFINITIONS}/{name}");
         server.client().until(&path, |object| object.is_some_and(|object| state(object) == wanted)).await;
@@ -350,7 +351,7 @@ async fn hostile_definitions_have_precise_errors_and_bounded_costs() {
     assert_eq!((reply.status, reply.json()["l"][9]["x"].as_str().map(str::len)), (201, Some(100_000)));
     let reply = client.post(&path("amps"), &object("Amp", "many", list(100_000))).await;
     assert_eq!(reply.status, 413, "{}", reply.text());
-    // An update of a set compares it with the old one, in time that follows its length.
+    // An update of a set compares it with the old one, which must take time in proportion to its length.
     let members: Vec<Value> = (0..100_000).map(|at| format!("{at}").into()).collect();
     let reply = client.post(&path("sets"), &object("Set", "large", members.into())).await;
     assert_eq!(reply.status, 201, "{}", reply.text());
@@ -369,12 +370,12 @@ async fn hostile_definitions_have_precise_errors_and_bounded_costs() {
     assert!(rss < RSS_MAX_KIB, "{rss} KiB");
 }
 
-/// A schema of `depth` nested `not` around a text.
+/// Returns a schema of `depth` nested `not` around a string type.
 fn negations(depth: usize) -> Value {
     (0..depth).fold(json!({"maxLength": 9}), |below, _| json!({"not": below}))
 }
 
-/// A schema that nests in each way that a client can choose, as deep as a request may.
+/// Returns a schema that nests in each way that a client can choose, as deep as a request may.
 fn deep() -> Value {
     let mut trees = json!({"maxLength": 9});
     for _ in 0..14 {
@@ -401,8 +402,8 @@ fn deep() -> Value {
     }))
 }
 
-/// Work for a schema that doubled with each level of `not` made 40 levels endless: no other definition was served any more,
-/// and the next start did not become ready.
+/// The server did work that doubled with each level of `not`: 40 levels never finished, no other definition
+/// was served any more, and the next start did not become ready.
 #[tokio::test(flavor = "multi_thread")]
 async fn deep_schemas_are_served_changed_deleted_and_survive_a_restart() {
     let mut server = Server::start(Options::default()).await;
@@ -425,7 +426,7 @@ async fn deep_schemas_are_served_changed_deleted_and_survive_a_restart() {
     let path = |plural: &str| format!("/apis/g.example.com/v1/namespaces/default/{plural}");
     let object =
         |kind: &str| json!({"apiVersion": "g.example.com/v1", "kind": kind, "metadata": {"name": "a"}});
-    // The schema as an update of a type that is served already.
+    // The schema also arrives in an update of a type that is served already.
     let changed = definition(
         "others",
         json!([version("v1", true, object_of(json!({"v": {"type": "string", "allOf": [negations(40)]}})))]),
@@ -455,7 +456,8 @@ async fn deep_schemas_are_served_changed_deleted_and_survive_a_restart() {
     }
 }
 
-/// Errors print closed sets and patterns: many elements with an error each once made an answer of gigabytes.
+/// Errors contain closed sets and patterns: many elements with an error each produced a response of
+/// gigabytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_is_not_larger_than_what_is_refused() {
     let server = Server::start(Options::default()).await;
@@ -487,7 +489,7 @@ async fn a_refusal_is_not_larger_than_what_is_refused() {
                 server.client().send("PATCH", &path, &media_type, body.as_bytes()).await
             }),
         ] {
-            // A list of wrong scalars is no configuration at all.
+            // A list of wrong scalars is not a valid configuration.
             let is_refused =
                 reply.status == 422 || (verb == "apply" && field == "number" && reply.status == 500);
             let bytes = reply.text().len();

@@ -1,11 +1,11 @@
-//! The effect of every delete option on an object, and that dry runs have none (docs/api/delete.md, #two-phases,
-//! #deletion-answers, docs/api/paths-and-verbs.md#options).
+//! The effect of every delete option on an object, and that dry runs have no effect (docs/api/delete.md,
+//! #two-phases, #deletion-answers, docs/api/paths-and-verbs.md#options).
 
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, outcome, report};
 
-/// Collection, finalizers before, query, body, code, finalizers after.
+/// A row: collection, finalizers before, query, body, code, finalizers after.
 type Policy<'r> = (&'r str, &'r [&'r str], &'r str, &'r str, u16, &'r [&'r str]);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -20,7 +20,7 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
         (maps, &[], "propagationPolicy=Orphan", "", 200, &["orphan"]),
         (maps, &[], "propagationPolicy=Foreground", "", 200, &["foregroundDeletion"]),
         (maps, &[], "orphanDependents=true", "", 200, &["orphan"]),
-        // `false` is given, but the object is removed.
+        // The option `false` has no effect here: the object is removed.
         (maps, &[], "orphanDependents=false", "", 200, &[]),
         (maps, &["example.com/a", "orphan"], "", "", 200, &["example.com/a", "orphan"]),
         (maps, &["orphan", "example.com/a"], "propagationPolicy=Background", "", 200, &["example.com/a"]),
@@ -90,7 +90,7 @@ async fn options_decide_the_finalizers_in_query_and_body_alike() {
                 outcome(&reply)
             ));
         }
-        // A repeated delete changes nothing.
+        // A repeated delete has no effect.
         if !after.is_empty() {
             let path = format!("{collection}/o-{at}");
             fixture.ask(&format!("PATCH {path}"), r#"{"metadata":{"finalizers":null}}"#).await;
@@ -105,14 +105,14 @@ async fn a_collection_is_deleted_under_the_same_options_one_by_one() {
     let held = |name: &str| json!({"metadata": {"name": name, "labels": {"a": "b"}, "finalizers": ["example.com/hold"]}});
     fixture.make("$core/secrets", &[held("a"), held("b"), held("c")]).await;
     let uid = fixture.get("$core/secrets/a").await["metadata"]["uid"].as_str().unwrap().to_owned();
-    // A precondition that holds for the first object only: the second ends the request.
+    // The precondition holds only for the first object: the second one ends the request.
     let options = format!(r#"{{"preconditions":{{"uid":"{uid}"}},"propagationPolicy":"Foreground"}}"#);
     let reply = fixture.ask("DELETE $core/secrets?labelSelector=a%3Db", &options).await;
     assert_eq!(reply.status, 409, "{}", outcome(&reply));
     let marked = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
     assert!(marked(&fixture.get("$core/secrets/a").await));
     assert!(!marked(&fixture.get("$core/secrets/b").await));
-    // In chunks: each request deletes one chunk and returns a continue token.
+    // The collection is deleted in chunks: each request deletes one chunk and returns a continue token.
     let first = fixture
         .ask("DELETE $core/secrets?labelSelector=a%3Db&limit=2", r#"{"orphanDependents":false}"#)
         .await

@@ -1,5 +1,5 @@
-//! Deletes: answers, finalizers, collections, namespaces and grace periods (docs/api/delete.md, #namespace-lifecycle,
-//! docs/api/subresources.md).
+//! Deletes: responses, finalizers, collections, namespaces and grace periods (docs/api/delete.md,
+//! #namespace-lifecycle, docs/api/subresources.md).
 
 use serde_json::{Value, json};
 
@@ -187,7 +187,7 @@ async fn a_collection_is_deleted_as_it_was_selected() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn terminating_namespaces_accept_no_new_objects() {
     let fixture = Fixture::new("ending").await;
-    // An object with a finalizer holds the namespace.
+    // An object with a finalizer delays the deletion of its namespace.
     fixture
         .make("$core/configmaps", &[json!({"metadata": {"name": "a", "finalizers": ["example.com/hold"]}})])
         .await;
@@ -223,7 +223,7 @@ async fn terminating_namespaces_accept_no_new_objects() {
                 "",
                 "404 NotFound: namespaces \"missing\" not found",
             ),
-            // With a finalizer, so that the namespace still exists for the rows below.
+            // This object has a finalizer, so that the namespace still exists for the rows below.
             (
                 "namespace-lifecycle",
                 "PATCH /api/v1/namespaces/$ns",

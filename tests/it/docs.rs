@@ -1,6 +1,6 @@
-//! Citations of `docs/`: every page and heading that a comment cites exists.
+//! Citations of `docs/`: every page and heading that a comment cites must exist.
 //!
-//! A citation is `docs/api/writes.md#create`, and may go on with further headings of the same page: `, #update`.
+//! A citation is `docs/api/writes.md#create`, and may name further headings of the page: `, #update`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use crate::tree::{SOURCES, files, root};
 
-/// Endings of the files that may cite.
+/// Extensions of the files that may contain citations.
 const ENDINGS: [&str; 4] = ["md", "proto", "rs", "txt"];
 
-/// The anchors of a page's headings, as GitHub makes them.
+/// Returns the anchors of a page's headings, as GitHub generates them.
 fn anchors(page: &str) -> Vec<String> {
     page.lines()
         .filter(|line| line.starts_with('#'))
@@ -23,7 +23,7 @@ fn anchors(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// The characters of an anchor or a path at the beginning of `text`.
+/// Returns the characters of an anchor or a path at the beginning of `text`.
 fn word(text: &str) -> &str {
     let end = text
         .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_' | '/'))
@@ -31,9 +31,9 @@ fn word(text: &str) -> &str {
     &text[..end]
 }
 
-/// The citations in `text`: a page, and the anchors on it.
+/// Returns the citations in `text`: a page, and the anchors on it.
 fn citations(text: &str) -> Vec<(String, Vec<String>)> {
-    // Line breaks inside comments are spaces.
+    // A line break inside a comment counts as a space.
     let text: Vec<&str> =
         text.lines().map(|line| line.trim_start().trim_start_matches(['/', '!']).trim()).collect();
     let text = text.join(" ");
@@ -83,7 +83,7 @@ fn every_cited_page_and_heading_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-// Rows of tests name a heading without its page.
+// Rows of test tables name a heading without its page.
 #[test]
 fn headings_are_unique_across_the_pages_of_the_api() {
     let mut seen: HashMap<String, PathBuf> = HashMap::new();
@@ -101,8 +101,8 @@ fn headings_are_unique_across_the_pages_of_the_api() {
     }
 }
 
-/// The page of flags has one row for each flag of the reference server in the section about them. A test beside the flags
-/// generates the rows.
+/// The page of flags must have one row for each flag of the reference server in the section about them. A
+/// test of the server's package generates the rows.
 #[test]
 fn the_page_of_flags_has_every_flag() {
     let Some(path) = crate::support::reference("facts/flags.json") else { return };

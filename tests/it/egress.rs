@@ -1,5 +1,5 @@
 //! Connections to other servers through a proxy of their network (docs/api/egress.md): each protocol and
-//! transport, what goes through it, and proxies that refuse.
+//! transport, the connections that use the proxy, and proxies that refuse.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ use crate::etcd::cluster::Etcd;
 use crate::hook::Hook;
 use crate::nodes::{PODS, message, node, pod};
 
-/// How a proxy is reached and asked.
+/// The protocol and transport of a proxy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
     ConnectByTcp,
@@ -36,7 +36,7 @@ enum Kind {
     GrpcByUnix,
 }
 
-/// A proxy, which reaches every host at this machine, except for `refused`.
+/// A proxy, which redirects every host to this machine, except for `refused`.
 struct Proxy {
     kind: Kind,
     dir: TempDir,
@@ -98,7 +98,7 @@ impl Proxy {
         self.dir.path().join(name)
     }
 
-    /// The configuration of servers that reach these networks through it.
+    /// Returns an egress configuration that reaches these networks through the proxy.
     fn configuration(&self, networks: &[&str]) -> String {
         let protocol = if self.kind == Kind::GrpcByUnix { "GRPC" } else { "HTTPConnect" };
         let port = self.port;
@@ -118,13 +118,13 @@ impl Proxy {
         .to_string()
     }
 
-    /// The targets that were asked for.
+    /// Returns the targets that clients requested.
     fn seen(&self) -> Vec<String> {
         std::mem::take(&mut *self.seen.lock())
     }
 }
 
-/// Makes keys in `dir`; clients must have the one of there.
+/// Creates keys in `dir`; clients must have the client key from there.
 fn acceptor(dir: &TempDir) -> TlsAcceptor {
     let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -158,7 +158,7 @@ fn acceptor(dir: &TempDir) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// Where a target leads.
+/// Connects to a requested target.
 async fn reach(target: &str, seen: &Mutex<Vec<String>>) -> Result<TcpStream, String> {
     seen.lock().push(target.to_owned());
     let (host, port) = target.rsplit_once(':').unwrap();
@@ -168,7 +168,7 @@ async fn reach(target: &str, seen: &Mutex<Vec<String>>) -> Result<TcpStream, Str
     TcpStream::connect(("127.0.0.1", port.parse().unwrap())).await.map_err(|error| error.to_string())
 }
 
-/// Serves `CONNECT`.
+/// Serves HTTP `CONNECT`.
 async fn connect(mut stream: Box<dyn Stream>, seen: &Mutex<Vec<String>>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -189,7 +189,7 @@ async fn connect(mut stream: Box<dyn Stream>, seen: &Mutex<Vec<String>>) {
     }
 }
 
-/// Serves the packets of a konnectivity server, one connection in each call.
+/// Serves the packets of a konnectivity server, with one connection in each call.
 async fn konnectivity(stream: Box<dyn Stream>, seen: Arc<Mutex<Vec<String>>>) {
     let service = hyper::service::service_fn(move |request: http::Request<Incoming>| {
         let seen = seen.clone();
@@ -210,7 +210,7 @@ async fn konnectivity(stream: Box<dyn Stream>, seen: Arc<Mutex<Vec<String>>>) {
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// The number by which the connection is known.
+/// The id of the connection.
 const CONNECTION: u64 = 77;
 
 async fn carry(mut body: Incoming, answers: mpsc::Sender<Bytes>, seen: Arc<Mutex<Vec<String>>>) {
@@ -270,7 +270,7 @@ async fn carry(mut body: Incoming, answers: mpsc::Sender<Bytes>, seen: Arc<Mutex
     }
 }
 
-/// The fields of a message of protobuf: numbers and texts.
+/// Returns the fields of a protobuf message: numbers and texts.
 fn fields(mut message: &[u8]) -> HashMap<u64, (u64, Vec<u8>)> {
     fn number(message: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -317,7 +317,7 @@ fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A packet of a kind with one payload, as a message of gRPC.
+/// Returns a packet of a kind with one payload, as a gRPC message.
 fn framed(kind: u64, field: u64, payload: &[u8]) -> Bytes {
     let mut packet = Vec::new();
     put_number(&mut packet, 1, kind);
@@ -329,7 +329,7 @@ fn framed(kind: u64, field: u64, payload: &[u8]) -> Bytes {
     message.freeze()
 }
 
-/// A server of plain HTTP that answers each connection with a long text.
+/// Starts a server of plain HTTP that sends a long text on each connection.
 async fn plain() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -348,7 +348,7 @@ async fn plain() -> u16 {
     port
 }
 
-/// A server that knows the keys of agents and reaches these networks through the proxy.
+/// Starts a server that knows the keys of agents and reaches these networks through the proxy.
 async fn server(keys: &Keys, proxy: &Proxy, networks: &[&str]) -> Server {
     let files = vec![
         ("agent-ca.crt", keys.authority.clone()),
@@ -385,7 +385,7 @@ async fn nodes_pods_and_services_are_reached_through_the_proxy_of_the_cluster() 
         );
         assert_eq!(proxy.seen(), [format!("127.0.0.1:{agent_port}")], "{kind:?}");
 
-        // An address that only the proxy reaches.
+        // This address is reachable only through the proxy.
         let port = plain().await;
         let status = json!({"status": {"podIP": "192.0.2.7", "podIPs": [{"ip": "192.0.2.7"}]}});
         assert_eq!(client.patch(&format!("{PODS}/p/status"), "merge", &status).await.status, 200);
@@ -393,7 +393,7 @@ async fn nodes_pods_and_services_are_reached_through_the_proxy_of_the_cluster() 
         assert_eq!((reply.status, reply.text().len()), (200, 1_000_000), "{kind:?}");
         assert_eq!(proxy.seen(), [format!("192.0.2.7:{port}")], "{kind:?}");
 
-        // A followed log ends at the agent when the client leaves.
+        // When the client disconnects, a followed log ends at the agent.
         let response = client.another().open("GET", &format!("{PODS}/p/log?follow=true"), &[], b"").await;
         let mut body = response.into_body();
         body.frame().await.unwrap().unwrap();
@@ -455,7 +455,7 @@ async fn webhooks_that_a_url_names_are_reached_through_the_proxy_of_the_control_
     assert_eq!(made.status, 201, "{}", made.text());
     assert_eq!(made.header_all("warning"), ["299 - \"seen\""]);
     assert_eq!(proxy.seen(), [format!("hook.invalid:{}", hook.port())]);
-    // Without the proxy it is not reached, and not by another way.
+    // Without the proxy the node is unreachable: there is no direct connection.
     drop(proxy);
     hook.end().await;
     let refused = client.post(maps, &json!({"metadata": {"name": "o"}})).await;

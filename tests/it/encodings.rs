@@ -1,4 +1,4 @@
-//! Every encoding and form of get, list and watch: which combinations exist, and that they agree
+//! Every encoding and representation of get, list and watch: the supported combinations, and that they agree
 //! (docs/api/watches.md#watch-transport, docs/api/encodings.md#accept, #tables, #cbor, #protobuf).
 
 use http_body_util::BodyExt;
@@ -16,13 +16,13 @@ const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const CBOR: &str = "application/cbor";
 
-/// The forms of an object.
+/// The representations of an object.
 const PLAIN: &str = "";
 const TABLE: &str = ";as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = ";as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 const METADATA_LIST: &str = ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
-/// A document as JSON.
+/// Decodes a document to JSON.
 fn document(media_type: &str, bytes: &[u8]) -> Value {
     match media_type {
         JSON => serde_json::from_slice(bytes).unwrap(),
@@ -44,7 +44,7 @@ fn document(media_type: &str, bytes: &[u8]) -> Value {
     }
 }
 
-/// The first `count` events of a stream, or all of them if it ends before.
+/// Returns the first `count` events of a stream, or all of them if the stream ends before.
 async fn events(media_type: &str, mut body: hyper::body::Incoming, count: usize) -> Vec<Value> {
     let mut bytes = Vec::new();
     loop {
@@ -61,7 +61,7 @@ async fn events(media_type: &str, mut body: hyper::body::Incoming, count: usize)
     }
 }
 
-/// The complete events at the beginning of a stream.
+/// Returns the complete events at the beginning of a stream.
 fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
     let mut events = Vec::new();
     match media_type {
@@ -76,7 +76,7 @@ fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
                 (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&prefix)).collect();
             for (at, start) in starts.iter().enumerate() {
                 let end = starts.get(at + 1).copied().unwrap_or(bytes.len());
-                // The last one may be incomplete.
+                // The last event may be incomplete.
                 if objects::codec::cbor::parse(&bytes[*start..end]).is_ok() {
                     events.push(cbor::read(&bytes[*start..end]));
                 }
@@ -100,7 +100,7 @@ fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
     events
 }
 
-/// Without the ages in tables, which change between two requests.
+/// Removes the ages from tables, because they change between two requests.
 fn ageless(mut answer: Value) -> Value {
     let table = if answer["object"].is_object() { &mut answer["object"] } else { &mut answer };
     for row in table.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -109,7 +109,7 @@ fn ageless(mut answer: Value) -> Value {
     answer
 }
 
-/// Without the collection's version, which other writers may change between two requests.
+/// Removes the collection's version, because other writers may change it between two requests.
 fn timeless(mut event: Value) -> Value {
     fn mask(value: &mut Value) {
         match value {
@@ -137,7 +137,7 @@ fn timeless(mut event: Value) -> Value {
     event
 }
 
-/// The properties that all encodings can express.
+/// Keeps the properties that all encodings can express.
 fn comparable(mut answer: Value) -> Value {
     // Items of metadata have no names in protobuf, because a list's items have no envelopes
     // (docs/api/encodings.md#protobuf).
@@ -148,12 +148,12 @@ fn comparable(mut answer: Value) -> Value {
     ageless(answer)
 }
 
-/// The 406 for an encoding of the route that has no such form.
+/// Returns the 406 response for an encoding that the route supports, but not for this representation.
 fn refused(encodings: &[&str]) -> String {
     format!("406 only the following media types are accepted: {}", encodings.join(", "))
 }
 
-/// The 406 for an unknown encoding.
+/// Returns the 406 response for an unknown encoding.
 fn unknown(encodings: &[&str], is_list: bool) -> String {
     let mut known = encodings.join(", ");
     if is_list {
@@ -185,7 +185,7 @@ async fn each_encoding_has_each_form_or_a_406_with_the_alternatives() {
         let stream_names = streams(&known);
         let streams: Vec<&str> = stream_names.iter().map(String::as_str).collect();
 
-        // The response of get and list in each form; watches are below.
+        // Responses of get and list in each representation; watches are tested below.
         let no_cbor = |is_list| if gate { "200".to_owned() } else { unknown(&known, is_list) };
         let no_table = refused(&known);
         let table_in_cbor = |is_list| if gate { refused(&known) } else { unknown(&known, is_list) };
@@ -258,7 +258,7 @@ async fn each_encoding_has_each_form_or_a_406_with_the_alternatives() {
     }
 }
 
-/// Watches in each encoding and form: the life of two objects, and an error.
+/// Checks watches in each encoding and representation: the life of two objects, and an error.
 async fn watches(client: &Client, cells: &[(&str, &str, &str, String)]) {
     let start = version(&client.get(SECRETS).await.json());
     assert_eq!(
@@ -270,7 +270,8 @@ async fn watches(client: &Client, cells: &[(&str, &str, &str, String)]) {
     assert_eq!(client.delete(&format!("{SECRETS}/a")).await.status, 200);
     let stream = "resourceVersionMatch=NotOlderThan&sendInitialEvents=true";
     let future = start + 1_000_000;
-    // The request, and the events: changes, one of which leaves the selection; initial events; an error.
+    // Each row has the request and the events: changes, one of which leaves the selection; initial events; an
+    // error.
     let asked = [
         (format!("resourceVersion={start}&labelSelector=n+in+(a,b)"), "MODIFIED, DELETED, DELETED"),
         (format!("{stream}&allowWatchBookmarks=true&timeoutSeconds=-1"), "ADDED, BOOKMARK"),
@@ -326,7 +327,7 @@ async fn long_answers_are_compressed_in_every_encoding_and_form() {
     let flags = vec!["--feature-gates=CBORServingAndStorage=true".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;
     let client = server.client();
-    // Mostly metadata, so that every form is long; and one long value.
+    // The objects have much metadata, so that every representation is long, and a long value.
     let filler = "0123456789 abcdef: ".repeat(500);
     for n in 0..40 {
         let object = json!({"metadata": {"name": format!("m{n:02}"), "annotations": {"long": filler}}});
@@ -369,7 +370,7 @@ async fn long_answers_are_compressed_in_every_encoding_and_form() {
                 is_compressed,
                 "json-and-yaml-output {path} {accept}"
             );
-            // Streamed, so the length is not known in advance.
+            // The response is streamed, so its length is not known in advance.
             assert_eq!(
                 packed.header_all("content-length").is_empty(),
                 is_compressed,

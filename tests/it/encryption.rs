@@ -1,4 +1,5 @@
-//! Stored objects are encrypted as the configuration says, and clients see no difference (docs/api/encryption.md).
+//! Stored objects are encrypted according to the configuration, and clients see no difference
+//! (docs/api/encryption.md).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use tests::{Options, Server};
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Longest time until a changed file is in force.
+/// Maximum time until a changed file is in force.
 const RELOADED_WITHIN: Duration = Duration::from_secs(60);
 
 fn configuration(providers: &str) -> String {
@@ -29,7 +30,7 @@ fn configuration(providers: &str) -> String {
 const OLD: &str = "{aescbc: {keys: [{name: old, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]}}";
 const NEW: &str = "{secretbox: {keys: [{name: new, secret: MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}]}}";
 
-/// How often a text is in the files of the log.
+/// Returns how often a text occurs in the files of the log.
 fn count_on_disk(server: &Server, text: &str) -> usize {
     let files = std::fs::read_dir(server.data_dir().join("log")).unwrap();
     let files = files.map(|file| std::fs::read(file.unwrap().path()).unwrap_or_default());
@@ -120,14 +121,14 @@ async fn an_object_whose_key_is_gone_is_an_error_of_its_own() {
     assert_eq!(made.status, 201, "{}", made.text());
 }
 
-/// A key service on a socket: gRPC, as the protocol KMS v2 says. It wraps by turning bits around.
+/// A key service on a socket, with the gRPC protocol KMS v2. It wraps keys by inverting bits.
 struct KeyService {
     key: parking_lot::Mutex<String>,
     unwrapped: std::sync::atomic::AtomicUsize,
 }
 
 impl KeyService {
-    /// Serves at `path` as long as the test runs.
+    /// Starts a service at `path` that runs as long as the test.
     fn start(path: &std::path::Path) -> Arc<KeyService> {
         let service =
             Arc::new(KeyService { key: parking_lot::Mutex::new("1".to_owned()), unwrapped: 0.into() });
@@ -152,7 +153,7 @@ impl KeyService {
     async fn answer(&self, request: Request<Incoming>) -> Response<BoxBody<Bytes, std::convert::Infallible>> {
         let path = request.uri().path().to_owned();
         let bytes = request.into_body().collect().await.unwrap().to_bytes();
-        // Both requests with a body begin with the bytes to turn around.
+        // Both kinds of requests begin with the bytes to invert.
         let turned = || -> Vec<u8> {
             let len = usize::from(bytes[6]);
             bytes[7..7 + len].iter().map(|byte| !byte).collect()
@@ -207,14 +208,14 @@ async fn keys_that_a_service_keeps_are_asked_for_once_and_a_lost_service_is_said
     let words: Vec<&Value> =
         list["items"].as_array().unwrap().iter().map(|item| &item["data"]["word"]).collect();
     assert_eq!(words, ["dmVyeS1tdWNoLWhpZGRlbg=="; 2]);
-    // Both have one seed; readers that meet it at the same moment each ask for it.
+    // Both values have the same seed; readers that need it at the same moment each request it.
     let asked = service.unwrapped.load(std::sync::atomic::Ordering::Relaxed);
     let again = server.client().get(SECRETS).await;
     assert_eq!(again.status, 200, "{}", again.text());
     let asked_later = service.unwrapped.load(std::sync::atomic::Ordering::Relaxed);
     assert!((1..=2).contains(&asked) && asked_later == asked, "{asked} calls, then {asked_later}");
 
-    // Without the service the server starts, and says what is missing where it is missed.
+    // Without the service the server starts, and reports the missing key where it is needed.
     server.kill();
     std::fs::remove_file(&socket).unwrap();
     server.restart().await;

@@ -7,7 +7,7 @@ use tests::{Client, Server};
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
-/// Makes a pod with a label, in a phase, ready or not.
+/// Creates a pod with a label, in a phase, ready or not.
 async fn pod(client: &Client, name: &str, phase: &str, ready: bool) {
     let object = json!({"metadata": {"name": name, "labels": {"app": "a"}}, "spec": {
         "containers": [{"name": "c", "image": "i"}]}});
@@ -98,7 +98,7 @@ async fn finished_and_pending_pods_are_evicted_regardless_of_the_budget() {
         ("pending", "Pending", false, 201),
         ("done", "Succeeded", false, 201),
         ("failed", "Failed", true, 201),
-        // The budget holds, so a pod that is not ready may be evicted.
+        // The budget is satisfied, so a pod that is not ready may be evicted.
         ("sick", "Running", false, 201),
         ("well", "Running", true, 429),
     ] {
@@ -106,7 +106,7 @@ async fn finished_and_pending_pods_are_evicted_regardless_of_the_budget() {
         let reply = evict(client, name, "").await;
         assert_eq!(reply.status, want, "{name}: {}", reply.text());
     }
-    // If it does not hold, only the policy allows unhealthy pods.
+    // If the budget is not satisfied, only the policy allows evicting unhealthy pods.
     let short = json!({"status": {"currentHealthy": 0}});
     client.patch(&format!("{BUDGETS}/b/status"), "merge", &short).await;
     pod(client, "sick", "Running", false).await;
@@ -114,7 +114,7 @@ async fn finished_and_pending_pods_are_evicted_regardless_of_the_budget() {
     let policy = json!({"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}});
     assert_eq!(client.patch(&format!("{BUDGETS}/b"), "merge", &policy).await.status, 200);
     assert_eq!(evict(client, "sick", "").await.status, 201);
-    // A budget without an observed status allows nothing for a while.
+    // A budget whose status was not observed yet allows no eviction for a while.
     let busy = evict(client, "well", "").await;
     assert_eq!((busy.status, busy.header_all("retry-after")), (429, vec!["10".to_owned()]));
     assert_eq!(
@@ -176,7 +176,7 @@ async fn a_condition_that_never_comes_true_is_a_conflict_for_every_conditional_v
     whole["metadata"]["uid"] = json!("");
     whole["metadata"]["resourceVersion"] = json!("1");
     assert_eq!(client.put(&format!("{PODS}/pending"), &whole).await.status, 409);
-    // Everything else went on being served, and nothing was deleted.
+    // The server has served other requests meanwhile, and nothing was deleted.
     assert_eq!(client.get("/healthz").await.status, 200);
     assert_eq!(client.get(PODS).await.json()["items"].as_array().map(Vec::len), Some(3));
 }

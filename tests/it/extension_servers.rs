@@ -1,5 +1,5 @@
-//! A small API server behind this one: with its own TLS, its own watch and tables; killed, slow, and lying about what it
-//! serves (docs/api/extension-servers.md).
+//! A small API server behind this one, with its own TLS, watches and tables: it is killed, slow, or reports
+//! wrong resources (docs/api/extension-servers.md).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -32,39 +32,39 @@ const GROUP: &str = "small.example.com";
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const THINGS: &str = "/apis/small.example.com/v1/namespaces/default/things";
 
-/// Services that it can be behind.
+/// Services that refer to the extension server.
 const SERVICES: [&str; 2] = ["small", "other"];
 
-/// What the server does.
+/// Behaviours of the extension server.
 const HONEST: u8 = 0;
 const SLOW: u8 = 1;
 const LYING: u8 = 2;
-/// Slow to say what it has, and quick to serve it.
+/// Slow discovery responses, but fast responses otherwise.
 const RETICENT: u8 = 3;
 
-/// Answers with bytes that no HTTP server sends.
+/// Responses with bytes that no HTTP server sends.
 const RAW: u8 = 4;
 
 /// The name of HTTP/2 in the TLS handshake.
 const HTTP_2: &[u8] = b"h2";
 
-/// How long a slow server takes: longer than this one waits for what it says of itself.
+/// Delay of a slow server: longer than the timeout of discovery requests.
 const DELAY: Duration = Duration::from_secs(30);
 
 type Body = BoxBody<Bytes, Infallible>;
 
-/// The server; it ends with this value, and its connections with it.
+/// An extension server; dropping it ends the server and its connections.
 struct Extension {
     port: u16,
     certificate: String,
     mode: Arc<AtomicU8>,
     connections: Arc<AtomicUsize>,
-    /// How many requests that it was slow to answer are over.
+    /// Number of delayed requests that have ended.
     ended: Arc<AtomicUsize>,
     tasks: JoinHandle<()>,
 }
 
-/// A request that is slow to be answered; it is over when the answer begins, or when the client goes away.
+/// A delayed request; it ends when the response begins, or when the client disconnects.
 struct Waiting(Arc<AtomicUsize>);
 
 impl Drop for Waiting {
@@ -84,7 +84,7 @@ impl Extension {
         Extension::speaking(&[]).await
     }
 
-    /// The same with protocols that it offers in the TLS handshake.
+    /// Starts a server that offers these protocols in the TLS handshake.
     async fn speaking(protocols: &[&[u8]]) -> Extension {
         let key = KeyPair::generate().unwrap();
         let made = CertificateParams::new(SERVICES.map(|name| format!("{name}.default.svc")))
@@ -119,7 +119,7 @@ impl Extension {
                     }
                     let service =
                         service_fn(|request| answer(request, mode.load(Ordering::Relaxed), over.clone()));
-                    // A client that goes away is no failure of a test.
+                    // A client that disconnects does not fail the test.
                     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
                     let stream = TokioIo::new(stream);
                     if is_http2 {
@@ -135,14 +135,14 @@ impl Extension {
         Extension { port, certificate: made.pem(), mode, connections, ended, tasks }
     }
 
-    /// Registers it, and waits until it is available and in the documents.
+    /// Registers the server, and waits until it is available and in the discovery documents.
     async fn register(&self, client: &Client) {
         self.register_as(client, "v1", "small").await;
         until(client, "v1", "Passed").await;
         until_documented(client).await;
     }
 
-    /// Registers it for a version, behind a service of that name.
+    /// Registers the server for a version, behind a service of that name.
     async fn register_as(&self, client: &Client, version: &str, service: &str) {
         let spec = json!({"type": "ExternalName", "externalName": "localhost"});
         let object = json!({"metadata": {"name": service}, "spec": spec});
@@ -169,7 +169,7 @@ async fn until(client: &Client, version: &str, reason: &str) -> String {
     condition(&found)["message"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Waits until discovery shows the resources of the version, and the index of OpenAPI documents its own.
+/// Waits until discovery has the resources of the version, and the OpenAPI index has its document.
 async fn until_documented(client: &Client) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -254,7 +254,8 @@ async fn answer(
     Ok(response.body(body).unwrap())
 }
 
-/// Answers requests of one connection byte by byte. A path that ends with `headers` is answered with the head of the request.
+/// Writes the responses of a connection byte by byte. A path that ends with `headers` returns the head of the
+/// request.
 async fn answer_raw<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> std::io::Result<()> {
     let mut head = Vec::new();
     loop {
@@ -309,7 +310,7 @@ async fn what_a_client_claims_and_what_a_server_frames_is_not_passed_on() {
     extension.register_as(client, "v1", "small").await;
     until(client, "v1", "Passed").await;
 
-    // Every spelling that a receiver may read as the name of a header that says who asks.
+    // All spellings that a receiver may read as the name of an identity header.
     let claims = [
         ("X-Remote-User", "mallory"),
         ("X_Remote_User", "mallory"),
@@ -330,17 +331,17 @@ async fn what_a_client_claims_and_what_a_server_frames_is_not_passed_on() {
     assert!(seen.contains("x-other: harmless"), "{seen}");
     assert_eq!(seen.lines().filter(|line| line.starts_with("x-remote-user:")).count(), 1, "{seen}");
 
-    // Nobody asked for another protocol.
+    // The client did not request another protocol.
     let switched = client.another().send("GET", &format!("{THINGS}/switch"), &[], b"").await;
     assert_eq!(switched.status, 502, "{}", switched.text());
 
-    // The body is that of the chunks, and its length is not what the server says beside.
+    // The response body consists of the chunks; a contradicting length header is ignored.
     let framed = client.another().send("GET", &format!("{THINGS}/framing"), &[], b"").await;
     assert_eq!((framed.status, &*framed.text()), (200, "hello"));
     assert!(framed.header_all("content-length").is_empty(), "{:?}", framed.headers);
 }
 
-/// The freshness of the version in aggregated discovery, and whether its resources are listed.
+/// Returns the freshness of the version in aggregated discovery, and whether its resources are listed.
 async fn discovered(client: &Client) -> (String, bool) {
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let list = client.send("GET", "/apis", &[("accept", accept)], b"").await.json();
@@ -386,7 +387,8 @@ async fn a_server_behind_this_one_is_served_as_a_part_of_it() {
         assert_eq!(shown.out, "things.small.example.com\n", "{shown:?}");
     }
 
-    // It is killed: its watches end, its requests fail at once, and everything else goes on.
+    // The extension server is killed: its watches end, its requests fail at once, and other requests are not
+    // affected.
     drop(extension);
     assert!(watch.next().await.is_none());
     let failed = client.get(THINGS).await;
@@ -403,7 +405,7 @@ async fn a_slow_or_lying_server_costs_its_own_requests_alone() {
     extension.register(client).await;
 
     extension.mode.store(LYING, Ordering::Relaxed);
-    // What makes no sense is not shown, and breaks no document.
+    // Invalid discovery data is left out, and breaks no document.
     for path in ["/apis", &format!("/apis/{GROUP}"), "/apis/apps/v1"] {
         assert_eq!(client.get(path).await.status, 200, "{path}");
     }
@@ -414,7 +416,7 @@ async fn a_slow_or_lying_server_costs_its_own_requests_alone() {
         let client = client.another();
         tokio::spawn(async move { client.try_get(THINGS).await })
     };
-    // Something changes about it, so it is asked again, and does not answer.
+    // A change of the APIService triggers a check, which gets no response.
     let patch = json!({"spec": {"versionPriority": 16}});
     let patched = client.patch(&format!("{API_SERVICES}/v1.{GROUP}"), "merge", &patch).await;
     assert_eq!(patched.status, 200, "{}", patched.text());
@@ -431,14 +433,14 @@ async fn a_slow_or_lying_server_costs_its_own_requests_alone() {
     for line in [
         format!("aggregator_unavailable_apiservice{{{name}}} 1"),
         format!("aggregator_unavailable_apiservice_total{{{name},reason=\"FailedDiscoveryCheck\"}}"),
-        // Versions of this server itself are available.
+        // Versions of this server itself count as available.
         "aggregator_unavailable_apiservice{name=\"v1.\"} 0".to_owned(),
         "aggregator_unavailable_apiservice{name=\"v1.apps\"} 0".to_owned(),
     ] {
         assert!(page.lines().any(|shown| shown.starts_with(&line)), "{line} is not in\n{page}");
     }
     stuck.abort();
-    // What is gone is not unavailable for ever.
+    // A removed APIService no longer counts as unavailable.
     let removed = client.delete(&format!("{API_SERVICES}/v1.{GROUP}")).await;
     assert_eq!(removed.status, 200, "{}", removed.text());
     let line = format!("aggregator_unavailable_apiservice{{{name}}}");
@@ -456,7 +458,7 @@ async fn a_server_is_told_of_while_another_does_not_answer() {
     let (slow, honest) = (Extension::start().await, Extension::start().await);
     slow.mode.store(SLOW, Ordering::Relaxed);
     slow.register_as(client, "v1", "small").await;
-    // Its check has begun.
+    // Wait until the check of the slow server has begun.
     while slow.connections.load(Ordering::Relaxed) == 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -465,7 +467,7 @@ async fn a_server_is_told_of_while_another_does_not_answer() {
     let waiting = client.get(&format!("{API_SERVICES}/v1.{GROUP}")).await.json();
     assert!(condition(&waiting).is_null(), "{waiting}");
 
-    // What changes about a server while it is checked is looked at after that.
+    // A change of the APIService during a check triggers another check afterwards.
     let patch = json!({"spec": {"versionPriority": 16}});
     let patched = client.patch(&format!("{API_SERVICES}/v1.{GROUP}"), "merge", &patch).await;
     assert_eq!(patched.status, 200, "{}", patched.text());
@@ -486,7 +488,7 @@ async fn a_server_is_available_before_it_says_what_it_has() {
     assert_eq!(extension.ended.load(Ordering::Relaxed), 0, "no question was waited for");
     assert_eq!(client.get(THINGS).await.status, 200);
     assert_eq!(discovered(client).await, ("Stale".to_owned(), false));
-    // Once it says so, with the next check, the documents show it.
+    // After the next check with a valid response, the documents have the resources.
     extension.mode.store(HONEST, Ordering::Relaxed);
     let patch = json!({"spec": {"versionPriority": 16}});
     let patched = client.patch(&format!("{API_SERVICES}/v1.{GROUP}"), "merge", &patch).await;
@@ -512,10 +514,10 @@ async fn requests_share_connections_and_watches_hold_up_no_others() {
             open.push(watch);
         }
         assert_eq!(client.get(THINGS).await.status, 200);
-        // The checks of the server have connections of their own.
+        // The availability checks use connections of their own.
         let made = extension.connections.load(Ordering::Relaxed) - before;
         assert!(made <= connections_max, "{made} connections for {watches} watches, {protocols:?}");
-        // What was kept ends with the server, a moment after it, and is passed over by the request that finds it.
+        // Idle connections end shortly after the server, and a request that finds a closed one uses another.
         drop(open);
         drop(extension);
         let mut status = 200;

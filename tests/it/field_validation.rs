@@ -7,16 +7,16 @@ use tests::{Options, Reply, Server};
 use crate::cbor;
 use crate::fixture::{Fixture, outcome, report};
 
-/// A body with unknown or repeated fields, and the expected reports at each level.
+/// A request body with unknown or repeated fields, and the expected reports at each level.
 struct Case {
     section: &'static str,
-    /// `METHOD path`.
+    /// Request as `METHOD path`.
     request: &'static str,
     media_type: &'static str,
     body: Vec<u8>,
-    /// The warnings, in order.
+    /// The expected warnings, in order.
     warned: &'static [&'static str],
-    /// The outcome under `Strict`.
+    /// The expected outcome under `Strict`.
     refused: &'static str,
 }
 
@@ -59,7 +59,7 @@ async fn fixture(topic: &str) -> (Fixture, std::sync::Arc<Server>) {
     (fixture, server)
 }
 
-/// Sends the body of a case as a dry run at a level; empty means no level.
+/// Sends the body of a case as a dry run at a level; an empty level is not sent.
 async fn send(fixture: &Fixture, case: &Case, level: &str) -> Reply {
     let (method, path) = case.request.split_once(' ').expect("a request is METHOD path");
     let separator = if path.contains('?') { '&' } else { '?' };
@@ -77,7 +77,7 @@ fn warnings(reply: &Reply) -> Vec<String> {
     reply.header_all("warning").into_iter().map(text).collect()
 }
 
-/// A ConfigMap `p` with an unknown field.
+/// Returns a ConfigMap `p` with an unknown field.
 fn protobuf() -> Vec<u8> {
     let metadata = [0x0a, 0x03, 0x0a, 0x01, b'p'];
     let unknown = [0xa0, 0x06, 0x01];
@@ -195,7 +195,7 @@ async fn unknown_and_repeated_fields_are_ignored_warned_about_or_refused() {
             &[r#"line 1: key "data" already set in map"#],
             "400 BadRequest: error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 1: key \"data\" already set in map",
         ),
-        // Subresources, with the parent or their own kind as the body.
+        // Rows of subresources, whose body is the parent or their own kind.
         case(
             "strict-decoding",
             "PUT $apps/deployments/d/status",
@@ -261,7 +261,7 @@ async fn unknown_and_repeated_fields_are_ignored_warned_about_or_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_fatal_error_is_the_only_one_at_every_level() {
     let (fixture, _server) = fixture("fatal").await;
-    // Bodies with errors of form, and unknown fields besides.
+    // Bodies that are invalid and also have unknown fields.
     let rows = [
         (
             "POST $core/configmaps",

@@ -1,8 +1,9 @@
 //! The fixture of most tests: a shared server, a namespace for each test, and tables of requests.
 //!
-//! A row is `(section, request, body, outcome)`. The section is a heading of a page under `docs/api/` that defines
-//! the outcome; a request is `METHOD path`, then ` | Name: value` for each header; an outcome has the form of
-//! [`outcome`]. All rows of a table run before it fails, so that one run shows every wrong row.
+//! A row is `(section, request, body, outcome)`. The section is a heading of a page under `docs/api/` that
+//! defines the outcome; a request is `METHOD path`, then ` | Name: value` for each header; [`outcome`]
+//! defines the format of an outcome. All rows of a table run before it fails, so that one run reports every
+//! wrong row.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,19 +17,19 @@ pub type Row<'r> = (&'r str, &'r str, &'r str, &'r str);
 
 /// A namespace of one test on a server that several tests share.
 ///
-/// Servers end with the last test that uses them, because the values of statics are never dropped.
+/// A server ends with the last test that uses it, because the values of statics are never dropped.
 pub struct Fixture {
     server: Arc<Server>,
     /// The administrator's client, on a connection of its own.
     pub client: Client,
-    /// The namespace.
+    /// Name of the namespace.
     pub ns: String,
 }
 
-/// The server of all tests without special flags.
+/// The server of all tests that need no special flags.
 static PLAIN: Mutex<Weak<Server>> = Mutex::const_new(Weak::new());
 
-/// The server in `slot`, started if no test uses it.
+/// Returns the server in `slot`, which is started if no test uses it.
 pub async fn shared(slot: &Mutex<Weak<Server>>, options: Options) -> Arc<Server> {
     let mut slot = slot.lock().await;
     if let Some(server) = slot.upgrade() {
@@ -40,12 +41,12 @@ pub async fn shared(slot: &Mutex<Weak<Server>>, options: Options) -> Arc<Server>
 }
 
 impl Fixture {
-    /// A new namespace on the plain server; its name begins with `topic`.
+    /// Creates a namespace on the plain server; its name begins with `topic`.
     pub async fn new(topic: &str) -> Fixture {
         Fixture::on(shared(&PLAIN, Options::default()).await, topic).await
     }
 
-    /// A new namespace on `server`.
+    /// Creates a namespace on `server`; its name begins with `topic`.
     pub async fn on(server: Arc<Server>, topic: &str) -> Fixture {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let client = server.client().another();
@@ -56,7 +57,7 @@ impl Fixture {
         Fixture { server, client, ns }
     }
 
-    /// The server.
+    /// Returns the server of the namespace.
     pub fn server(&self) -> &Server {
         &self.server
     }
@@ -102,7 +103,7 @@ impl Fixture {
         client.send(method, path, &headers, body.as_bytes()).await
     }
 
-    /// Runs a table, in order.
+    /// Runs a table in order and fails if any row is wrong.
     pub async fn check(&self, rows: &[Row<'_>]) {
         self.check_as(&self.client, rows).await;
     }
@@ -128,14 +129,14 @@ impl Fixture {
         }
     }
 
-    /// The current object.
+    /// Returns the current version of an object.
     pub async fn get(&self, path: &str) -> Value {
         let reply = self.client.get(&self.full(path)).await;
         assert_eq!(reply.status, 200, "{path}: {}", reply.text());
         reply.json()
     }
 
-    /// The resourceVersion of an object.
+    /// Returns the resourceVersion of an object.
     pub async fn version(&self, path: &str) -> u64 {
         version(&self.get(path).await)
     }
@@ -146,13 +147,14 @@ pub fn report(wrong: &[String]) {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Whether an outcome is the expected one; an expected text that ends in `…` is a prefix.
+/// Returns whether an outcome is the expected one; an expected text that ends in `…` is a prefix.
 pub fn agrees(got: &str, want: &str) -> bool {
     want.strip_suffix('…').map_or(got == want, |start| got.starts_with(start))
 }
 
-/// The outcome of a request in one line: `404 NotFound: pods "x" not found`, `500 -: text` for a Status without
-/// reason, `200 Success`, `201 Pod` for an object, `404 text: …` for anything but a JSON object.
+/// Returns the outcome of a request in one line: `404 NotFound: pods "x" not found`, `500 -: text` for a
+/// Status without reason, `200 Success`, `201 Pod` for an object, `404 text: …` for anything except a JSON
+/// object.
 pub fn outcome(reply: &Reply) -> String {
     let code = reply.status;
     let Ok(Value::Object(body)) = serde_json::from_slice(&reply.body) else {
@@ -173,20 +175,20 @@ pub fn outcome(reply: &Reply) -> String {
     }
 }
 
-/// The resourceVersion of an object or a list.
+/// Returns the resourceVersion of an object or a list.
 pub fn version(object: &Value) -> u64 {
     let text =
         object["metadata"]["resourceVersion"].as_str().unwrap_or_else(|| panic!("no version in {object}"));
     text.parse().unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// The names of a list's items, in order.
+/// Returns the names of a list's items, in order.
 pub fn names(list: &Value) -> Vec<String> {
     let items = list["items"].as_array().unwrap_or_else(|| panic!("no items in {list}"));
     items.iter().map(|item| item["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// A text for a query string.
+/// Escapes a text for a query string.
 pub fn escape(text: &str) -> String {
     text.bytes()
         .map(

@@ -1,8 +1,8 @@
-//! A full disk under load: writes are refused with the reason and leave nothing behind, reads and watches continue,
+//! A full disk under load: writes are refused with the reason and have no effect, reads and watches continue,
 //! and writes succeed again as soon as there is room, without a restart.
 //!
-//! The log is on a small file system that the test mounts; without the permission to mount, the test reports that and
-//! ends.
+//! The log is on a small file system that the test mounts; without the permission to mount, the test prints
+//! that and passes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,25 +19,25 @@ use tests::{Client, Options, PATIENCE, Server, TempDir};
 
 use crate::support::{from_environment, metric};
 
-/// Size of the file system: the bootstrap objects and some hundred writes.
+/// Size of the file system: room for the bootstrap objects and some hundred writes.
 const DISK_BYTES: usize = 12 * 1024 * 1024;
 
-/// Ballast on it beside the log, until it is removed.
+/// Size of the file that occupies space on the file system until it is removed.
 const BALLAST_BYTES: usize = 5 * 1024 * 1024;
 
 /// Parallel writers, each with its own object.
 const WRITERS: usize = 8;
 
-/// Writes of each writer once there is room again: together much less than the ballast.
+/// Writes of each writer once there is room again: together much less than the removed file.
 const WRITES_WITH_ROOM: usize = 5;
 
-/// Content of one object.
+/// Size of the content of an object.
 const FILL_BYTES: usize = 20_000;
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 const REASON: &str = "no space left on the store's disk";
 
-/// A mounted file system in memory.
+/// A mounted file system in memory, unmounted when dropped.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -45,7 +45,7 @@ impl SmallDisk {
         SmallDisk::of(path, DISK_BYTES)
     }
 
-    /// One of so many bytes.
+    /// Mounts a file system of this size; `None` without the permission.
     pub fn of(path: &Path, bytes: usize) -> Option<SmallDisk> {
         std::fs::create_dir_all(path).expect("the data directory is writable");
         let size = format!("size={bytes},mode=0700");
@@ -69,7 +69,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: the server may still be closing its files.
+        // Unmount lazily, because the server may still be closing its files.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
@@ -77,17 +77,17 @@ impl Drop for SmallDisk {
 /// State shared by all writers.
 #[derive(Default)]
 struct Shared {
-    /// Writers that were refused at least once.
+    /// Number of writers that were refused at least once.
     refused: AtomicUsize,
-    /// There is room again.
+    /// Whether there is room again.
     room: AtomicBool,
 }
 
 /// The acknowledged writes of one writer, in order: version and tag.
 type Acknowledged = Vec<(u64, String)>;
 
-/// Writes one object repeatedly, until some writes have succeeded after room was made. Checks each refusal and tries
-/// the next write.
+/// Writes an object repeatedly, until some writes have succeeded after room was made. Checks each refusal and
+/// then tries the next write.
 async fn write(client: Client, name: String, shared: Arc<Shared>) -> Acknowledged {
     let mut acknowledged = Acknowledged::new();
     let (mut refused, mut with_room) = (false, 0);
@@ -129,7 +129,7 @@ async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> 
     }
 }
 
-/// The next event of a writer's object; the server writes objects of its own.
+/// Returns the next event of an object of the writers; the server writes objects too.
 async fn next_of_ours(watch: &mut Watch) -> Value {
     loop {
         let event = tokio::time::timeout(PATIENCE, watch.next()).await.expect("the watch goes on");
@@ -144,7 +144,7 @@ fn is_ours(object: &Value) -> bool {
     object["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("writer-"))
 }
 
-/// Name, version and tag of the stored objects.
+/// Returns name, version and tag of the stored objects.
 async fn list(client: &Client) -> BTreeMap<String, (u64, String)> {
     let reply = client.get(PATH).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -180,7 +180,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on() {
     until("every writer is refused", async || shared.refused.load(Ordering::SeqCst) == WRITERS).await;
 
     let reader = client.another();
-    // The server may have written a small record in between.
+    // The server may have written a small record in between, so poll.
     until("readiness says no", async || reader.get("/readyz").await.status == 500).await;
     until("readiness says why", async || {
         let why = reader.get("/readyz/etcd").await;
@@ -212,7 +212,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on() {
         }
     }
 
-    // Acknowledged writes are there, once and in order, and refused ones are not.
+    // Acknowledged writes are stored once and in order, and refused ones are not stored.
     assert_eq!(list(&client).await, last);
     for (version, (name, tag)) in promised {
         let object = next_of_ours(&mut watch).await["object"].take();
@@ -227,19 +227,20 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on() {
     let revision = metric(&server, "apiserver_store_revision").await;
     assert!(metric(&server, "apiserver_store_commits_total").await <= revision);
     assert!(last.values().all(|&(version, _)| version <= revision));
-    // And again after the process was killed.
+    // The same holds after the process was killed.
     server.kill();
     server.restart().await;
     assert_eq!(list(server.client()).await, last);
 }
 
-/// A disk on which a reserve has room: at most a sixteenth of what is free.
+/// Size of a file system that is large enough for the reserve, which takes at most a sixteenth of the free
+/// space.
 const LARGER_DISK_BYTES: usize = 512 * 1024 * 1024;
 
-/// Objects that are deleted on the full disk, and content of each.
+/// Number of objects that are deleted on the full disk, and the size of each.
 const LARGE: (usize, usize) = (20, 900_000);
 
-/// Takes all that is left of a disk.
+/// Fills the remaining space of a disk.
 fn fill(ballast: &Path) {
     use std::io::Write;
     let mut file = std::fs::File::options().create(true).append(true).open(ballast).unwrap();
@@ -280,13 +281,13 @@ async fn on_a_full_disk_what_makes_room_goes_on() {
 
     let ballast = log.join("ballast");
     fill(&ballast);
-    // There are blocks ahead of the log's end for some more.
+    // Blocks that are allocated ahead of the log's end allow some more writes.
     until("writes are refused", async || {
         fill(&ballast);
         client.post(PATH, &large(&format!("more-{}", next_number()))).await.status == 503
     })
     .await;
-    // While others go on trying, everything is deleted, and leases are renewed.
+    // While other clients keep trying to write, all objects are deleted, and leases are renewed.
     let rival = client.another();
     let trying = tokio::spawn(async move {
         let mut taken = 0;
@@ -314,13 +315,14 @@ async fn on_a_full_disk_what_makes_room_goes_on() {
         client.patch(&format!("{PATH}/kept"), "merge", &json!({"metadata": {"finalizers": null}})).await;
     assert_eq!(freed.status, 200, "{}", freed.text());
     assert_eq!(client.get(&format!("{PATH}/kept")).await.status, 404);
-    // The space of the deleted objects comes back, although the ballast is still there, and all is as before.
+    // The space of the deleted objects becomes free although the large file is still there, and everything
+    // works as before.
     assert_eq!(tokio::time::timeout(PATIENCE, trying).await.expect("writes resume").unwrap(), 1);
     until("it is ready again", async || client.get("/readyz").await.status == 200).await;
     assert_eq!(reserve_files(&log), reserved);
 }
 
-/// A server on a small disk that is filled with ConfigMaps of so many bytes: deletes succeed until writes resume.
+/// Fills a small disk with ConfigMaps of this size, and checks that deletes succeed until writes resume.
 async fn a_way_back(megabytes: usize, fill_bytes: usize) {
     let directory = TempDir::new();
     let log = directory.path().join("log");
@@ -361,7 +363,7 @@ async fn a_way_back(megabytes: usize, fill_bytes: usize) {
         assert_eq!(tried.status, 503, "{}", tried.text());
         assert!(left.len() > all / 3 && begun.elapsed() < PATIENCE, "{} of {all} are left", left.len());
         for _ in 0..(all / 300).max(1) {
-            // From all over the log.
+            // Choose objects from all parts of the log.
             let name = left.swap_remove(left.len() * 7 / 11);
             let deleted = client.delete(&format!("{PATH}/{name}")).await;
             assert_eq!(deleted.status, 200, "{} of {all} are left: {}", left.len(), deleted.text());
@@ -396,7 +398,7 @@ async fn a_way_back(megabytes: usize, fill_bytes: usize) {
     assert_eq!(server.terminate(), Some(0));
 }
 
-/// `FULL_DISK_MEGABYTES` makes the disk larger: 40, 80, 200.
+/// Returns the size of the disk, which `FULL_DISK_MEGABYTES` raises: 40, 80, 200.
 fn megabytes() -> usize {
     from_environment("FULL_DISK_MEGABYTES", 16)
 }
@@ -411,7 +413,7 @@ async fn a_disk_full_of_large_objects_is_emptied_by_deletes() {
     a_way_back(megabytes().max(40), 900_000).await;
 }
 
-/// A name that was not used before.
+/// Returns a number for a name that was not used before.
 fn next_number() -> u64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -7,7 +7,7 @@ use tests::{Client, Server};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// Creates a config map with owners and returns its uid. An owner is a config map: `name`, or `name!` with
-/// `blockOwnerDeletion`; its uid is looked up, or `gone` if it does not exist.
+/// `blockOwnerDeletion`; its uid is looked up, or is `gone` if it does not exist.
 async fn make(client: &Client, name: &str, owners: &[&str]) -> String {
     make_in(client, MAPS, name, owners).await
 }
@@ -54,7 +54,7 @@ async fn dependents_go_after_their_last_owner() {
     make(client, "grandchild", &["child"]).await;
     make(client, "shared", &["owner", "other"]).await;
     make(client, "free", &[]).await;
-    // Deleted in the background: the owner is removed at once, the others follow.
+    // With background deletion, the owner is removed at once and its dependents follow.
     let answer = delete(client, "owner", "Background").await;
     assert_eq!(answer["status"], "Success");
     until_gone(client, "child").await;
@@ -94,7 +94,8 @@ async fn a_foreground_deletion_ends_with_the_owner() {
     assert_eq!(answer["metadata"]["finalizers"], json!(["foregroundDeletion"]));
     assert!(answer["metadata"]["deletionTimestamp"].is_string());
     assert_eq!(answer["metadata"]["deletionGracePeriodSeconds"], 0);
-    // All dependents are deleted, each waiting for its own; the one that does not block does not hold the owner.
+    // All dependents are deleted, each after its own dependents; a dependent without blockOwnerDeletion does
+    // not delay the owner.
     for name in ["child", "grandchild", "loose"] {
         client
             .until(&format!("{MAPS}/{name}"), |object| {
@@ -135,7 +136,7 @@ async fn orphans_lose_their_owner_and_stay() {
     client.delete(&format!("{MAPS}/owner")).await;
     until_gone(client, "owner").await;
     assert!(owners(&client.get(&format!("{MAPS}/child-2")).await.json()).is_empty());
-    // Options take precedence over them.
+    // Options take precedence over these finalizers.
     own["metadata"]["finalizers"] = json!(["orphan", "foregroundDeletion"]);
     let refused = client.post(MAPS, &own).await;
     assert_eq!(refused.status, 422, "{}", refused.text());
@@ -183,20 +184,21 @@ async fn owners_are_looked_for_where_the_dependent_is_and_nowhere_else() {
         "ownerRef [v1/ConfigMap, namespace: default, name: owner, uid: {uid}] does not exist in namespace \"default\""
     );
     assert_eq!(event["message"], message);
-    // A cluster-scoped object with a namespaced owner cannot be judged, nor can an owner of an unknown kind: both
-    // stay.
+    // A cluster-scoped object with a namespaced owner cannot be decided, and neither can an owner of an
+    // unknown kind: both objects stay.
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     let role = json!({"metadata": {"name": "kept", "ownerReferences": reference("ConfigMap", "v1")}});
     assert_eq!(client.post(roles, &role).await.status, 201);
     let unknown =
         json!({"metadata": {"name": "kept", "ownerReferences": reference("Widget", "example.com/v1")}});
     assert_eq!(client.post(MAPS, &unknown).await.status, 201);
-    // The events come from one task in order: when a later dependent is gone, these were processed.
+    // A single task processes the events in order: when a later dependent is gone, these events were
+    // processed.
     make(client, "later", &["absent"]).await;
     until_gone(client, "later").await;
     assert_eq!(client.get(&format!("{roles}/kept")).await.status, 200);
     assert_eq!(client.get(&format!("{MAPS}/kept")).await.status, 200);
-    // A cluster-scoped owner is the same from every namespace.
+    // A cluster-scoped owner is the same object for every namespace.
     let role_uid = client.get(&format!("{roles}/kept")).await.json()["metadata"]["uid"].clone();
     let owned = json!({"metadata": {"name": "owned", "ownerReferences": [{
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "kept", "uid": role_uid,
@@ -206,7 +208,7 @@ async fn owners_are_looked_for_where_the_dependent_is_and_nowhere_else() {
     until_gone(client, "owned").await;
 }
 
-/// Makes `count` dependents of `owner`, several at a time.
+/// Creates `count` dependents of `owner`, several at a time.
 async fn make_many(client: &Client, owner: &str, uid: &str, count: usize) {
     const WRITERS: usize = 32;
     let writers = (0..WRITERS).map(|writer| {
@@ -245,7 +247,7 @@ async fn ten_thousand_dependents_go_and_a_cut_in_the_middle_does_not_keep_any() 
     let uid = make(&client, "cut", &[]).await;
     make_many(&client, "cut", &uid, 2000).await;
     delete(&client, "cut", "Foreground").await;
-    // One of them is gone: the collector is at work.
+    // A missing dependent shows that the collector has started.
     let list = format!("{MAPS}?labelSelector=of%3Dcut&limit=1");
     client
         .until(&list, |list| {
@@ -262,7 +264,7 @@ async fn ten_thousand_dependents_go_and_a_cut_in_the_middle_does_not_keep_any() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_grace_of_a_running_pod_can_only_become_shorter() {
-    // docs/api/delete.md#grace-periods, docs/api/validation.md#pods.
+    // See docs/api/delete.md#grace-periods and docs/api/validation.md#pods.
     let server = Server::start_upstream().await;
     let client = server.client();
     let pods = "/api/v1/namespaces/default/pods";
@@ -302,7 +304,7 @@ async fn the_grace_of_a_running_pod_can_only_become_shorter() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_orphan_their_pods_by_default_with_a_warning() {
-    // docs/api/delete.md#finalizers-of-a-deletion.
+    // See docs/api/delete.md#finalizers-of-a-deletion.
     let server = Server::start_upstream().await;
     let client = server.client();
     let jobs = "/apis/batch/v1/namespaces/default/jobs";
@@ -332,7 +334,7 @@ async fn jobs_orphan_their_pods_by_default_with_a_warning() {
         }
         client.delete(&format!("{MAPS}/child")).await;
     }
-    // So do collections, even those without an object.
+    // Deletions of collections also cause the warning, even without an object.
     for (query, warned) in [("", true), ("?propagationPolicy=Background", false)] {
         let deleted = client.delete(&format!("{jobs}{query}")).await;
         assert_eq!(deleted.status, 200, "{query}: {}", deleted.text());

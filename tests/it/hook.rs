@@ -1,4 +1,5 @@
-//! A server that webhooks call: HTTPS with a certificate of its own, and an answer made of each request.
+//! A server for webhook calls: HTTPS with a certificate of its own, and a response computed from each
+//! request.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -27,20 +28,20 @@ use tokio_rustls::server::TlsStream;
 /// The name of HTTP/2 in the TLS handshake.
 const HTTP_2: &[u8] = b"h2";
 
-/// A running server; it ends with this value.
+/// A running server, which ends when it is dropped.
 pub struct Hook {
     address: SocketAddr,
-    /// PEM of its certificate, which it signed itself and which is an authority.
+    /// Self-signed certificate of the server (PEM), which is also an authority.
     pub certificate: String,
     received: Arc<Mutex<Vec<Value>>>,
     authorizations: Arc<Mutex<Vec<String>>>,
     connections: Arc<AtomicUsize>,
-    /// Its accept loop, which ends with the sender.
+    /// The sender that stops the accept loop when it is dropped, and the task of the loop.
     ending: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Hook {
-    /// Starts a server that answers every request with what `answer` makes of its body.
+    /// Starts a server that responds with the result of `answer` for each request body.
     pub async fn start<A, F>(answer: A) -> Hook
     where
         A: Fn(Value) -> F + Send + Sync + 'static,
@@ -49,7 +50,7 @@ impl Hook {
         Hook::named("localhost", answer).await
     }
 
-    /// The same where its certificate has another name.
+    /// Like [`Hook::start`], with another name in the certificate.
     pub async fn named<A, F>(name: &str, answer: A) -> Hook
     where
         A: Fn(Value) -> F + Send + Sync + 'static,
@@ -69,7 +70,7 @@ impl Hook {
                         let said = head.headers.get(http::header::AUTHORIZATION);
                         who.lock().extend(said.map(|said| said.to_str().unwrap_or_default().to_owned()));
                         let body = body.collect().await.unwrap().to_bytes();
-                        // A request without a body is shown by its head.
+                        // A request without a body is recorded by its head.
                         let body: Value = serde_json::from_slice(&body).unwrap_or_else(|_| {
                             let shown = |(name, value): (&HeaderName, &HeaderValue)| {
                                 (name.to_string(), Value::from(value.to_str().unwrap_or_default()))
@@ -84,7 +85,7 @@ impl Hook {
                         Ok::<_, Infallible>(response)
                     }
                 });
-                // A client that goes away is no failure of a test.
+                // A client that disconnects does not fail the test.
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
                 let stream = TokioIo::new(stream);
                 if is_http2 {
@@ -99,7 +100,7 @@ impl Hook {
         Hook { received, authorizations, ..Hook::speaking(name, &[HTTP_2, b"http/1.1"], serve).await }
     }
 
-    /// Starts a server that does as it likes with each connection.
+    /// Starts a server that passes each connection to `serve`.
     pub async fn raw<S, F>(name: &str, serve: S) -> Hook
     where
         S: Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static,
@@ -108,7 +109,7 @@ impl Hook {
         Hook::speaking(name, &[], serve).await
     }
 
-    /// The same for one that offers these protocols in the TLS handshake.
+    /// Like [`Hook::raw`], with these protocols in the TLS handshake.
     async fn speaking<S, F>(name: &str, protocols: &[&[u8]], serve: S) -> Hook
     where
         S: Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static,
@@ -116,7 +117,7 @@ impl Hook {
     {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
-        // Its own authority, as `openssl req -x509` makes certificates.
+        // The certificate is its own authority, as `openssl req -x509` creates it.
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let certificate = params.self_signed(&key).unwrap();
         let mut config = ServerConfig::builder()
@@ -135,7 +136,7 @@ impl Hook {
         let counted = connections.clone();
         let (end, mut ended) = oneshot::channel();
         let task = tokio::spawn(async move {
-            // Clients keep connections, which end with the server.
+            // Clients keep connections open, which end with the server.
             let mut open = JoinSet::new();
             loop {
                 let accepted = tokio::select! {
@@ -163,39 +164,39 @@ impl Hook {
         }
     }
 
-    /// Ends the server with all its connections. One that is only dropped ends a moment later.
+    /// Ends the server and all its connections. If it is only dropped, it ends shortly afterwards.
     pub async fn end(mut self) {
         let (end, task) = self.ending.take().expect("a server ends once");
         drop(end);
         task.await.expect("the accept loop ends");
     }
 
-    /// The URL of a path.
+    /// Returns the URL of a path on the server.
     pub fn url(&self, path: &str) -> String {
         format!("https://localhost:{}{path}", self.address.port())
     }
 
-    /// The port that it listens on, at `localhost`.
+    /// Returns the port that the server listens on, at `localhost`.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// The certificate as objects carry it.
+    /// Returns the certificate as objects contain it: base64 of the PEM.
     pub fn ca_bundle(&self) -> String {
         STANDARD.encode(&self.certificate)
     }
 
-    /// What was asked so far.
+    /// Returns all request bodies so far.
     pub fn received(&self) -> Vec<Value> {
         self.received.lock().clone()
     }
 
-    /// How many connections there were.
+    /// Returns the number of accepted connections.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Who was said to ask, for each request that said it.
+    /// Returns the `authorization` header of each request that had one.
     pub fn authorizations(&self) -> Vec<String> {
         self.authorizations.lock().clone()
     }

@@ -13,7 +13,8 @@ use tokio::sync::Mutex;
 use crate::fixture::{Fixture, agrees, names, outcome, report, shared};
 use crate::support::Random;
 
-/// Memory that the server may use after all this, in KiB; a body is 3 MiB at most, and few run at a time.
+/// Maximum memory of the server after all these requests, in KiB; a request body has at most 3 MiB, and few
+/// are processed at a time.
 const RSS_MAX_KIB: u64 = 600 * 1024;
 
 async fn fixture(topic: &str) -> Fixture {
@@ -21,7 +22,7 @@ async fn fixture(topic: &str) -> Fixture {
     Fixture::on(shared(&SLOT, Options::default()).await, topic).await
 }
 
-/// The server runs, is healthy, uses little memory, and no handler has panicked.
+/// Checks that the server runs, is healthy and uses little memory, and that no handler has panicked.
 async fn unharmed(fixture: &Fixture) {
     assert_eq!(fixture.client.another().get("/readyz").await.text(), "ok");
     let log = fixture.server().log();
@@ -78,7 +79,7 @@ async fn bodies_of_every_bad_shape_are_refused() {
         ),
         (
             "deep inside an unknown field",
-            // Unknown fields are skipped without being kept, at any depth.
+            // Unknown fields are skipped without storing them, at any depth.
             "POST $core/configmaps?dryRun=All",
             wrap(&format!("\"what\":{arrays}")),
             "201 ConfigMap",
@@ -103,7 +104,7 @@ async fn bodies_of_every_bad_shape_are_refused() {
             format!(r#"[{{"op":"add","path":"/data/x","value":{arrays}}}]"#),
             "400 BadRequest: …",
         ),
-        // As in any body, at any depth.
+        // The same applies to other bodies, at any depth.
         (
             "deep unknown options",
             "DELETE $core/configmaps/a",
@@ -429,7 +430,7 @@ async fn framing_that_lies_is_refused() {
             wrong.push(format!("{what}: want {want}, got {:?}", got.chars().take(200).collect::<String>()));
         }
     }
-    // A body shorter than announced, whose client disconnects.
+    // The body is shorter than announced, and the client disconnects.
     for sent in ["", "{", &good] {
         let head =
             request(&fixture, "POST $core/configmaps", &format!("{json}Content-Length: 5000\r\n"), sent);
@@ -445,7 +446,7 @@ async fn framing_that_lies_is_refused() {
         }
     }
     report(&wrong);
-    // Nothing of it was stored.
+    // The server stored nothing of these bodies.
     assert_eq!(
         names(&fixture.get("$core/configmaps?fieldSelector=metadata.name!%3Dkube-root-ca.crt").await),
         ["framed"]
@@ -481,7 +482,8 @@ async fn clients_that_vanish_leave_nothing_behind() {
     let before = descriptors();
     for n in 0..40 {
         let request = match n % 4 {
-            // In the middle of a head, of a body, of a watch; before reading a long response.
+            // The connection breaks in the middle of a head, of a body, of a watch, or before a long response
+            // is read.
             0 => b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nX-Half".to_vec(),
             1 => request(&fixture, "POST $core/configmaps", "Content-Length: 100000\r\n", "{\"metadata\":"),
             2 => request(&fixture, "GET $core/configmaps?watch=1", "", ""),
@@ -494,13 +496,13 @@ async fn clients_that_vanish_leave_nothing_behind() {
             let mut some = [0; 64];
             let _ = stream.read(&mut some).await;
         }
-        // Dropped without a close: the peer sees a reset or an early end.
+        // The socket is dropped without a close: the peer sees a reset or an early end.
         if n % 8 < 4 {
             stream.get_ref().0.set_zero_linger().unwrap();
         }
         drop(stream);
     }
-    // The watches notice at the next event.
+    // The watches of closed connections end at the next event.
     fixture.ask("PATCH $core/configmaps/a", r#"{"data":{"n":"1"}}"#).await;
     let deadline = Instant::now() + PATIENCE;
     while descriptors() > before {
@@ -513,7 +515,7 @@ async fn clients_that_vanish_leave_nothing_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_watchers_do_not_delay_others() {
     let fixture = fixture("dawdle").await;
-    // Connections that have sent half a request, each cut at another point.
+    // Open connections that have sent half a request, each cut at another position.
     let mut open = Vec::new();
     for n in 0..60 {
         let mut stream = fixture.client.connect().await.unwrap();
@@ -526,7 +528,7 @@ async fn slow_watchers_do_not_delay_others() {
         stream.flush().await.unwrap();
         open.push(stream);
     }
-    // And some with an unfinished TLS handshake.
+    // Also open connections with an unfinished TLS handshake.
     let mut silent = Vec::new();
     for _ in 0..60 {
         silent.push(TcpStream::connect(&fixture.client.identity().address).await.unwrap());
@@ -545,14 +547,14 @@ async fn slow_watchers_do_not_delay_others() {
 async fn thousands_of_pieces_of_garbage_change_nothing() {
     let fixture = fixture("garbage").await;
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    // To the port, without TLS.
+    // Send random bytes to the port, without TLS.
     for _ in 0..100 {
         let mut stream = TcpStream::connect(&fixture.client.identity().address).await.unwrap();
         let bytes = garbage(&mut random, 300);
         let _ = stream.write_all(&bytes).await;
         drop(stream);
     }
-    // Through TLS, without HTTP.
+    // Send random bytes through TLS, without HTTP.
     for _ in 0..50 {
         let bytes = garbage(&mut random, 600);
         let mut stream = fixture.client.connect().await.unwrap();
@@ -560,7 +562,7 @@ async fn thousands_of_pieces_of_garbage_change_nothing() {
         let _ = stream.write_all(b"\r\n\r\n").await;
         drop(stream);
     }
-    // As requests.
+    // Send random requests.
     let methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
     let words = [
         "api",
@@ -667,12 +669,12 @@ async fn thousands_of_pieces_of_garbage_change_nothing() {
     unharmed(&fixture).await;
 }
 
-/// One of `from`.
+/// Returns a random element of `from`.
 fn pick<'a>(random: &mut Random, from: &[&'a str]) -> &'a str {
     from[usize::try_from(random.below(from.len() as u64)).unwrap()]
 }
 
-/// Fewer than `most` arbitrary bytes.
+/// Returns fewer than `most` random bytes.
 fn garbage(random: &mut Random, most: u64) -> Vec<u8> {
     (0..random.below(most)).map(|_| random.next().to_le_bytes()[0]).collect()
 }

@@ -1,5 +1,5 @@
-//! Issuers of tokens: a provider of identities with every algorithm, which changes its keys, and lies
-//! (docs/api/authentication.md#issuers).
+//! Issuers of tokens: an identity provider with every algorithm, which changes its keys, and publishes wrong
+//! documents (docs/api/authentication.md#issuers).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ enum Key {
     Ec(EcdsaKeyPair),
 }
 
-/// The algorithms of RSA keys, and how they sign.
+/// The algorithms of RSA keys, and their signature schemes.
 const RSA: [(&str, &dyn RsaEncoding); 6] = [
     ("RS256", &signature::RSA_PKCS1_SHA256),
     ("RS384", &signature::RSA_PKCS1_SHA384),
@@ -32,7 +32,7 @@ const RSA: [(&str, &dyn RsaEncoding); 6] = [
     ("PS512", &signature::RSA_PSS_SHA512),
 ];
 
-/// The algorithms of keys on curves.
+/// The algorithms of elliptic curve keys.
 const CURVES: [(&str, &EcdsaSigningAlgorithm); 3] = [
     ("ES256", &signature::ECDSA_P256_SHA256_FIXED_SIGNING),
     ("ES384", &signature::ECDSA_P384_SHA384_FIXED_SIGNING),
@@ -48,7 +48,7 @@ impl Key {
         Key::Ec(EcdsaKeyPair::generate(curve).unwrap())
     }
 
-    /// The public half as a member of a key set.
+    /// Returns the public key as a member of a key set.
     fn jwk(&self, kid: &str) -> Value {
         let der = match self {
             Key::Rsa(pair) => pair.public_key().as_der().unwrap().as_ref().to_vec(),
@@ -59,7 +59,7 @@ impl Key {
             base64::engine::general_purpose::STANDARD.encode(der)
         );
         let mut jwk = auth::authn::VerificationKey::from_pem(pem.as_bytes()).unwrap()[0].to_jwk();
-        // One key of RSA signs with all its algorithms.
+        // An RSA key may sign with all RSA algorithms.
         jwk.as_object_mut().unwrap().remove("alg");
         jwk["kid"] = kid.into();
         jwk
@@ -79,10 +79,10 @@ impl Key {
     }
 }
 
-/// What the provider answers, by path; what is not there is answered with `{}`.
+/// The provider's responses by path; other paths return `{}`.
 type Documents = Arc<Mutex<HashMap<String, Value>>>;
 
-/// A provider of identities. A key set has keys by their id.
+/// An identity provider, whose key set has keys by id.
 struct Provider {
     hook: Hook,
     documents: Documents,
@@ -113,7 +113,7 @@ impl Provider {
         self.documents.lock().insert("/keys".to_owned(), json!({ "keys": keys }));
     }
 
-    /// A server that believes the provider, once it has found its keys.
+    /// Starts a server that trusts the provider, and waits until it has read the keys.
     async fn server(&self, flags: &[&str]) -> Server {
         let mut all = vec![
             format!("--oidc-issuer-url={}", self.issuer()),
@@ -138,7 +138,7 @@ impl Provider {
     }
 }
 
-/// The user of a token, or the code of the refusal.
+/// Returns the user of a token, or the code of the refusal.
 async fn who(client: &Client, token: &str) -> Result<Value, u16> {
     let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let reply = client.with_token(token).post(reviews, &json!({})).await;
@@ -148,7 +148,7 @@ async fn who(client: &Client, token: &str) -> Result<Value, u16> {
     }
 }
 
-/// Waits until a token is accepted, as the keys are found after the start.
+/// Waits until a token is accepted, because the keys are read after the start.
 async fn accepted(client: &Client, token: &str) {
     for _ in 0..100 {
         if who(client, token).await.is_ok() {
@@ -180,7 +180,7 @@ async fn every_algorithm_is_accepted_if_it_is_allowed_and_its_key_is_published()
         let want = json!({"username": "carol", "groups": [name, "system:authenticated"]});
         assert_eq!(user, Ok(want), "{name}");
     }
-    // A key proves nothing with the algorithm of another one.
+    // A key is not accepted with another key's algorithm.
     let other = provider.token(&curves[0].1, &json!({"alg": "ES256", "kid": "ES384"}), json!({}));
     assert_eq!(who(server.client(), &other).await, Err(401));
 
@@ -204,7 +204,7 @@ async fn keys_change_without_a_restart() {
     provider.publish(&[("old", &old), ("new", &new)]);
     accepted(server.client(), &by_new(json!({"jti": "2"}))).await;
     provider.publish(&[("new", &new)]);
-    // The old key is believed until keys are read again, which a token with an unknown one causes.
+    // The old key is accepted until keys are read again, which a token with an unknown key causes.
     let unknown = provider.token(&new, &header("unknown"), json!({}));
     for turn in 0..100 {
         assert_eq!(who(server.client(), &unknown).await, Err(401));
@@ -230,7 +230,7 @@ async fn groups_may_be_at_another_place() {
         let claims = json!({"_claim_names": {"groups": "src"}, "_claim_sources": sources});
         provider.token(&key, &header, claims)
     };
-    // The provider answers with JSON alone, and a token is none.
+    // The provider returns only JSON, which is not a token.
     assert_eq!(who(server.client(), &named(provider.hook.url("/claims"))).await, Err(401));
     assert_eq!(who(server.client(), &named("http://localhost:1/plain".to_owned())).await, Err(401));
     assert!(

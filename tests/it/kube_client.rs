@@ -1,4 +1,5 @@
-//! The unmodified `kube` crate: typed and dynamic objects, chunks, watches, and errors as its users match on them.
+//! Tests with the unmodified `kube` crate: typed and dynamic objects, chunks, watches, and errors as its
+//! users match on them.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::{kube_client, kube_config, refusal, upstream};
 
-/// A value of a typed object, written as JSON.
+/// Returns a typed object from JSON.
 pub fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).expect("the test's object fits its type")
 }
@@ -41,7 +42,7 @@ pub fn deployment(name: &str) -> Value {
     })
 }
 
-/// Create, read, list, replace, replace with a stale version, delete.
+/// Creates, reads, lists, replaces, replaces with a stale version, and deletes an object.
 async fn live_through<K>(api: &Api<K>, new: K)
 where
     K: Resource + Clone + Debug + PartialEq + serde::Serialize + serde::de::DeserializeOwned,
@@ -223,13 +224,13 @@ async fn a_list_in_chunks_is_one_point_in_time() {
     const CHUNK: u32 = 100;
     let (server, client) = upstream().await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
-    // The controllers' objects of a new namespace appear at some time; after that only this test writes.
+    // Wait for the controllers' object in the new namespace; afterwards only this test writes there.
     while api.get_opt("kube-root-ca.crt").await.unwrap().is_none() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let before: BTreeSet<String> =
         api.list(&ListParams::default()).await.unwrap().into_iter().map(|map| map.name_any()).collect();
-    // Eight connections, so that writes share syncs.
+    // Eight connections write, so that writes share syncs.
     let mut clients = Vec::new();
     for _ in 0..8 {
         clients.push(Api::<ConfigMap>::namespaced(kube_client(&server).await, "kube-public"));
@@ -261,7 +262,7 @@ async fn a_list_in_chunks_is_one_point_in_time() {
         }
         let left = OBJECTS + before.len() - names.len();
         assert_eq!(metadata.remaining_item_count.unwrap_or(0), left as i64);
-        // Meanwhile the collection changes before and after the cursor.
+        // Meanwhile the collection changes before and after the position of the token.
         let last = names.last().unwrap().clone();
         api.delete(&last, &DeleteParams::default()).await.unwrap();
         let new = json!({"metadata": {"name": format!("{last}-late")}});
@@ -280,7 +281,7 @@ async fn a_list_in_chunks_is_one_point_in_time() {
     wanted.extend(before);
     assert_eq!(names, wanted);
 
-    // With a selector chunks are still full, and there is no remaining count.
+    // With a selector, chunks are still full, but the response has no remaining count.
     let labels = ListParams::default().labels("half=odd").limit(700);
     let page = api.list(&labels).await.unwrap();
     assert_eq!((page.items.len(), page.metadata.remaining_item_count), (700, None));
@@ -410,7 +411,7 @@ async fn refusals_come_as_api_errors_with_reason_and_code() {
         assert_eq!((status.code, status.reason.as_str()), (code, reason), "{what}: {status:?}");
         assert!(status.message.contains(message), "{what}: {}", status.message);
     }
-    // A resource that does not exist.
+    // The resource does not exist.
     let unknown = kube::api::ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Nonsense"));
     let unknown: Api<DynamicObject> = Api::default_namespaced_with(client, &unknown);
     let status = refusal(unknown.get("x").await);
@@ -450,7 +451,7 @@ async fn a_raw_watch_has_additions_changes_and_deletions() {
     assert_eq!(seen, ["added", "modified", "deleted", "added", "deleted"]);
     assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
 
-    // A revision before the store's first cannot be watched from: the stream reports an error.
+    // A watch from a future revision waits, and sends nothing for now.
     let mut old = api.watch(&WatchParams::default(), "999999999999").await.unwrap().boxed();
     let silent = tokio::time::timeout(std::time::Duration::from_millis(300), old.next()).await;
     assert!(silent.is_err(), "a watch from the future waits: {silent:?}");

@@ -22,7 +22,7 @@ use crate::support::{until, upstream};
 
 const FINALIZER: &str = "example.com/mirrored";
 
-/// The reconciler's clients and its record of writes.
+/// The reconciler's clients and its counters.
 struct Work {
     client: Client,
     rounds: AtomicUsize,
@@ -100,7 +100,7 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
         .graceful_shutdown_on(async move {
             let _ = stopped.await;
         })
-        // A stale status is refused as a conflict; the next run sees the newer object.
+        // A stale status is refused as a conflict; the next run reads the newer object.
         .run(reconcile, |_, _, _| Action::requeue(Duration::from_millis(50)), Arc::clone(&work));
     let controller = tokio::spawn(controller.for_each(|_| async {}));
     let says = |count: &'static str| {
@@ -128,7 +128,7 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
         .collect();
     assert_eq!(owners, [("mirror", "Apply")]);
 
-    // A deleted child is created again; a changed one is corrected, and fields of others stay.
+    // A deleted child is created again; a changed one is corrected, and fields of other managers stay.
     children.delete("web", &DeleteParams::default()).await.unwrap();
     let uid = first.uid().unwrap();
     let second = until(&children, "web", |child: Option<&ConfigMap>| {
@@ -162,7 +162,7 @@ async fn a_controller_keeps_children_and_status_in_step_and_cleans_up() {
     assert_eq!(children.get("web").await.unwrap().resource_version(), grown.resource_version());
     assert_eq!(parents.get("web").await.unwrap().resource_version(), nudged.resource_version());
 
-    // A deleted object waits for the cleanup, and its child is deleted too.
+    // A deleted object waits for the cleanup, and its child is deleted as well.
     assert_eq!(work.cleanups.load(Ordering::SeqCst), 0);
     parents.delete("web", &DeleteParams::default()).await.unwrap();
     until(&parents, "web", |parent: Option<&Deployment>| parent.is_none()).await;

@@ -1,5 +1,5 @@
-//! A custom type that is derived from a Rust struct with the unmodified `kube` crate, and a controller of its objects: a
-//! finalizer, owned children, and a status that is applied through its subresource.
+//! A custom type that is derived from a Rust struct with the unmodified `kube` crate, and a controller of its
+//! objects: it sets a finalizer, owns children, and applies a status through the subresource.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,20 +23,20 @@ use crate::support::{refusal, until, upstream};
 
 const FINALIZER: &str = "e2e.example.com/released";
 
-/// What is wanted of a lease of machines.
+/// Desired state of a lease of machines.
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[kube(group = "e2e.example.com", version = "v1", kind = "Lease", plural = "machineleases", namespaced)]
 #[kube(shortname = "ml", status = "LeaseStatus")]
 #[kube(scale(spec_replicas_path = ".spec.machines", status_replicas_path = ".status.granted"))]
 #[serde(rename_all = "camelCase")]
 struct LeaseSpec {
-    /// How many.
+    /// Number of machines of the lease.
     #[schemars(range(min = 0, max = 10))]
     machines: i32,
-    /// Where.
+    /// Zone of the machines.
     #[serde(default = "everywhere")]
     zone: String,
-    /// Of which kind.
+    /// Class of the machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<Class>,
 }
@@ -58,13 +58,13 @@ fn everywhere() -> String {
     "any".to_owned()
 }
 
-/// The reconciler's client and its record.
+/// The reconciler's client and its counters.
 struct Work {
     client: Client,
     cleanups: AtomicUsize,
 }
 
-/// Grants what is wanted: a config map for each lease, and the status.
+/// Grants a lease: creates a config map for it, and updates the status.
 async fn reconcile(lease: Arc<Lease>, work: Arc<Work>) -> Result<Action, FinalizerError<kube::Error>> {
     let leases: Api<Lease> = Api::default_namespaced(work.client.clone());
     let step = |event| async {
@@ -99,7 +99,8 @@ async fn grant(work: &Work, lease: &Lease) -> kube::Result<()> {
 async fn a_derived_type_is_served_and_its_objects_reconciled() {
     let (_server, client) = upstream().await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    // As controllers do at each start: twice, the second time without a change.
+    // Controllers apply the definition at each start, so it is applied twice, the second time without a
+    // change.
     let ours = PatchParams::apply("leases").force();
     for _ in 0..2 {
         definitions.patch(Lease::crd_name(), &ours, &Patch::Apply(Lease::crd())).await.unwrap();
@@ -128,7 +129,7 @@ async fn a_derived_type_is_served_and_its_objects_reconciled() {
         }
     };
 
-    // The derived schema is enforced, and its default given.
+    // The derived schema is enforced, and its defaults are set.
     let many = Lease::new("many", LeaseSpec { machines: 11, ..LeaseSpec::default() });
     let refused = refusal(leases.create(&PostParams::default(), &many).await);
     assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"));
@@ -146,7 +147,8 @@ async fn a_derived_type_is_served_and_its_objects_reconciled() {
     assert_eq!(child.owner_references()[0].uid, lease.uid().unwrap());
     assert_eq!(child.data.unwrap()["zone"], "any");
 
-    // A change through the scale is one of the spec: the status follows, and does not count as a generation.
+    // A change through the scale subresource changes the spec: the status follows, and does not increment the
+    // generation.
     let more = Patch::Merge(json!({"spec": {"replicas": 5}}));
     let scale = leases.patch_scale("web", &PatchParams::default(), &more).await.unwrap();
     assert_eq!(scale.spec.unwrap().replicas, Some(5));
@@ -155,7 +157,7 @@ async fn a_derived_type_is_served_and_its_objects_reconciled() {
     let scale = leases.get_scale("web").await.unwrap();
     assert_eq!(scale.status.unwrap().replicas, 5);
 
-    // A deleted object waits for its cleanup, and its child goes with it.
+    // A deleted object waits for its cleanup, and its child is deleted with it.
     assert_eq!(work.cleanups.load(Ordering::SeqCst), 0);
     leases.delete("web", &DeleteParams::default()).await.unwrap();
     until(&leases, "web", |lease: Option<&Lease>| lease.is_none()).await;

@@ -1,5 +1,5 @@
-//! Watchers of the `kube` crate: in every start mode, and however often the stream ends, they see every change once
-//! and in order, and end with the state of the server.
+//! Watchers of the `kube` crate: in every start mode, and however often the stream ends, they see every
+//! change once and in order, and end with the state of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,12 +24,12 @@ const NAMESPACE: &str = "kube-node-lease";
 /// The end marker: the last object that is written.
 const END: &str = "zz-end";
 
-/// A change of one object.
+/// A change of an object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Change {
-    /// It had this content at this version.
+    /// The object had this content at this version.
     Is { version: u64, content: String },
-    /// It was deleted.
+    /// The object was deleted.
     Gone,
 }
 
@@ -52,14 +52,14 @@ fn state_of(object: &ConfigMap) -> Change {
     Change::Is { version: version_of(object), content }
 }
 
-/// Points at which writers wait for each other and for the test.
+/// Positions at which writers wait for each other and for the test.
 struct Halts<'h> {
-    /// Number of a writer's change before which it waits.
+    /// Number of the change before which each writer waits.
     before: [usize; 2],
     barrier: &'h Barrier,
 }
 
-/// Makes `changes` random changes to its own objects and records the replies.
+/// Makes `changes` random changes to the writer's own objects and records the replies.
 async fn write(
     api: Api<ConfigMap>,
     writer: u64,
@@ -115,7 +115,7 @@ async fn write(
 struct Seen {
     /// Objects of the initial list, by uid.
     initial: BTreeMap<String, Change>,
-    /// Changes after it, by uid.
+    /// Changes after the initial list, by uid.
     changes: Histories,
     /// Number of changes after the initial list.
     count: usize,
@@ -178,7 +178,7 @@ async fn ten_thousand_changes_are_seen_once_and_in_order() {
     };
 
     let (listing, listed) = start(config());
-    // Its stream ends every second and is resumed.
+    // The watcher's stream ends every second and is resumed.
     let (restarting, listed_too) = start(config().timeout(1));
     let (streaming, listed_as_well) = start(config().streaming_lists());
     for listed in [listed, listed_too, listed_as_well] {
@@ -187,7 +187,7 @@ async fn ten_thousand_changes_are_seen_once_and_in_order() {
     }
     let mut random = Random(SEED);
     let mut writers = Vec::new();
-    // The writers and this test.
+    // The barrier is for the writers and this test.
     let barrier = Arc::new(Barrier::new(WRITERS + 1));
     for writer in 0..WRITERS {
         let api = Api::namespaced(kube_client(&server).await, NAMESPACE);
@@ -233,7 +233,7 @@ async fn ten_thousand_changes_are_seen_once_and_in_order() {
     assert!(left.metadata.resource_version.unwrap().parse::<u64>().unwrap() >= version_of(&end));
 }
 
-/// The watcher's events of each object equal its writer's record, from the initial state on.
+/// Checks that the watcher's events of each object equal its writer's record, from the initial state on.
 fn assert_suffix(watcher: &str, written: &Histories, seen: &Seen) {
     for (uid, changes) in &seen.changes {
         let history = written.get(uid).unwrap_or_else(|| panic!("{watcher} saw {uid}, which no writer made"));
@@ -242,7 +242,8 @@ fn assert_suffix(watcher: &str, written: &Histories, seen: &Seen) {
     for (uid, history) in written {
         let changes = seen.changes.get(uid).map_or(0, Vec::len);
         let before = &history[..history.len() - changes];
-        // A change without an event is part of the list: the state then, or nothing if it was deleted.
+        // A change without an event is part of the list: the state at that time, or no object if it was
+        // deleted.
         let state = before.last().filter(|change| **change != Change::Gone);
         assert_eq!(seen.initial.get(uid), state, "{watcher}, {uid}: {history:?}");
     }

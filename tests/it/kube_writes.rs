@@ -29,7 +29,7 @@ async fn each_of_the_three_patches_follows_its_format() {
         list.iter().map(|(name, image)| (name.to_string(), image.to_string())).collect()
     };
 
-    // Strategic: lists are merged by their key.
+    // A strategic merge patch merges lists by their key.
     let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "log", "image": "log:2"}]}}}});
     let patched = api.patch("d", &params, &Patch::Strategic(&patch)).await.unwrap();
     let mut sorted = containers(&patched);
@@ -37,7 +37,7 @@ async fn each_of_the_three_patches_follows_its_format() {
     assert_eq!(sorted, pairs(&[("log", "log:2"), ("web", "web:1")]));
     assert_eq!(patched.metadata.generation, Some(2));
 
-    // Merge: lists are replaced, null removes.
+    // A merge patch replaces lists, and null removes members.
     let patch = json!({
         "metadata": {"labels": {"app": null, "tier": "front"}},
         "spec": {"template": {"spec": {"containers": [{"name": "log", "image": "log:3"}]}}}
@@ -46,7 +46,7 @@ async fn each_of_the_three_patches_follows_its_format() {
     assert_eq!(containers(&patched), pairs(&[("log", "log:3")]));
     assert_eq!(patched.labels(), &BTreeMap::from([("tier".to_owned(), "front".to_owned())]));
 
-    // JSON Patch: by position, all or nothing.
+    // A JSON Patch addresses elements by position, and is applied completely or not at all.
     let path = "/spec/template/spec/containers/0/image";
     let swap = |from: &str, to: &str| {
         let list = json!([{"op": "test", "path": path, "value": from}, {"op": "replace", "path": path, "value": to}]);
@@ -70,7 +70,7 @@ async fn each_of_the_three_patches_follows_its_format() {
     stream::iter(racing).buffer_unordered(32).try_collect::<Vec<_>>().await.unwrap();
     assert_eq!(api.get("d").await.unwrap().annotations().len(), 32);
 
-    // A patch that changes nothing writes nothing.
+    // A no-op patch is not stored.
     let before = api.get("d").await.unwrap();
     let same = json!({"metadata": {"annotations": {"n0": "x"}}});
     assert_eq!(api.patch("d", &params, &Patch::Merge(&same)).await.unwrap(), before);
@@ -149,7 +149,7 @@ async fn status_and_scale_are_written_apart_from_the_rest() {
         .await
         .unwrap();
     assert_eq!(patched.spec.unwrap().ephemeral_containers.unwrap()[0].name, "debug");
-    // Without a node its log is empty.
+    // The log of a pod without a node is empty.
     assert_eq!(pods.logs("p", &kube::api::LogParams::default()).await.unwrap(), "");
 }
 
@@ -217,7 +217,7 @@ async fn a_finalizer_keeps_the_object_until_it_is_removed() {
         finalizer(&api, NAME, current, step).await.unwrap();
         seen.get()
     };
-    assert_eq!(reconcile().await, "nothing"); // it only puts itself on the list
+    assert_eq!(reconcile().await, "nothing"); // the reconciler only adds its finalizer
     assert_eq!(api.get("f").await.unwrap().finalizers(), [NAME]);
     assert_eq!(reconcile().await, "apply");
 

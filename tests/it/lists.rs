@@ -21,7 +21,7 @@ async fn chunks_are_one_point_in_time_under_concurrent_writes() {
     let all: Vec<String> = (0..60).map(|n| format!("m{n:02}")).collect();
     with_secrets(&fixture, &all.iter().map(String::as_str).collect::<Vec<_>>()).await;
 
-    // A writer changes, deletes and adds all the time.
+    // A writer changes, deletes and adds objects all the time.
     let writer = {
         let (client, path) = (fixture.client.another(), fixture.full("$core/secrets"));
         tokio::spawn(async move {
@@ -47,8 +47,8 @@ async fn chunks_are_one_point_in_time_under_concurrent_writes() {
             None => break,
         }
     }
-    // The first chunk fixes the version; the writer's earlier changes are unknown here, so every chunk is compared
-    // with the same version read as a whole.
+    // The first chunk fixes the version; the writer's earlier changes are unknown here, so every chunk is
+    // compared with the same version read as a whole.
     writer.await.unwrap();
     assert!(versions.iter().all(|version| *version == versions[0]), "continue-tokens {versions:?}");
     let whole = fixture
@@ -134,7 +134,7 @@ async fn continue_tokens_are_open_but_checked() {
 async fn no_forged_token_reaches_outside_its_collection() {
     let fixture = Fixture::new("m-forged").await;
     with_secrets(&fixture, &["mine"]).await;
-    // Neighbours directly before and after the key, and one whose name begins with this one's.
+    // Create neighbours directly before and after the key, and an object whose name begins with this one's.
     for name in [format!("a-{}", fixture.ns), format!("z-{}", fixture.ns), format!("{}-0", fixture.ns)] {
         let made = fixture.client.post("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
         assert_eq!(made.status, 201);
@@ -297,7 +297,7 @@ async fn lists_are_in_key_order_and_items_are_bare() {
     assert!(text.contains("\"items\":[]"), "read-consistency {text}");
     assert_eq!((&empty.json()["kind"], &empty.json()["apiVersion"]), (&json!("PodList"), &json!("v1")));
 
-    // Ordered by namespace, then by name.
+    // The list is ordered by namespace, then by name.
     let other = Fixture::new("order").await;
     other.make("$core/secrets", &[json!({"metadata": {"name": "0"}})]).await;
     let all = fixture.get("/api/v1/secrets").await;
@@ -313,7 +313,7 @@ async fn lists_are_in_key_order_and_items_are_bare() {
         })
         .collect();
     assert!(keys.is_sorted(), "read-consistency {keys:?}");
-    // A namespace whose name begins with another's is kept apart from it.
+    // A namespace whose name begins with another's does not mix with it.
     let longer = format!("{}x", fixture.ns);
     assert_eq!(
         fixture.client.post("/api/v1/namespaces", &json!({"metadata": {"name": longer}})).await.status,
@@ -375,7 +375,8 @@ async fn rows_of_flow_schemas_stand_in_the_order_in_which_they_are_asked() {
         .map(|item| item["metadata"]["name"].as_str().unwrap())
         .collect();
     assert!(names.is_sorted() && names.len() == shown.len(), "objects stand by name: {names:?}");
-    // Of a page of them too, which has the first ones by name; and of those that a selector selects.
+    // The same holds for a page, which has the first objects by name, and for the objects that a selector
+    // selects.
     let some = rows("?limit=5").await;
     let mut expected: Vec<_> =
         shown.iter().filter(|(_, name)| names[..5].contains(&name.as_str())).cloned().collect();

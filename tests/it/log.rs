@@ -1,5 +1,5 @@
-//! What an operator reads in the log: where to begin, who asked for what, and what was found at the start
-//! (docs/api/operations.md#the-log).
+//! The log as an operator reads it: the address at the start, the user of each request, and the findings of
+//! the start (docs/api/operations.md#the-log).
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tests::{Options, PATIENCE, Server};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// The lines of the log with a text, once there are so many.
+/// Waits until the log has `count` lines with a text, and returns them.
 async fn lines(server: &Server, text: &str, count: usize) -> Vec<String> {
     let began = Instant::now();
     loop {
@@ -52,7 +52,7 @@ async fn with_details_each_request_is_one_line_that_says_who_asked_and_what_came
         }
     }
     let log = server.log();
-    // A request is one line: there is none of its frames, and none with its token.
+    // A request is a single line: the log has no line about its frames, and no line with its token.
     assert_eq!(log.lines().filter(|line| line.contains("/one-7 ")).count(), 1);
     assert!(!log.contains(" h2::") && !log.contains("secret-word"), "{log}");
 }
@@ -78,7 +78,7 @@ async fn a_start_says_how_to_connect_and_that_the_last_run_was_not_ended() {
     lines(&server, &connect, 3).await;
     lines(&server, RECOVERED, 1).await;
 
-    // What runs is known wherever it was built from a checkout.
+    // The version is known if the program was built from a checkout.
     let version = server.client().get("/version").await.json();
     let text = |name: &str| version[name].as_str().unwrap_or_default().to_owned();
     if std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.git")).exists() {
@@ -95,7 +95,8 @@ async fn a_store_whose_segments_are_gone_is_not_taken_for_a_new_one() {
     assert_eq!(server.terminate(), Some(0));
     let log = server.data_dir().join("log");
     let aside = server.data_dir().join("aside");
-    // The segment alone, then all that the log's directory has; what is beside it stays: credentials, profile, defaults.
+    // Remove the segment alone, then everything in the log's directory; credentials, profile and defaults
+    // next to it stay.
     for whole in [false, true] {
         let segments: Vec<_> = std::fs::read_dir(&log)
             .unwrap()
@@ -179,7 +180,7 @@ async fn a_401_and_a_403_are_explained_at_the_default_level() {
             assert!(said[0].contains(part), "{part} is not in {}", said[0]);
         }
     }
-    // A client that is refused again and again does not fill the log: a hundred lines, then ten a second.
+    // A client that is refused repeatedly does not fill the log: a hundred lines, then ten a second.
     let began = Instant::now();
     for _ in 0..300 {
         assert_eq!(ask("wrong-word", MAPS, "many", &[]).await, 401);

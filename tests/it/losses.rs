@@ -17,10 +17,10 @@ use crate::support::{Random, metric};
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/g.example/v1/namespaces/default/things";
 
-/// How long the collector of a store without a loss would have, many times what it takes.
+/// Waiting time for the collector, many times what it needs in a store without a loss.
 const WAIT: Duration = Duration::from_millis(1500);
 
-/// The files of a stopped store, to be damaged again and again.
+/// The files of a stopped store, which the test damages repeatedly.
 struct Files(Vec<(PathBuf, Vec<u8>)>);
 
 impl Files {
@@ -40,7 +40,7 @@ impl Files {
     }
 }
 
-/// The records of a store, in the order of the log: file, offset, size, key.
+/// Returns the records of a store, in the order of the log: file, offset, size, key.
 fn records(data_dir: &Path) -> Vec<(String, u64, u64, String)> {
     let output = tool(&["inspect", &flag("data-dir", data_dir), "--output=json"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -74,8 +74,8 @@ fn dependent(name: &str, version: &str, kind: &str, uid: &str) -> Value {
     json!({"metadata": {"name": name, "ownerReferences": [owner]}})
 }
 
-/// A stopped server with an owner, ten dependents, a custom type with an object that owns another one, and a namespace with
-/// content.
+/// Returns a stopped server with an owner, ten dependents, a custom type with an object that owns another
+/// one, and a namespace with content.
 async fn stopped() -> Server {
     let mut server = Server::start(Options::default()).await;
     let client = server.client();
@@ -100,7 +100,7 @@ async fn stopped() -> Server {
     server
 }
 
-/// The keys that exist.
+/// Returns the keys that exist.
 fn keys(data_dir: &Path) -> BTreeSet<String> {
     let output = tool(&["inspect", &flag("data-dir", data_dir), "--output=json"]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -127,7 +127,7 @@ async fn a_store_with_any_damaged_record_loses_nothing_else() {
     let files = Files::of(&log);
     let (records, before) = (records(&data_dir), keys(&data_dir));
     let mut random = Random(44);
-    // The owner's head and key, then whatever comes.
+    // Damage the owner's header and key first, then random positions.
     let owner = owner_of(&records);
     let mut hits = vec![(owner.clone(), 20), (owner, 75)];
     let own =
@@ -145,13 +145,13 @@ async fn a_store_with_any_damaged_record_loses_nothing_else() {
         tokio::time::sleep(WAIT).await;
         assert_eq!(server.terminate(), Some(0), "{}", server.log());
         let after = keys(&data_dir);
-        // A record that does not tell its key is no deletion.
+        // A record with an unreadable key does not count as a deletion.
         let gone: Vec<_> = before.difference(&after).filter(|gone| **gone != key).collect();
         assert!(gone.is_empty(), "{key}, byte {byte}: {gone:?}");
     }
 }
 
-/// Cuts the last segment to `len` of the bytes that are written.
+/// Cuts the last segment to `len` of its written bytes.
 fn cut(data_dir: &Path, len: impl Fn(u64) -> u64) {
     let last = records(data_dir).last().map(|(file, offset, size, _)| (file.clone(), offset + size)).unwrap();
     let path = data_dir.join("log").join(last.0);
@@ -164,7 +164,7 @@ async fn a_log_that_was_cut_is_damaged_and_never_one_that_ends_earlier() {
         let mut server = stopped().await;
         let data_dir = server.data_dir().to_owned();
         if is_killed {
-            // The mark covers all writes from before the server was ready, however short it ran.
+            // The durable mark covers all writes from before the server was ready, however short it ran.
             fs::remove_dir_all(data_dir.join("log")).unwrap();
             fs::remove_file(data_dir.join("defaults")).unwrap();
             server.restart().await;
@@ -196,7 +196,7 @@ async fn a_log_that_was_cut_is_damaged_and_never_one_that_ends_earlier() {
     }
 }
 
-/// Starts the binary where it must refuse, and returns what it says.
+/// Starts the binary where it must refuse, and returns its output.
 fn refusal(arguments: &[&str]) -> String {
     let mut child = std::process::Command::new(tests::server::binary())
         .args(arguments)
@@ -267,14 +267,14 @@ async fn a_loss_is_told_and_accepted_by_one_command_and_no_later_one_with_it() {
     let way_out = format!("cluster-apiserver accept-loss --data-dir={}", data_dir.display());
     assert!(log.contains("the store has records that it cannot read") && log.contains(&way_out), "{log}");
     assert!(log.contains("controller is off"), "{log}");
-    // Deletions that a client asks for are carried out.
+    // Deletions that a client requests are carried out.
     assert_eq!(client.delete(&format!("{MAPS}/dependent-0")).await.status, 200);
     let running = tool(&["accept-loss", &flag("data-dir", &data_dir)]);
     let why = String::from_utf8(running.stderr).unwrap();
     assert!(running.status.code() == Some(1) && why.contains("is in use: stop the server"), "{why}");
     assert_eq!(server.terminate(), Some(0), "{}", server.log());
 
-    // A backup and what is restored of it know the same.
+    // A backup, and a store restored from it, have the same losses.
     let copies = TempDir::new();
     let (backup, restored) = (copies.path().join("backup"), copies.path().join("restored"));
     let made = tool(&["backup", &flag("data-dir", &data_dir), &flag("to", &backup)]);
@@ -288,7 +288,8 @@ async fn a_loss_is_told_and_accepted_by_one_command_and_no_later_one_with_it() {
         "{made:?}"
     );
 
-    // Accepted in the store itself, all but what was asked for goes; what is damaged later is not accepted.
+    // After the loss is accepted in the store itself, everything except the requested object is deleted;
+    // later damage is not accepted.
     let accepted = report(&["accept-loss", &flag("data-dir", &data_dir)]);
     assert_eq!(accepted["lost"].as_array().map(Vec::len), Some(1), "{accepted}");
     assert_eq!(accepted["damage"][0]["offset"], json!(offset), "{accepted}");
@@ -311,7 +312,7 @@ async fn a_loss_is_told_and_accepted_by_one_command_and_no_later_one_with_it() {
     assert_eq!(metric(&server, "apiserver_store_removing_controllers_off").await, 1);
     drop(server);
 
-    // In the restored store, the same.
+    // The restored store behaves in the same way.
     let directory = TempDir::new();
     fs::rename(restored.join("log"), directory.path().join("log")).unwrap();
     let mut server = Server::start_in(directory, Options::default()).await;

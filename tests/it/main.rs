@@ -1,4 +1,4 @@
-//! End to end tests: the real binary over real TLS, one area of the API per file.
+//! End-to-end tests: the real binary over real TLS, one area of the API per file.
 
 mod agent;
 mod fixture;

@@ -1,4 +1,5 @@
-//! Memory of slow readers: it does not grow with the size of their responses, in any encoding (ARCHITECTURE.md).
+//! Memory for slow readers: it does not grow with the size of their responses, in any encoding
+//! (ARCHITECTURE.md).
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,20 +14,21 @@ use values::memory;
 
 use crate::support::{anonymous_bytes, metric, pod_of_many_containers};
 
-/// Clients that read a little and then stop.
+/// Number of clients that read a little and then stop.
 const CLIENTS: usize = 200;
 
-/// Objects, and bytes of each: 20 MiB, which every client is sent.
+/// Number of objects, and bytes of each: every client is sent 20 MiB.
 const OBJECTS: usize = 200;
 const OBJECT_BYTES: usize = 100 * 1024;
 
-/// Most anonymous memory that all of them together may add to the server.
+/// Maximum anonymous memory that all these clients together may add to the server.
 const ADDED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Requests for a large object on each of a few connections, whose answers the client does not read.
+/// Number of connections, and of requests for a large object on each, whose responses the client does not
+/// read.
 const UNREAD: (usize, usize) = (3, 200);
 
-/// Most anonymous memory that requests of one kind may add beside what their account allows for answers.
+/// Maximum anonymous memory that requests of one kind may add to the limit of their account for responses.
 const SLACK_BYTES: u64 = 48 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -79,7 +81,7 @@ async fn a_slow_reader_costs_one_chunk_in_every_encoding() {
     // Writers are not slowed down.
     let written = server.client().post(path, &json!({"metadata": {"name": "meanwhile"}})).await;
     assert_eq!(written.status, 201);
-    // What was needed to make the pieces goes back to the system a little later.
+    // Memory for building the pieces returns to the system a little later.
     let begun = Instant::now();
     loop {
         let added = anonymous_bytes(server.pid()).saturating_sub(before);
@@ -91,7 +93,7 @@ async fn a_slow_reader_costs_one_chunk_in_every_encoding() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    // They miss nothing: one of each form continues to its end, or to an object written meanwhile.
+    // The readers miss nothing: one of each encoding continues to its end, or to an object written meanwhile.
     for ((_, mut body), (query, accept, encoding)) in readers.into_iter().zip(forms) {
         let is_watch = query.contains("watch");
         let mut all = 0;
@@ -111,7 +113,7 @@ async fn a_slow_reader_costs_one_chunk_in_every_encoding() {
     }
 }
 
-/// Each row would make the server hold a gigabyte if what it holds were not charged.
+/// Each row would make the server use a gigabyte if this memory were not charged to an account.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_no_client_reads_are_bounded_together_and_others_are_served() {
     let server = Server::start(Options::default()).await;
@@ -138,7 +140,7 @@ async fn answers_that_no_client_reads_are_bounded_together_and_others_are_served
                 });
             }
         }
-        // Served beside them, again and again while they arrive.
+        // Other requests are served repeatedly while these arrive.
         let other = server.client().another();
         let mut most = 0;
         for n in 0..20 {
@@ -166,22 +168,23 @@ async fn content_that_becomes_much_of_little_is_refused() {
     assert!(added < values::memory::WORK_BYTES as u64, "{} KiB", added / 1024);
 }
 
-/// Bytes of answers of one route that are asked for and not read, and most requests for that: fewer than large answers may have
-/// together, so that the metrics can be read beside them.
+/// Bytes of responses of a route that are requested and not read, and the bounds of the number of requests:
+/// fewer than large responses may have together, so that the metrics can still be read.
 const UNREAD_BYTES: usize = 28 << 20;
 const UNREAD_REQUESTS: std::ops::RangeInclusive<usize> = 20..=1000;
 
-/// Requests on one connection without any room for answers.
+/// Number of requests on a connection whose flow control window has no room for responses.
 const PER_CONNECTION: usize = 100;
 
-/// Bytes of a connection that are not charged to the account: TLS, HTTP/2, and its fixed allotments.
+/// Bytes of a connection that are not charged to the account: TLS, HTTP/2, and its fixed buffers.
 const CONNECTION_BYTES: u64 =
     (memory::CONNECTION_BYTES + memory::CONNECTION_REQUESTS * memory::REQUEST_BYTES + 128 * 1024) as u64;
 
-/// Bytes of the process that are not charged to the account: threads, lists of the allocator, documents that are made once.
+/// Bytes of the process that are not charged to the account: threads, lists of the allocator, documents that
+/// are built once.
 const PROCESS_SLACK_BYTES: u64 = 16 << 20;
 
-/// Every path that the server says it has: those of its index, and the collections of all resources.
+/// Returns every path of the server: those of its index, and the collections of all resources.
 async fn routes(client: &Client) -> BTreeSet<String> {
     let index = client.get("/").await.json();
     let index = index["paths"].as_array().expect("the index lists paths").iter();
@@ -202,7 +205,7 @@ async fn routes(client: &Client) -> BTreeSet<String> {
             }
         }
     }
-    // Paths that the index does not name.
+    // These paths are not in the index.
     let others = [
         "/debug/pprof/",
         "/debug/pprof/heap",
@@ -224,7 +227,8 @@ async fn routes(client: &Client) -> BTreeSet<String> {
     routes
 }
 
-/// Asks `count` times for a path on connections without any room for answers, and waits for the heads of all answers.
+/// Sends `count` requests for a path on connections without room for responses, and waits for the heads of
+/// all responses.
 async fn unread(client: &Client, path: &str, accept: &str, count: usize) -> (JoinSet<()>, usize) {
     let (done, mut heads) = tokio::sync::mpsc::channel(count);
     let mut kept = JoinSet::new();
@@ -272,7 +276,7 @@ async fn what_no_client_reads_of_any_route_is_in_the_account() {
     }
     let routes = routes(client).await;
     assert!(routes.len() > 150 && routes.contains("/metrics"), "{routes:?}");
-    // Each document is made once, so that what all answers share is there.
+    // Each document is built once before, so that memory that all responses share is already in use.
     for route in &routes {
         client.get(route).await;
     }
@@ -283,14 +287,14 @@ async fn what_no_client_reads_of_any_route_is_in_the_account() {
         let accept = if route.starts_with("/api") { forms[at % forms.len()] } else { "*/*" };
         let answer = client.send("GET", route, &[("accept", accept)], b"").await;
         let count = UNREAD_BYTES / answer.body.len().max(1);
-        // Long documents alone show up beside what else a process holds.
+        // Only long documents are visible in the memory of a process.
         let count = if answer.body.len() < 16 * 1024 { 0 } else { count };
-        // Each profile takes a while, in an unoptimised build above all.
+        // Each profile takes a while, above all in an unoptimised build.
         let most = if route.starts_with("/debug/pprof/") { 40 } else { *UNREAD_REQUESTS.end() };
         let count = count.clamp(*UNREAD_REQUESTS.start(), most);
         let (kept, refused) = unread(client, route, accept, count).await;
         let connections = count.div_ceil(PER_CONNECTION) as u64;
-        // Garbage of the last route goes back to the system a little later.
+        // Memory of the last route returns to the system a little later.
         let begun = Instant::now();
         loop {
             let charged = metric(&server, "apiserver_request_memory_bytes").await;
@@ -315,14 +319,15 @@ async fn what_no_client_reads_of_any_route_is_in_the_account() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Most anonymous memory that stays after a burst.
+/// Maximum anonymous memory that stays after a burst.
 const LEFT_BYTES_MAX: u64 = 24 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_of_a_burst_is_returned_without_another_request() {
     let server = Server::start(Options::default()).await;
     let path = "/api/v1/namespaces/default/pods?dryRun=All";
-    // Each takes some hundred bytes for each of its containers, and is refused after all of it was read.
+    // Each request needs some hundred bytes for each of its containers, and is refused after it was read
+    // completely.
     let containers = vec!["{}"; 60_000].join(",");
     let pod: Bytes =
         format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"containers":[{containers}]}}}}"#).into();

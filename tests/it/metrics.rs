@@ -1,4 +1,4 @@
-//! `/metrics` as monitoring reads it (docs/api/operations.md#metrics).
+//! `/metrics` as monitoring systems read it (docs/api/operations.md#metrics).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,9 +8,10 @@ use tests::{Client, Options, Server};
 
 use crate::definitions::{definition, establish};
 
-/// What the rules, alerts and dashboards for kube-apiserver of the public Kubernetes monitoring mixin query, except what
-/// docs/api/operations.md#metrics names as missing. Families that are written with their first number are not here but in
-/// the tests of what makes them: `apiserver_request_terminations_total` and `aggregator_unavailable_apiservice_total`.
+/// The families that the rules, alerts and dashboards for kube-apiserver of the public Kubernetes monitoring
+/// mixin query, except those that docs/api/operations.md#metrics lists as missing. Two families exist only
+/// after their first event, and are tested where it happens: `apiserver_request_terminations_total` and
+/// `aggregator_unavailable_apiservice_total`.
 const QUERIED: &[&str] = &[
     "aggregator_unavailable_apiservice",
     "apiserver_request_total",
@@ -49,7 +50,8 @@ const QUERIED: &[&str] = &[
     "process_start_time_seconds",
 ];
 
-/// The lines of a page, each checked for its form; head lines come before the numbers of their family.
+/// Returns the lines of a page after checking their format; head lines come before the numbers of their
+/// family.
 fn lines(page: &str) -> Vec<(String, f64)> {
     let mut kind = ("", "");
     let mut seen = BTreeSet::new();
@@ -82,7 +84,7 @@ async fn monitoring_finds_every_series_that_it_queries() {
     })
     .await;
     let client = server.client();
-    // No controller makes objects of this type.
+    // No controller creates objects of this type.
     let path = "/api/v1/namespaces/default/podtemplates";
     for n in 0..3 {
         let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -137,7 +139,8 @@ async fn monitoring_finds_every_series_that_it_queries() {
     assert_eq!(posts.count(), 0, "{page}");
 }
 
-/// The handler of a built-in type is not asked about a media type that it does not have; that of custom types is.
+/// The handler of a built-in type is not called for an unsupported media type; the handler of a custom type
+/// is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_handler_refuses_is_counted() {
     let server = Server::start(Options::default()).await;
@@ -221,7 +224,7 @@ async fn deprecated_families_are_hidden_unless_the_flag_shows_them() {
         if !shows {
             continue;
         }
-        // An older name has what the newer one has.
+        // The older name has the same values as the newer one.
         let of = |name: &str| -> Vec<(String, f64)> {
             let begin = format!("{name}{{");
             let of_it = numbers.iter().filter(|(series, _)| series.starts_with(&begin));
@@ -246,17 +249,17 @@ async fn deprecated_families_are_hidden_unless_the_flag_shows_them() {
     }
 }
 
-/// The names of labels of a series, without the bound of a bucket.
+/// Returns the names of the labels of a series, without the bound of a bucket.
 fn labels(series: &str) -> BTreeSet<&str> {
     let inner = series.split_once('{').map_or("", |(_, inner)| inner.trim_end_matches('}'));
     let names = inner.split("\",").filter_map(|pair| pair.split_once("=\"")).map(|(name, _)| name);
     names.filter(|name| *name != "le").collect()
 }
 
-/// What a page says of a family: kind, stability, labels and bounds.
+/// The properties of a family on a page: kind, stability, labels and bounds.
 type Family<'p> = (&'p str, &'p str, BTreeSet<&'p str>, Vec<&'p str>);
 
-/// What a page says of its families.
+/// Returns the properties of the families on a page.
 fn families(page: &str) -> BTreeMap<&str, Family<'_>> {
     let mut found: BTreeMap<&str, Family<'_>> = BTreeMap::new();
     let (mut stability, mut name) = ("-", "");
@@ -313,7 +316,7 @@ async fn families_have_the_kind_the_labels_and_the_bounds_that_dashboards_know()
     assert!(compared >= 50, "{compared} families are compared");
 }
 
-/// Families whose series exist from their first number on: what makes them is tested where it happens.
+/// Families whose series exist from their first event on: the tests that cause the event check them.
 const WITH_FIRST_NUMBER: &[&str] = &[
     "aggregator_unavailable_apiservice_total",
     "apiserver_admission_webhook_",
@@ -342,7 +345,7 @@ async fn each_family_of_the_reference_is_shown_or_has_what_stands_in_for_it() {
     assert_eq!(client.post(path, &json!({"metadata": {"name": "b"}})).await.status, 201);
     watch.expect().await;
     let mut page = client.get("/metrics").await.text();
-    // What follows the store counts a moment after the write.
+    // The counter of a store follower changes shortly after the write.
     for _ in 0..100 {
         if page.contains("apiserver_storage_events_received_total{") {
             break;
@@ -375,7 +378,7 @@ async fn each_family_of_the_reference_is_shown_or_has_what_stands_in_for_it() {
     }
 }
 
-/// The accesses to the store for a type, by operation, and the lists.
+/// Returns the numbers of store accesses for a type, by operation, and of lists.
 async fn accesses(client: &Client, plural: &str) -> BTreeMap<String, f64> {
     let page = client.get("/metrics").await.text();
     let of_type = format!("resource=\"{plural}\"");
@@ -398,7 +401,7 @@ async fn accesses(client: &Client, plural: &str) -> BTreeMap<String, f64> {
 async fn accesses_to_the_store_are_those_of_a_server_that_keeps_objects() {
     let server = Server::start(Options::default()).await;
     let client = server.client();
-    // No controller makes objects of this type.
+    // No controller creates objects of this type.
     let path = "/api/v1/namespaces/default/podtemplates";
     let object = |name: &str, label: &str| {
         let spec = json!({"containers": [{"name": "c", "image": "i"}]});

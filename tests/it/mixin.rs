@@ -1,24 +1,25 @@
-//! The rules, alerts and dashboards for kube-apiserver of the public Kubernetes monitoring mixin: what each of them selects
-//! by labels and bounds is there on a server that is used (docs/api/operations.md#metrics).
+//! The rules, alerts and dashboards for kube-apiserver of the public Kubernetes monitoring mixin: the series
+//! that they select by labels and bounds exist on a server in use (docs/api/operations.md#metrics).
 //!
-//! Names alone are held in `metrics.rs`. A selector on a label that a series lacks selects nothing, and an alert on it never
-//! fires; so the matchers are compared one by one. Those of the scrape (`job`, `instance`, `cluster`) are left out.
+//! `metrics.rs` tests only the names. A selector on a label that a series lacks selects nothing, and an alert
+//! on it never fires, so the matchers are compared one by one. Labels that the scrape adds (`job`,
+//! `instance`, `cluster`) are left out.
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
 use tests::{Client, Server};
 
-/// What a rule asks of a label.
+/// A condition of a rule on a label.
 #[derive(Clone, Copy, Debug)]
 enum Matcher {
-    /// It is one of these; an absent label is empty.
+    /// The label has one of these values; an absent label is empty.
     Is(&'static [&'static str]),
-    /// It is none of these.
+    /// The label has none of these values.
     IsNot(&'static [&'static str]),
-    /// It begins so.
+    /// The label begins with this text.
     Begins(&'static str),
-    /// It is there, as it is what series are added up by.
+    /// The label exists, because series are summed by it.
     IsThere,
 }
 
@@ -83,7 +84,7 @@ const SELECTORS: &[Selector] = &[
     ),
     ("KubeAggregatedAPIDown", "aggregator_unavailable_apiservice", &[("name", IsThere)]),
     ("KubeClientCertificateExpiration", "apiserver_client_certificate_expiration_seconds_count", &[]),
-    // A quantile below a week, and below a day, needs bounds there.
+    // Alerts that compare a quantile with a week, and with a day, need buckets with these bounds.
     (
         "KubeClientCertificateExpiration, a week",
         "apiserver_client_certificate_expiration_seconds_bucket",
@@ -111,13 +112,13 @@ const SELECTORS: &[Selector] = &[
     ("dashboard: tasks", "go_goroutines", &[]),
 ];
 
-/// What the dashboard draws and this server has not, said in the page of metrics.
+/// Series of the dashboard that this server lacks, which the page of metrics lists.
 const WITHOUT: &[&str] =
     &["workqueue_adds_total", "workqueue_depth", "workqueue_queue_duration_seconds_bucket"];
 
 type Labels = BTreeMap<String, String>;
 
-/// The series of a page: names and labels.
+/// Returns the series of a page: names and labels.
 fn series(page: &str) -> Vec<(String, Labels)> {
     let numbers = page.lines().filter(|line| !line.starts_with('#'));
     numbers
@@ -141,7 +142,7 @@ fn holds(labels: &Labels, (label, matcher): &(&str, Matcher)) -> bool {
     }
 }
 
-/// Uses a server as clients do: every verb and scope, and what goes wrong.
+/// Uses a server as clients do: every verb and scope, and several failures.
 async fn use_it(client: &Client) {
     let maps = "/api/v1/namespaces/default/configmaps";
     assert_eq!(client.post(maps, &json!({"metadata": {"name": "a"}})).await.status, 201);
@@ -154,7 +155,7 @@ async fn use_it(client: &Client) {
     }
     assert_eq!(client.get(&format!("{maps}/none")).await.status, 404);
     assert_eq!(client.delete(&one).await.status, 200);
-    // An extension server that is not there.
+    // The extension server does not exist.
     let service = json!({
         "metadata": {"name": "v1.gone.example.com"},
         "spec": {"group": "gone.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
@@ -162,7 +163,7 @@ async fn use_it(client: &Client) {
     });
     let made = client.post("/apis/apiregistration.k8s.io/v1/apiservices", &service).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    // A webhook that is not there, and writes that need it.
+    // The webhook does not exist, and the writes need it.
     let hook = json!({
         "metadata": {"name": "gone"},
         "webhooks": [{
@@ -183,7 +184,8 @@ async fn use_it(client: &Client) {
     assert_eq!(client.post("/api/v1/namespaces/default/secrets", &secret).await.status, 500);
 }
 
-/// A write that takes longer than it may: the webhook that it waits for takes connections and says nothing.
+/// Sends a write that exceeds its time limit: the webhook that it waits for accepts connections and never
+/// responds.
 async fn outlast(client: &Client) {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let hook = json!({
@@ -201,7 +203,7 @@ async fn outlast(client: &Client) {
         "metadata": {"generateName": "t-"},
         "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
     });
-    // The server learns of the webhook a moment after it was made.
+    // The server uses the webhook shortly after it was created.
     for _ in 0..20 {
         let path = "/api/v1/namespaces/default/podtemplates?timeout=1s";
         if client.another().post(path, &template).await.status == 504 {
@@ -218,7 +220,7 @@ async fn each_rule_of_the_mixin_selects_series_of_a_server_that_is_used() {
     outlast(server.client()).await;
     let mut missing = Vec::new();
     let mut page = String::new();
-    // The extension server is looked for in the background.
+    // The extension server is checked in the background.
     for _ in 0..100 {
         page = server.client().get("/metrics").await.text();
         let shown = series(&page);
@@ -235,7 +237,8 @@ async fn each_rule_of_the_mixin_selects_series_of_a_server_that_is_used() {
     }
     assert!(missing.is_empty(), "{missing:#?} in\n{page}");
 
-    // Buckets and counts have the same labels but for the bound: what rules take from each other is of the same series.
+    // Buckets and counts have the same labels except for the bound, because rules subtract them from each
+    // other.
     let shown = series(&page);
     let without_bound = |name: &str| {
         let of_it = shown.iter().filter(|(known, _)| known == name);

@@ -50,7 +50,7 @@ async fn until_gone(client: &Client, name: &str) {
     until(client, name, |namespace| namespace.is_none()).await;
 }
 
-/// The conditions as `type=status message`, without those in their normal state.
+/// Returns the conditions as `type=status message`, without those in their normal state.
 fn troubles(namespace: &Value) -> Vec<String> {
     let conditions = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -107,7 +107,7 @@ async fn a_deleted_namespace_goes_with_all_that_is_in_it_and_with_nothing_else()
             assert_eq!(list["items"].as_array().unwrap().len(), count, "{resource} in {name}");
         }
     }
-    // A namespace created again with the same name is another one, and ends like the first.
+    // A namespace that is created again with the same name is a new one, and is deleted like the first.
     let path = make(client, "going").await;
     client.delete(&path).await;
     until_gone(client, "going").await;
@@ -186,7 +186,7 @@ async fn pods_go_first_and_their_grace_is_respected() {
     })
     .await;
     assert_eq!(client.get(&format!("{path}/secrets/used")).await.status, 200);
-    // As the node's agent does when the containers have stopped.
+    // The node's agent does this when the containers have stopped.
     client.delete(&format!("{path}/pods/running?gracePeriodSeconds=0")).await;
     until_gone(client, "graceful").await;
 }
@@ -306,7 +306,8 @@ async fn five_thousand_objects_of_many_kinds_go_and_a_cut_in_the_middle_changes_
         format!("{path}/services"),
         "/apis/coordination.k8s.io/v1/namespaces/full/leases".to_owned(),
     ];
-    // Some are owned by the namespace, some by each other; the collector and the sweep may delete them in any order.
+    // Some objects are owned by the namespace, some by each other; the collector and the namespace controller
+    // may delete them in any order.
     let writers = (0..WRITERS).map(|writer| {
         let (client, lists, uid) = (client.another(), lists.clone(), uid.clone());
         tokio::spawn(async move {
@@ -332,7 +333,7 @@ async fn five_thousand_objects_of_many_kinds_go_and_a_cut_in_the_middle_changes_
     let begun = Instant::now();
     let late = client.post(&lists[0], &json!({"metadata": {"name": "late"}})).await;
     assert!(matches!(late.status, 403 | 404), "{}", late.text());
-    // One of them is gone: the sweep is at work, or complete on a fast machine.
+    // A missing object shows that the deletion is in progress, or complete on a fast machine.
     while client.get(&format!("{}/o-0", lists[0])).await.status == 200 && begun.elapsed() < PATIENCE {
         tokio::task::yield_now().await;
     }

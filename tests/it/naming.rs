@@ -39,7 +39,7 @@ async fn no_document_speaks_the_other_vocabulary() {
     for path in &paths {
         let reply = fixture.client.get(path).await;
         assert_eq!(reply.status, 200, "{path}");
-        // Clients read schema extensions, which have one name in both profiles.
+        // Clients read schema extensions, whose names are the same in both profiles.
         let text = reply.text().to_lowercase().replace("x-kubernetes-", "");
         for word in ["kubernetes", "k8s"] {
             if let Some(at) = text.find(word) {
@@ -162,7 +162,7 @@ async fn names_inside_objects_and_errors_follow_the_profile() {
         .await
         .json();
     assert_eq!(table["apiVersion"], "meta.cluster.io/v1", "tables");
-    // Clients that know only upstream's names are understood, and answered with those names.
+    // Requests with kube-apiserver's names are accepted, and the responses use those names.
     for accept in [
         "application/json;as=Table;g=meta.k8s.io;v=v1",
         "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",

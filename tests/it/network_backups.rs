@@ -1,5 +1,5 @@
-//! Backups over the network: permissions, transferred bytes, and the effect of broken connections, stalled clients, a
-//! server that stops and a full disk.
+//! Backups over the network: permissions, transferred bytes, and the effect of broken connections, stalled
+//! clients, a server that stops and a full disk.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::backups::{MAPS, flag, report, tool};
 
-/// Creates so many objects of 300 kB.
+/// Creates `count` objects of 300 kB.
 async fn fill(client: &Client, name: &str, count: usize) {
     for n in 0..count {
         let object =
@@ -24,7 +24,7 @@ async fn fill(client: &Client, name: &str, count: usize) {
     }
 }
 
-/// Runs the command on a thread beside this runtime, which may forward its connection.
+/// Runs the command on a thread outside of this runtime, because the runtime may forward its connection.
 async fn run(arguments: &[String]) -> Output {
     let arguments = arguments.to_vec();
     let run = move || tool(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
@@ -43,7 +43,7 @@ fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// The error line of a failed command.
+/// Returns the error line of a failed command.
 #[track_caller]
 fn error_of(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -52,7 +52,7 @@ fn error_of(output: &Output) -> String {
     text.trim_end().trim_start_matches("error: ").to_owned()
 }
 
-/// Revision of the backup, if it is complete.
+/// Returns the revision of the backup, after checking that it is complete.
 #[track_caller]
 fn revision_of(backup: &Path) -> u64 {
     let verified = report(&["verify", &flag("data-dir", backup)]);
@@ -71,7 +71,7 @@ async fn only_new_segments_are_sent_and_a_broken_connection_leaves_the_earlier_b
     let server = Server::start_upstream().await;
     let (client, backups) = (server.client(), TempDir::new());
     let (kubeconfig, fixture) = (server.kubeconfig(), backups.path().join("b"));
-    // More than a segment.
+    // The store must be larger than a segment.
     fill(client, "first", 230).await;
     let first = json_of(&back_up(&kubeconfig, &fixture, &["-o=json"]).await);
     assert_eq!((&first["copied_segments"], &first["kept_segments"]), (&json!(2), &json!(0)));
@@ -80,7 +80,8 @@ async fn only_new_segments_are_sent_and_a_broken_connection_leaves_the_earlier_b
     assert_eq!(revision_of(&fixture), first["revision"]);
     fill(client, "second", 10).await;
 
-    // A connection that ends after so many bytes: in the handshake, in the head, near the beginning, near the end.
+    // The connection ends after this many bytes: in the handshake, in the head, near the beginning, near the
+    // end.
     for cut_after in [0, 1_000, 4_000, 100_000, 3_000_000] {
         let proxy = Proxy::new(&client.identity().address, cut_after).await;
         let server = format!("--server=https://{}", proxy.address);
@@ -101,7 +102,7 @@ async fn only_new_segments_are_sent_and_a_broken_connection_leaves_the_earlier_b
     assert_eq!(String::from_utf8_lossy(&records.stdout).lines().count(), objects);
 }
 
-/// Forwards one connection to `server` and cuts it after so many bytes of response.
+/// Forwards a connection to `server` and cuts it after this many bytes of response.
 struct Proxy {
     address: String,
 }
@@ -117,7 +118,7 @@ impl Proxy {
             let ((mut from_near, mut to_near), (from_far, mut to_far)) =
                 (near.into_split(), far.into_split());
             let forth = tokio::spawn(async move { tokio::io::copy(&mut from_near, &mut to_far).await });
-            // It may be cut before all of it was written.
+            // The connection may be cut before everything was written.
             let _ = tokio::io::copy(&mut from_far.take(cut_after), &mut to_near).await;
             let _ = to_near.shutdown().await;
             forth.abort();
@@ -175,7 +176,7 @@ async fn a_backup_needs_permission_to_post_to_its_path() {
     let done = json_of(&back_up(&kubeconfig, &to, &["-o=json"]).await);
     assert_eq!(revision_of(&to), done["revision"]);
 
-    // The path and its method; a body that is not a list of segments; a body above the limit.
+    // Rows: the path and its method; a body that is not a list of segments; a body above the limit.
     for (method, path, body, want) in [
         ("GET", "/backup", &b""[..], 405),
         ("PUT", "/backup", b"", 405),
@@ -201,7 +202,7 @@ async fn a_backup_needs_permission_to_post_to_its_path() {
     let elsewhere = format!("--server=https://{}", other.client().identity().address);
     let error = error_of(&back_up(&kubeconfig, &to, &[&elsewhere]).await);
     assert!(error.contains("x509: certificate signed by unknown authority"), "{error}");
-    // The store in the target is another one.
+    // The target has a backup of another store.
     let error = error_of(&back_up(&other.kubeconfig(), &to, &[]).await);
     assert_eq!(error, format!("{} has another store: choose an empty directory", to.join("log").display()));
     assert_eq!(revision_of(&to), done["revision"]);
@@ -211,7 +212,7 @@ async fn a_backup_needs_permission_to_post_to_its_path() {
 async fn stalled_clients_block_no_writer_and_are_limited() {
     let mut server = Server::start_upstream().await;
     let client = server.client().clone();
-    // More than the buffers on the way hold.
+    // The backup is larger than all buffers on the way.
     fill(&client, "first", 60).await;
     let sleeping = [ask(&client, b"").await, ask(&client, b"").await];
     assert!(sleeping.iter().all(|response| response.status() == 200));
@@ -220,7 +221,7 @@ async fn stalled_clients_block_no_writer_and_are_limited() {
     assert_eq!(refused.header_all("retry-after"), ["30"]);
     fill(&client, "second", 20).await;
     assert_eq!(client.get("/readyz").await.status, 200);
-    // A client that disconnects makes room for the next.
+    // When a client disconnects, the next one may start.
     let [mut first, second] = sleeping;
     drop(second);
     let mut other = ask(&client, b"").await;

@@ -1,7 +1,7 @@
-//! kubectl of the oldest and the newest release at hand, over the node agent of these tests (docs/api/nodes.md): logs,
+//! The oldest and the newest installed kubectl with the node agent of these tests (docs/api/nodes.md): logs,
 //! commands with and without a terminal, copies, debugging containers, forwarded ports and proxies.
 //!
-//! Newer releases speak WebSocket and are told to speak SPDY in a second round; the oldest knows SPDY alone.
+//! Newer releases use WebSocket, and SPDY in a second round; the oldest one supports only SPDY.
 
 use std::process::Stdio;
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,11 +15,11 @@ use tokio::process::{Child, ChildStdout, Command};
 use crate::kubectl::{Kubectl, finish};
 use crate::nodes::{PODS, cluster, echo, pod, until};
 
-/// What a release is told about the protocol that it is to speak.
+/// Environment variables that select the protocol of kubectl.
 const PROTOCOLS: [&[(&str, &str)]; 2] =
     [&[], &[("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false"), ("KUBECTL_PORT_FORWARD_WEBSOCKETS", "false")]];
 
-/// A command whose output is read while it runs.
+/// Starts a command whose output is read while it runs.
 fn started(mut command: Command) -> (Child, Lines<BufReader<ChildStdout>>) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("kubectl runs");
@@ -27,13 +27,13 @@ fn started(mut command: Command) -> (Child, Lines<BufReader<ChildStdout>>) {
     (child, lines)
 }
 
-/// The next line of output.
+/// Returns the next line of output.
 async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
     let read = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("it says something in time");
     read.expect("the pipe holds").expect("it says something more")
 }
 
-/// The exit code of a command that ends by itself.
+/// Waits for a command to end, and returns its exit code.
 async fn ended(mut child: Child) -> Option<i32> {
     tokio::time::timeout(PATIENCE, child.wait()).await.expect("it ends").expect("it can be waited for").code()
 }
@@ -91,7 +91,7 @@ async fn kubectl_forwards_ports_and_proxies() {
             let mut command = kubectl.command(&format!("port-forward p :{echo}"));
             command.envs(variables.iter().copied());
             let (mut child, mut lines) = started(command);
-            // Forwarding from 127.0.0.1:40001 -> 40002
+            // kubectl prints: Forwarding from 127.0.0.1:40001 -> 40002
             let said = line(&mut lines).await;
             let port = said.split([':', ' ']).rev().nth(2).and_then(|port| port.parse().ok());
             let port: u16 = port.unwrap_or_else(|| panic!("{said}"));
@@ -102,7 +102,7 @@ async fn kubectl_forwards_ports_and_proxies() {
                     let sent = vec![number; 200_000];
                     let (mut reader, mut writer) = connection.split();
                     let mut heard = Vec::new();
-                    // The end of one direction leaves the other one open.
+                    // After one direction has ended, the other one stays open.
                     let (sending, reading) = tokio::join!(
                         async {
                             writer.write_all(&sent).await?;
@@ -126,7 +126,7 @@ async fn kubectl_forwards_ports_and_proxies() {
         let path = "/api/v1/nodes/n/proxy/stats/summary";
         assert_eq!(kubectl.ok(&format!("get --raw {path}")).await, summary);
         let (mut child, mut lines) = started(kubectl.command("proxy --port=0"));
-        // Starting to serve on 127.0.0.1:40003
+        // kubectl prints: Starting to serve on 127.0.0.1:40003
         let said = line(&mut lines).await;
         let address = said.rsplit(' ').next().unwrap_or_default();
         let mut connection = TcpStream::connect(address).await.unwrap_or_else(|why| panic!("{said}: {why}"));
@@ -156,7 +156,7 @@ async fn kubectl_has_a_terminal_whose_size_follows() {
             let with = format!("{} {variables:?}", kubectl.program().display());
             agent.seen.sizes.lock().clear();
             let exec = kubectl.line("exec -it p -- sh -c 'read line; echo got $line; exit 7'");
-            // The terminal gets another size while the command runs.
+            // The size of the terminal changes while the command runs.
             let session = format!("stty rows 33 cols 99; (sleep 2; stty rows 44 < /dev/tty) & exec {exec}");
             let mut command = kubectl.prepared(Command::new("script"));
             command.args(["--quiet", "--return", "--command", &session, "/dev/null"]);
@@ -183,7 +183,7 @@ async fn kubectl_has_a_terminal_whose_size_follows() {
     }
 }
 
-/// Starts a debugging container in a pod by kubectl, and lets it run once it is there.
+/// Starts a debugging container in a pod with kubectl, and sets its status to running once it exists.
 async fn debugged(server: &Server, kubectl: &Kubectl, variables: &[(&str, &str)], name: &str) {
     let client = server.client();
     pod(client, name, "n", &["c"]).await;
@@ -224,7 +224,7 @@ async fn kubectl_follows_logs_until_the_agent_is_killed() {
     let releases = Kubectl::releases(&server).await;
     let mut running = Vec::new();
     for kubectl in &releases {
-        // One follows for as long as it likes.
+        // The first client follows as long as it likes.
         let (mut child, mut lines) = started(kubectl.command("logs -f p"));
         assert_eq!(line(&mut lines).await, "/containerLogs/default/p/c?follow=true");
         while line(&mut lines).await != "line 3" {}
@@ -232,7 +232,7 @@ async fn kubectl_follows_logs_until_the_agent_is_killed() {
         until("the log is not followed any more", || agent.seen.open.load(SeqCst) == 0).await;
     }
     for kubectl in &releases {
-        // Others are still there when the agent is not.
+        // Other clients are still connected when the agent ends.
         let (child, mut lines) = started(kubectl.command("logs -f p"));
         while line(&mut lines).await != "line 3" {}
         running.push((child, lines, format!("{} logs", kubectl.program().display())));
@@ -248,7 +248,7 @@ async fn kubectl_follows_logs_until_the_agent_is_killed() {
     for (child, mut lines, what) in running {
         eprintln!("waiting for {what}");
         while let Ok(Some(_)) = lines.next_line().await {}
-        // Which code that is, is the client's affair: an agent that is gone tells no outcome.
+        // The client chooses the code: an agent that has ended reports no outcome.
         ended(child).await;
     }
     for kubectl in &releases {

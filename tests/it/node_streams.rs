@@ -1,7 +1,8 @@
-//! Many streams at once over the node agent of these tests (docs/api/nodes.md): what followed logs and forwarded ports cost
-//! the server in memory and processor time.
+//! Many concurrent streams over the node agent of these tests (docs/api/nodes.md): the server's memory and
+//! processor time for followed logs and forwarded ports.
 //!
-//! `STREAMED_LOGS` and `STREAMED_PORTS` are their numbers; the test says what they cost, and fails over a bound for each.
+//! `STREAMED_LOGS` and `STREAMED_PORTS` set their numbers; the test prints the costs, and fails if one
+//! exceeds its bound.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -13,23 +14,24 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use crate::nodes::{PODS, cluster, echo, head_of, pod, until};
 use crate::support::{anonymous_bytes, from_environment};
 
-/// Processor time of a process so far.
+/// Returns the processor time that a process has used.
 fn processor_time(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the server runs");
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let fields: Vec<u64> =
         after_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse().ok()).collect();
-    // Linux tells hundredths of a second.
+    // Linux counts in hundredths of a second.
     Duration::from_millis(fields.iter().sum::<u64>() * 10)
 }
 
-/// Most anonymous memory that each stream may add to the server, generously: the buffers of two connections with their TLS.
+/// Maximum anonymous memory that each stream may add to the server: the buffers of two connections with their
+/// TLS, and a margin.
 const ADDED_BYTES_MAX: u64 = 400 * 1024;
 
-/// How long the streams are looked at.
+/// Duration of the measurement.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Says what `streams` cost, and returns the memory with them.
+/// Prints the costs of `streams`, and returns the memory while they are open.
 async fn cost(pid: u32, streams: &str, count: usize, before: u64) -> u64 {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let (began, busy) = (Instant::now(), processor_time(pid));
@@ -70,7 +72,7 @@ async fn many_streams_at_once_cost_their_buffers() {
         assert!(head_of(&mut stream).await.starts_with("HTTP/1.1 101 "));
         stream.write_all(&opened(1, "error", echo, true)).await.unwrap();
         stream.write_all(&opened(3, "data", echo, false)).await.unwrap();
-        // More than all buffers hold, and the client does not read what comes back.
+        // The data exceeds all buffers, and the client does not read the responses.
         let data = [&[0, 0, 0, 3, 0, 0, 0x40, 0][..], &[b'x'; 0x4000]].concat();
         let sending = tokio::spawn(async move {
             for _ in 0..1000 {
@@ -84,7 +86,7 @@ async fn many_streams_at_once_cost_their_buffers() {
     }
     until("all are open", || agent.seen.open.load(SeqCst) == log_count + port_count).await;
     cost(server.pid(), "forwarded ports whose clients do not read", port_count, after_logs).await;
-    // The server answers others meanwhile, and what the streams said is all there.
+    // The server serves other requests meanwhile, and the streams have received all their data.
     assert_eq!(client.get("/readyz").await.status, 200);
     for body in &mut logs {
         let mut heard = String::new();
@@ -99,7 +101,7 @@ async fn many_streams_at_once_cost_their_buffers() {
     until("all are closed", || agent.seen.open.load(SeqCst) == 0).await;
 }
 
-/// A frame that opens a stream of a forwarded port, with headers in a stored block.
+/// Returns a frame that opens a stream of a forwarded port, with the headers in a stored block.
 fn opened(stream: u32, kind: &str, port: u16, is_first: bool) -> Vec<u8> {
     let port = port.to_string();
     let headers = [("streamtype", kind), ("port", port.as_str()), ("requestid", "0")];

@@ -1,5 +1,5 @@
-//! The way to nodes, over a node agent of these tests (docs/api/nodes.md): logs, commands, forwarded ports and proxies, by
-//! kubectl and by bytes.
+//! Connections to nodes, with a node agent of these tests (docs/api/nodes.md): logs, commands, forwarded
+//! ports and proxies, with kubectl and with raw bytes.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::agent::{Agent, Keys};
 
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// A server that knows the keys of agents.
+/// Starts a server that knows the keys of agents.
 async fn server(keys: &Keys) -> Server {
     let files = vec![
         ("agent-ca.crt", keys.authority.clone()),
@@ -33,7 +33,7 @@ async fn server(keys: &Keys) -> Server {
     Server::start(Options { flags, files, ..Options::default() }).await
 }
 
-/// A node at a port of this machine.
+/// Creates a node whose agent listens on a port of this machine.
 pub async fn node(client: &Client, name: &str, port: u16) {
     let node = json!({"metadata": {"name": name}, "status": {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
@@ -42,7 +42,7 @@ pub async fn node(client: &Client, name: &str, port: u16) {
     assert_eq!(made.status, 201, "{}", made.text());
 }
 
-/// A running pod on a node.
+/// Creates a running pod on a node.
 pub async fn pod(client: &Client, name: &str, node: &str, containers: &[&str]) {
     let containers: Vec<Value> = containers.iter().map(|name| json!({"name": name, "image": "i"})).collect();
     let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": containers}});
@@ -52,7 +52,7 @@ pub async fn pod(client: &Client, name: &str, node: &str, containers: &[&str]) {
     assert_eq!(client.patch(&format!("{PODS}/{name}/status"), "merge", &running).await.status, 200);
 }
 
-/// A server with an agent, and a pod `p` on its node `n`.
+/// Starts a server with an agent, and creates a pod `p` on its node `n`.
 pub async fn cluster() -> (Server, Agent, Keys) {
     let keys = Keys::new();
     let agent = Agent::start(&keys).await;
@@ -116,7 +116,7 @@ async fn logs_are_what_the_agent_says() {
     ] {
         assert_eq!(message(client, &format!("{PODS}/{path}")).await, (code, want), "{path}");
     }
-    // A followed log goes on until the client leaves, which the agent sees.
+    // A followed log continues until the client disconnects, which the agent notices.
     let response = client.another().open("GET", &format!("{PODS}/p/log?follow=true"), &[], b"").await;
     let mut body = response.into_body();
     let mut heard = String::new();
@@ -128,7 +128,7 @@ async fn logs_are_what_the_agent_says() {
     assert_eq!(agent.seen.open.load(SeqCst), 1);
     drop(body);
     until("the agent sees that the log is not followed any more", || agent.seen.open.load(SeqCst) == 0).await;
-    // An agent that ends breaks the answer off.
+    // If the agent ends, the response breaks off.
     let response = client.another().open("GET", &format!("{PODS}/p/log?follow=true"), &[], b"").await;
     let mut body = response.into_body();
     body.frame().await.unwrap().unwrap();
@@ -152,7 +152,7 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A port of this machine that sends everything back.
+/// Opens a port of this machine that sends all received bytes back.
 pub async fn echo() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -214,7 +214,7 @@ async fn proxies_pass_requests_and_lead_links_back() {
         (head.status, head.header_all("content-length"), head.body.len()),
         (200, vec!["25".to_owned()], 0)
     );
-    // An upgrade to anything becomes a tunnel.
+    // An upgrade to any protocol becomes a tunnel.
     let mut stream = client.connect().await.unwrap();
     let request = format!(
         "GET {proxy}/any?x=1 HTTP/1.1\r\nhost: h\r\nconnection: Upgrade\r\nupgrade: echo\r\nauthorization: Basic eA==\r\n\r\n"
@@ -253,7 +253,7 @@ async fn proxies_pass_requests_and_lead_links_back() {
     }
 }
 
-/// The head of an answer.
+/// Reads the head of a response.
 pub async fn head_of<S: tokio::io::AsyncRead + Unpin>(stream: &mut BufReader<S>) -> String {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -263,7 +263,7 @@ pub async fn head_of<S: tokio::io::AsyncRead + Unpin>(stream: &mut BufReader<S>)
     head
 }
 
-/// A client's request for a WebSocket.
+/// Returns a client's request for a WebSocket.
 pub fn websocket(path: &str, protocol: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nhost: h\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
@@ -271,7 +271,7 @@ pub fn websocket(path: &str, protocol: &str) -> String {
     )
 }
 
-/// Everything that is said on a connection after `sent`, as text.
+/// Sends bytes on a new connection, and returns everything received as text.
 pub async fn said_after(client: &Client, sent: &[u8]) -> String {
     let mut stream = client.connect().await.unwrap();
     stream.write_all(sent).await.unwrap();
@@ -280,7 +280,7 @@ pub async fn said_after(client: &Client, sent: &[u8]) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// A node agent that does something else than an agent should, once it was asked.
+/// Starts a node agent that sends this response instead of a correct one to each request.
 pub async fn liar(answer: &'static [u8], then_waits: bool) -> u16 {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let key = rustls_pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
@@ -318,7 +318,7 @@ pub async fn liar(answer: &'static [u8], then_waits: bool) -> u16 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agents_that_lie_are_errors_of_their_requests() {
-    // Without authorities any certificate will do.
+    // Without configured authorities every certificate is accepted.
     let server = Server::start_upstream().await;
     let client = server.client();
     let endless: &'static [u8] = {
@@ -354,7 +354,7 @@ async fn agents_that_lie_are_errors_of_their_requests() {
         ("endless", "headers exceeded", "headers exceeded"),
         ("switches", "no frames at all", "error reading from error stream: "),
     ] {
-        // Without a pause in which the client could ask again, the connection ends with the answer.
+        // The request has no `content-length` header, and the connection ends directly with the response.
         let request = spdy(name).replace("content-length: 0\r\n", "");
         let mut stream = BufReader::new(client.connect().await.unwrap());
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -402,7 +402,7 @@ async fn agents_that_lie_are_errors_of_their_requests() {
         (400, "Upgrade request required".to_owned())
     );
     assert_eq!(client.get("/readyz").await.status, 200);
-    // Server and agent do not know each other here.
+    // Server and agent have unrelated authorities here.
     let keys = Keys::new();
     let agent = Agent::start(&keys).await;
     node(client, "strict", agent.address.port()).await;

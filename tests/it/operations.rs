@@ -1,4 +1,4 @@
-//! Running the server: nothing is lost on the way out, and what flags switch (docs/api/operations.md).
+//! Operation of the server: a shutdown loses no request, and the effect of flags (docs/api/operations.md).
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ fn flags(flags: &[&str]) -> Options {
     Options { flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), ..Options::default() }
 }
 
-/// Creates objects until the server is gone. Says which were acknowledged, and how often a request that the server took
-/// got no answer.
+/// Creates objects until the server is gone. Returns which were acknowledged, and how many requests that the
+/// server accepted got no response.
 async fn create_until_refused(client: Client, writer: usize) -> (Vec<String>, usize) {
     let (mut acknowledged, mut unanswered) = (Vec::new(), 0);
     for n in 0.. {
         let client = client.another();
         let name = format!("w{writer}-{n}");
         let body = json!({"metadata": {"name": name}}).to_string();
-        // A connection that is not accepted is no request.
+        // A refused connection does not count as a request.
         if client.connect().await.is_err() {
             break;
         }
@@ -33,7 +33,7 @@ async fn create_until_refused(client: Client, writer: usize) -> (Vec<String>, us
             Some(reply) if reply.status == 201 => acknowledged.push(name),
             Some(reply) if reply.status == 429 => break,
             Some(reply) => panic!("{} {}", reply.status, reply.text()),
-            // The port closed between the two connections.
+            // The port was closed between the two connections.
             None if client.connect().await.is_err() => break,
             None => unanswered += 1,
         }
@@ -63,7 +63,7 @@ async fn a_shutdown_under_load_fails_no_request_that_was_accepted() {
             acknowledged.extend(names);
         }
         assert!(acknowledged.len() > 50, "{}", acknowledged.len());
-        // The watch ended by itself.
+        // The watch ended in the regular way.
         while watch.next().await.is_some() {}
         assert!(server.log().contains("connections_cut=0"), "{}", server.log());
         server.restart().await;
@@ -95,7 +95,7 @@ async fn a_leaving_server_refuses_new_requests_while_others_finish() {
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}]}]});
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     assert_eq!(client.post(path, &webhook).await.status, 201);
-    // Until the webhook is in force, creations are fast.
+    // Creations are fast until the webhook is in force.
     let slow = {
         let client = client.another();
         tokio::spawn(async move {
@@ -110,7 +110,7 @@ async fn a_leaving_server_refuses_new_requests_while_others_finish() {
         })
     };
     while hook.received().is_empty() && !slow.is_finished() {
-        // The first review is noted when it is answered, so the request that begins next is the one that matters.
+        // The first review is recorded when it is answered, so the next request is the one that matters.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let slow_again = {
@@ -263,8 +263,8 @@ async fn connections_end_by_chance_after_an_answer_so_that_clients_find_other_se
             match sender.send_request(request).await {
                 Ok(answer) => assert_eq!(answer.status(), 200),
                 Err(error) => {
-                    // The connection was given up between two requests, or with a request that was not taken: the client may
-                    // send that one again.
+                    // The connection ended between two requests, or before a request was accepted: the client
+                    // may send that one again.
                     let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
                     let is_untaken = why.contains("not a result of an error");
                     assert!(error.is_closed() || error.is_canceled() || is_untaken, "{error}: {why}");
@@ -278,7 +278,8 @@ async fn connections_end_by_chance_after_an_answer_so_that_clients_find_other_se
     assert!(ended > 10, "of 20 connections with 200 requests each {ended} ended, and 98 % should");
 }
 
-/// How many streams an HTTP/2 connection may have, by the server's SETTINGS (RFC 9113, 6.5.2).
+/// Returns the maximum number of streams of an HTTP/2 connection, from the server's SETTINGS (RFC 9113,
+/// 6.5.2).
 async fn streams_offered(server: &Server) -> Option<u32> {
     const SETTINGS: u8 = 4;
     const MAX_CONCURRENT_STREAMS: u16 = 3;

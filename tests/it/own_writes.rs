@@ -1,4 +1,4 @@
-//! What the server writes by itself passes admission, under the identities of upstream's controllers
+//! Writes of the server itself pass admission, with the identities of upstream's controllers
 //! (docs/api/admission.md).
 
 use std::future::ready;
@@ -11,7 +11,7 @@ use super::hook::Hook;
 
 const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
-/// Allows everything but the deletion of `kept` by anyone but the administrator.
+/// Allows everything except the deletion of `kept` by another user than the administrator.
 fn verdict(review: &Value) -> Value {
     let request = &review["request"];
     let is_kept = request["operation"] == "DELETE"
@@ -24,7 +24,7 @@ fn verdict(review: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 }
 
-/// One review in short: who does what.
+/// Formats a review in one line: user, operation and object.
 fn line(review: &Value) -> String {
     let request = &review["request"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -78,12 +78,12 @@ async fn controllers_writes_are_admitted_and_may_be_refused() {
     let map = |name: &str| json!({"metadata": {"name": name}});
     let saw = |wanted: &str| hook.received().iter().any(|review| line(review) == wanted);
 
-    // The account of a namespace is made anew.
+    // The service account of a namespace is created again.
     assert_eq!(client.delete(&format!("{core}/serviceaccounts/default")).await.status, 200);
     let made = "service-account-controller CREATE serviceaccounts default CreateOptions";
     until(made, async || saw(made)).await;
 
-    // Usage is charged by the server, and counted by the controller.
+    // The server charges usage to the quota, and the controller counts it.
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "10"}}});
     assert_eq!(client.post(&format!("{core}/resourcequotas"), &quota).await.status, 201);
     let counted = "resourcequota-controller UPDATE resourcequotas/status q UpdateOptions";
@@ -91,7 +91,7 @@ async fn controllers_writes_are_admitted_and_may_be_refused() {
     let owner = client.post(&maps, &map("owner")).await.json();
     assert!(saw("system:apiserver UPDATE resourcequotas/status q UpdateOptions"));
 
-    // A dependent goes with its owner.
+    // The garbage collector deletes a dependent of the deleted owner.
     let mut dependent = map("dependent");
     dependent["metadata"]["ownerReferences"] = json!([
         {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
@@ -101,7 +101,7 @@ async fn controllers_writes_are_admitted_and_may_be_refused() {
     let collected = "generic-garbage-collector DELETE configmaps dependent DeleteOptions";
     until(collected, async || saw(collected)).await;
 
-    // What is refused keeps its namespace, which says why.
+    // An object whose deletion is refused keeps its namespace, which reports the reason.
     assert_eq!(client.post(&maps, &map("kept")).await.status, 201);
     let own = format!("/api/v1/namespaces/{ns}");
     assert_eq!(client.delete(&own).await.status, 200);
@@ -122,7 +122,7 @@ async fn controllers_writes_are_admitted_and_may_be_refused() {
     assert_eq!(review["request"]["userInfo"]["groups"], json!(groups));
     assert!(saw(&format!("namespace-controller UPDATE namespaces/status {ns} UpdateOptions")));
 
-    // Nothing else is held up by it.
+    // The refusal delays no other deletion.
     assert_eq!(client.get(&format!("{maps}/owner")).await.status, 404);
     assert_eq!(client.delete(&format!("{VALIDATING}/{ns}")).await.status, 200);
     until("the namespace goes", async || client.get(&own).await.status == 404).await;

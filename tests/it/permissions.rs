@@ -1,8 +1,9 @@
-//! The permission matrix: kind of user × resource × verb, of the real route table and the roles that every server has
-//! (docs/api/authorization.md#rbac), as one page for a reader: `tests/golden/permissions.txt`.
+//! The permission matrix: kind of user × resource × verb, of the real route table and the roles that every
+//! server has (docs/api/authorization.md#rbac), as a readable page: `tests/golden/permissions.txt`.
 //!
-//! Rows come from discovery, so a new route has no row and fails; `UPDATE_GOLDEN=1` writes the page anew, and the change
-//! is reviewed. Letters: g get, l list, w watch, c create, u update, p patch, d delete, D deletecollection; `-` none.
+//! Rows come from discovery, so a new route has no row and fails the test; `UPDATE_GOLDEN=1` writes the page
+//! again, and the change is reviewed. Letters: g get, l list, w watch, c create, u update, p patch, d delete,
+//! D deletecollection; `-` none.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ const VERBS: [(&str, char); 8] = [
     ("deletecollection", 'D'),
 ];
 
-/// A kind of user: its column, user, groups, and the namespace that is asked about.
+/// A kind of user: its column, user, groups, and the namespace of the requests.
 type Kind = (&'static str, &'static str, &'static [&'static str], &'static str);
 
 const KINDS: [Kind; 10] = [
@@ -66,7 +67,7 @@ struct Route {
     verbs: Vec<String>,
 }
 
-/// All routes that discovery names, in order.
+/// Returns all routes in discovery, in order.
 async fn routes(client: &Client) -> Vec<Route> {
     let mut versions = vec![(String::new(), "/api/v1".to_owned())];
     let groups = client.get("/apis").await.json();
@@ -140,7 +141,7 @@ async fn each_kind_of_user_may_what_the_page_says() {
         "ClusterRole", "name": "view"}, "subjects": [{"kind": "User", "name": "reader"}]});
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
     assert_eq!(client.post(path, &binding).await.status, 201);
-    // The aggregated roles have their rules once the controller has written them.
+    // Wait until the controller has written the rules of the aggregated roles.
     let view = "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin";
     client
         .until(view, |role| role.is_some_and(|role| !role["rules"].as_array().is_none_or(Vec::is_empty)))
@@ -150,7 +151,7 @@ async fn each_kind_of_user_may_what_the_page_says() {
     let mut page = format!("{:74} {:10}", "resource", "scope");
     KINDS.iter().for_each(|(column, ..)| page.push_str(&format!(" {column:10}")));
     let mut lines = vec![page.trim_end().to_owned()];
-    // A few connections share the work.
+    // Several connections share the requests.
     let mut tasks = Vec::new();
     for start in 0..4 {
         let (routes, client) = (routes.clone(), client.another());
@@ -190,8 +191,8 @@ async fn each_kind_of_user_may_what_the_page_says() {
     assert!(got == want, "new or other:\n{}\ngone or other:\n{}", new.join("\n"), gone.join("\n"));
 }
 
-/// Whatever is asked of whatever discovery names, by a user who may nothing and by one who may everything but is not exempt from
-/// flow control, as the members of `system:masters` are.
+/// Sends many requests to all discovered resources, as a user without permissions and as a user who may do
+/// everything but is subject to flow control, unlike the members of `system:masters`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_of_any_user_makes_the_server_panic() {
     let server = Server::start(Options::default()).await;

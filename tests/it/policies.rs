@@ -1,5 +1,5 @@
-//! Admission policies of the kind that public policy libraries have (docs/api/policies.md), on manifests: which of them say
-//! no to which object. They are read from `tests/fixtures/policies.txt`.
+//! Admission policies like those of public policy libraries (docs/api/policies.md), applied to manifests:
+//! each object is refused by the expected policies. `tests/fixtures/policies.txt` has the policies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,11 +13,11 @@ const FIXTURE: &str = include_str!("../fixtures/policies.txt");
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// What makes pods.
+/// Resources that create pods.
 const WORKLOADS: &str =
     "pods replicationcontrollers deployments statefulsets daemonsets replicasets jobs cronjobs";
 
-/// The group of a resource.
+/// Returns the group of a resource.
 fn group(resource: &str) -> &'static str {
     match resource {
         "deployments" | "statefulsets" | "daemonsets" | "replicasets" => "apps",
@@ -28,7 +28,8 @@ fn group(resource: &str) -> &'static str {
     }
 }
 
-/// A policy and its binding, of a line of the fixture. What it refuses is said in warnings, so that all of them are seen.
+/// Returns a policy and its binding from a line of the fixture. Failures are reported as warnings, so that
+/// all of them are visible.
 fn policy(line: &str) -> [Value; 2] {
     let mut parts = line.splitn(4, "; ");
     let mut part = || parts.next().unwrap_or_else(|| panic!("{line}"));
@@ -49,7 +50,7 @@ fn policy(line: &str) -> [Value; 2] {
     [policy, binding]
 }
 
-/// A server with all policies of the fixture.
+/// Starts a server with all policies of the fixture.
 async fn server() -> Server {
     let flags =
         ["--disable-admission-plugins=ServiceAccount", "--allow-privileged"].map(str::to_owned).to_vec();
@@ -69,7 +70,7 @@ async fn server() -> Server {
     server
 }
 
-/// The names of the policies that say no to an object.
+/// Returns the names of the policies that refuse an object.
 async fn refusals(server: &Server, object: &Value) -> Vec<String> {
     let kind = object["kind"].as_str().unwrap();
     let plural = match kind {
@@ -91,7 +92,7 @@ async fn refusals(server: &Server, object: &Value) -> Vec<String> {
     names
 }
 
-/// Manifests, and the policies that say no to them.
+/// Manifests, and the policies that refuse them.
 const OWN: &[(&str, &str)] = &[
     (
         r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"sound","namespace":"apps","labels":{"app":"a","team":"t"},
@@ -173,7 +174,7 @@ async fn fifty_policies_say_no_to_what_they_are_about() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 
-    // One of them refuses, once its binding says so.
+    // A policy refuses the request once its binding says Deny.
     let bindings = format!("{GROUP}/validatingadmissionpolicybindings/no-latest-tag");
     let deny = json!({"spec": {"validationActions": ["Deny"]}});
     assert_eq!(server.client().patch(&bindings, "merge", &deny).await.status, 200);
@@ -185,7 +186,7 @@ async fn fifty_policies_say_no_to_what_they_are_about() {
     assert_eq!((refused.status, refused.json()["message"].as_str().unwrap()), (422, message));
 }
 
-/// The documents of all manifests below a directory, by kind and name.
+/// Collects the documents of all manifests below a directory, by kind and name.
 fn manifests(directory: &Path, found: &mut BTreeMap<String, Value>) {
     let mut entries: Vec<_> =
         std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -208,13 +209,13 @@ fn manifests(directory: &Path, found: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// Some of the public manifests, and the policies that say no to them beside those that all of them lack.
+/// Some of the public manifests, and the policies that refuse them in addition to [`COMMON`].
 const PUBLIC: &[(&str, &str)] = &[
     ("Deployment/frontend", "cpu-limits memory-limits no-default-namespace required-label-app"),
     ("Service/frontend", "named-ports"),
 ];
 
-/// What none of the public manifests has.
+/// The policies that refuse all public manifests.
 const COMMON: &str = "allowed-registries drop-all-capabilities image-by-digest liveness-probe no-privilege-escalation \
                       no-token-mount read-only-root readiness-probe required-label-owner run-as-non-root \
                       seccomp-profile spread";
@@ -269,7 +270,7 @@ async fn public_manifests_are_told_what_they_lack() {
 async fn checks_and_match_conditions_are_counted() {
     let server = Server::start(Options::default()).await;
     let client = server.client();
-    // No controller makes objects of this type.
+    // No controller creates objects of this type.
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["podtemplates"]});
     let policy = json!({"metadata": {"name": "p"}, "spec": {
         "failurePolicy": "Ignore",
@@ -325,7 +326,7 @@ async fn mutations_go_on_after_one_that_fails_and_are_made_again_where_they_were
     };
     let is_late = "has(object.metadata.labels) && 'late' in object.metadata.labels";
     for (name, reinvocation, conditions, mutations) in [
-        // The first round does not come to it, so the second leaves it out.
+        // The condition skips this policy in the first round, so the second round skips it too.
         ("a", "IfNeeded", json!([{"name": "c", "expression": is_late}]), vec![labelled("a", "'made'")]),
         ("b", "IfNeeded", json!([]), vec![labelled("b", &format!("{is_late} ? 'late' : 'early'"))]),
         ("c", "Never", json!([]), vec![labelled("c", &format!("{is_late} ? 'late' : 'early'"))]),

@@ -1,5 +1,5 @@
-//! The server process: the lock of the data directory, what a restart keeps, and the drain on SIGTERM
-//! (docs/api/operations.md#shutdown).
+//! The server process: the lock of the data directory, the state that a restart keeps, and the drain on
+//! SIGTERM (docs/api/operations.md#shutdown).
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 
 use crate::support::{kube_client, upstream};
 
-/// Starts another process on a data directory; it is expected to exit.
+/// Starts another process on a data directory, and waits for its exit.
 fn start_another(directory: &Path, naming: &str) -> Output {
     let mut command = Command::new(binary());
     command.arg(format!("--data-dir={}", directory.display())).arg(format!("--naming={naming}"));
@@ -35,7 +35,7 @@ fn a_failed_start_is_one_record_in_the_format_of_the_log() {
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     let in_file = format!("--data-dir={}", file.display());
-    // A flag that is not known, a value that is wrong, a file that is missing, a directory that cannot be made.
+    // Rows: an unknown flag, an invalid value, a missing file, a directory that cannot be created.
     for naming in ["kubernetes", "cluster"] {
         for wrong in ["--no-such-flag", "--secure-port=x", "--audit-policy-file=/none/at/all", &in_file] {
             for (format, is_json) in [("text", false), ("json", true)] {
@@ -73,7 +73,7 @@ fn a_failed_start_is_one_record_in_the_format_of_the_log() {
     }
 }
 
-/// Exit code 1 and one line that contains all `words`.
+/// Checks for exit code 1 and a single line that contains all `words`.
 #[track_caller]
 fn assert_refused(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
@@ -98,7 +98,7 @@ async fn a_data_directory_has_one_server() {
     let directory = server.data_dir().display().to_string();
     let kubeconfig = std::fs::read(server.kubeconfig()).unwrap();
     assert_refused(&start_another(server.data_dir(), "kubernetes"), &[&directory, "in use"]);
-    // The first process is not disturbed, and its kubeconfig still works.
+    // The first process is not affected, and its kubeconfig still works.
     assert_eq!(std::fs::read(server.kubeconfig()).unwrap(), kubeconfig);
     assert_eq!(server.client().post(MAPS, &map("a")).await.status, 201);
     assert_refused(&start_another(server.data_dir(), "cluster"), &["--naming=kubernetes"]);
@@ -109,7 +109,8 @@ async fn a_store_of_a_later_release_is_refused_and_left_alone() {
     let mut server = Server::start_upstream().await;
     assert_eq!(server.client().post(MAPS, &map("a")).await.status, 201);
     assert_eq!(server.terminate(), Some(0));
-    // Both copies of the header, as a later release would write them: magic, version, and a matching checksum.
+    // Change both copies of the header, as a later release would write them: magic, version, and a matching
+    // checksum.
     let path = server.data_dir().join("log/0000000001.segment");
     let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     let mut original = [0; 128];
@@ -134,7 +135,7 @@ async fn a_store_of_a_later_release_is_refused_and_left_alone() {
     assert_eq!(server.client().get(&format!("{MAPS}/a")).await.json()["data"], json!({"k": "v"}));
 }
 
-/// CRC-32 (IEEE) of a few bytes.
+/// Returns the CRC-32 (IEEE) of a few bytes.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32| if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
@@ -151,7 +152,7 @@ async fn a_restart_keeps_objects_revisions_and_credentials() {
     let paths = [
         "/api/v1/namespaces",
         "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-        // The server's own service follows the port, which is another one after each restart here.
+        // The server's own service has the server's port, which changes at each restart here.
         "/api/v1/services?fieldSelector=metadata.name!%3Dkubernetes",
     ];
     let mut lists = Vec::new();
@@ -170,7 +171,7 @@ async fn a_restart_keeps_objects_revisions_and_credentials() {
             (&now.authority, &now.certificate, &now.key),
             (&before.authority, &before.certificate, &before.key)
         );
-        // The credentials of the first start are still valid, whatever address the server listens on now.
+        // The credentials of the first start are still valid, whatever the present address of the server.
         let old = tests::client::Identity { address: now.address.clone(), ..before.clone() };
         let client = tests::Client::new(old);
         assert_eq!(client.get(&format!("{MAPS}/a")).await.json(), created);
@@ -199,7 +200,7 @@ async fn on_sigterm_watches_end_cleanly_and_requests_are_finished() {
     let watching = tokio::spawn(async move {
         let mut ended = 0;
         for watch in watches {
-            // A stream that is cut off would be an error here.
+            // A stream that is cut off would return an error here.
             let body =
                 watch.into_body().collect().await.expect("the watch ends with the last chunk").to_bytes();
             assert!(body.is_empty() || body.ends_with(b"\n"), "the last event is whole");
@@ -207,7 +208,7 @@ async fn on_sigterm_watches_end_cleanly_and_requests_are_finished() {
         }
         ended
     });
-    // A request whose body is in transit when the signal arrives.
+    // The request body is still being sent when the signal arrives.
     let mut slow = plain.connect().await.unwrap();
     let body = map("slow").to_string();
     let head = format!(
@@ -219,7 +220,7 @@ async fn on_sigterm_watches_end_cleanly_and_requests_are_finished() {
     let (first, rest) = body.split_at(10);
     slow.write_all(format!("{head}{first}").as_bytes()).await.unwrap();
     slow.flush().await.unwrap();
-    // The server asks for the rest: it is reading the body.
+    // The server requests the rest, so it is reading the body.
     let mut asked = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
     slow.read_exact(&mut asked).await.unwrap();
     assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -235,7 +236,7 @@ async fn on_sigterm_watches_end_cleanly_and_requests_are_finished() {
             String::from_utf8_lossy(&reply).into_owned()
         }
     });
-    // Writers with requests in flight.
+    // Other clients have writes in flight.
     let writing = tokio::spawn(async move {
         let api: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::default_namespaced(client);
         let mut acknowledged = 0;
@@ -282,7 +283,7 @@ async fn while_leaving_everything_is_served_but_nothing_is_ready() {
         assert!(!ending.is_finished(), "it left without a word");
     }
     assert_eq!(client.get("/livez").await.status, 200);
-    // New connections too: a load balancer may still send them.
+    // New connections are accepted too, because a load balancer may still send them.
     assert_eq!(client.another().post(MAPS, &map("late")).await.status, 201);
     // A watch that was open before lasts until the delay is over.
     assert_eq!(watch.expect().await.1, "late");
@@ -303,7 +304,7 @@ async fn new_connections_are_refused_while_a_request_finishes() {
     );
     stream.write_all(&[head.as_bytes(), first].concat()).await.unwrap();
     stream.flush().await.unwrap();
-    // The request is under way once one that came later has been answered.
+    // Once a later request has been answered, this request is in progress.
     assert_eq!(client.another().get("/livez").await.status, 200);
     let ending = tokio::task::spawn_blocking(move || server.terminate());
     let began = Instant::now();
@@ -337,18 +338,18 @@ fn start_logging_to(directory: &TempDir, log: impl Into<Stdio>) -> Running {
     Running(child.expect("the server runs"))
 }
 
-/// A process that ends with this value.
+/// A process that is killed when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing to kill.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The administrator's client, once the server is ready.
+/// Waits until the server is ready, and returns the administrator's client.
 async fn when_ready(directory: &TempDir) -> Client {
     let begun = Instant::now();
     loop {
@@ -378,7 +379,7 @@ async fn standard_error_that_takes_no_lines_costs_lines_and_not_the_server() {
             drop(child.0.stderr.take());
         }
         let client = when_ready(&directory).await;
-        // The path is in the log: far more bytes than a pipe and the server's own queue hold.
+        // The log contains the path: far more bytes than a pipe and the server's own queue hold.
         let path = format!("/api/v1/namespaces/{}", "x".repeat(8_000));
         for request in 0..400 {
             let answer = tokio::time::timeout(PATIENCE, client.get(&path));

@@ -1,4 +1,4 @@
-//! Profiles of the server (docs/api/operations.md#debugging), taken while it works.
+//! Profiles of the server (docs/api/operations.md#debugging), taken while it serves requests.
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -11,10 +11,10 @@ use tests::{Options, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-/// Nobody's rights come with this user.
+/// A user without any permissions.
 const TOKENS: &str = "stranger-token,stranger,1\n";
 
-/// The bytes of a profile that has these words; they are strings of its table.
+/// Checks that a profile contains these words in its string table.
 fn holds(reply: &Reply, file: &str, words: &[&str]) {
     assert_eq!(reply.status, 200, "{}", reply.text());
     assert_eq!(reply.header_all("content-type"), ["application/octet-stream"]);
@@ -48,7 +48,7 @@ async fn profiles_are_taken_under_load_for_who_may_see_them() {
         async move { client.get(&format!("/debug/pprof/profile?seconds={seconds}")).await }
     };
     let taken = tokio::spawn(profile(3));
-    // Its signals interrupt what the server does, which goes on.
+    // The signals of the profiler interrupt the server's work, which must continue.
     let mut made = 0;
     while !taken.is_finished() {
         let map = json!({"metadata": {"name": format!("m{made}")}, "data": {"k": "v"}});
@@ -73,7 +73,7 @@ async fn profiles_are_taken_under_load_for_who_may_see_them() {
     assert_eq!(client.get("/debug/pprof/goroutine").await.status, 404);
 }
 
-/// The answer at a debug socket: its head, and its body as text.
+/// Sends a request to a debug socket, and returns the head and the body of the response.
 async fn asked_at(socket: &Path, request: &str) -> (String, String) {
     let mut stream = UnixStream::connect(socket).await.expect("the server listens");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -110,7 +110,7 @@ async fn who_may_open_the_debug_socket_needs_no_credential() {
             "invalid syntax",
         ),
         (format!("PUT /debug/flags/v HTTP/1.1\r\n{close}Content-Length: 2000000\r\n\r\n"), "400", "too long"),
-        // Nothing else is there.
+        // The socket serves no other paths.
         (format!("GET /api/v1/secrets HTTP/1.1\r\n{close}\r\n"), "404", "404 page not found\n"),
         (format!("GET /readyz HTTP/1.1\r\n{close}\r\n"), "404", "404 page not found\n"),
         ("\u{1}\r\n\r\n".to_owned(), "400", ""),
@@ -124,7 +124,7 @@ async fn who_may_open_the_debug_socket_needs_no_credential() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&socket), 0o600);
 
-    // What a run leaves that is killed is replaced, and what one makes that ends goes with it.
+    // A socket that a killed run left is replaced, and a socket is removed when its run ends.
     server.kill();
     assert!(socket.exists());
     server.restart().await;
@@ -133,7 +133,7 @@ async fn who_may_open_the_debug_socket_needs_no_credential() {
     assert_eq!(server.terminate(), Some(0));
     assert!(!socket.exists());
 
-    // A file that is no socket stays, and the server works without one.
+    // A file that is not a socket is kept, and the server runs without a debug socket.
     std::fs::write(&socket, "mine").unwrap();
     server.restart().await;
     assert_eq!(server.client().get("/readyz").await.status, 200);

@@ -1,4 +1,5 @@
-//! Protobuf bodies in both directions (docs/api/encodings.md#accept, #content-type, #protobuf), over the wire.
+//! Protobuf in requests and responses (docs/api/encodings.md#accept, #content-type, #protobuf), over the
+//! network.
 
 use objects::codec::protobuf::envelope::{self, Unknown};
 use objects::codec::protobuf::{decode, encode};
@@ -18,7 +19,7 @@ fn message(name: &str) -> &Message {
     builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("no type {name}"))
 }
 
-/// The enveloped protobuf form of a JSON object.
+/// Returns the enveloped protobuf form of a JSON object.
 fn protobuf(name: &str, object: &Value) -> Vec<u8> {
     let text = object.to_string();
     let tree = types::schema::decode::decode(message(name), text.as_bytes()).unwrap().object;
@@ -29,7 +30,7 @@ fn protobuf(name: &str, object: &Value) -> Vec<u8> {
     out
 }
 
-/// The JSON form of an enveloped message.
+/// Returns the JSON form of an enveloped message.
 pub fn read(naming: &'static Naming, name: &str, body: &[u8]) -> Value {
     let unknown = Unknown::read(body).unwrap_or_else(|error| panic!("{error}: {body:?}"));
     let message = builtin::message(naming, name).unwrap_or_else(|| panic!("no type {name}"));
@@ -52,7 +53,7 @@ fn media_type(reply: &Reply) -> String {
     reply.header_all("content-type").join(",")
 }
 
-/// The members in which two creations of one object differ.
+/// Removes the members in which two creations of the same object differ.
 fn comparable(mut object: Value) -> Value {
     let metadata = object["metadata"].as_object_mut().unwrap();
     for name in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "name"] {
@@ -95,7 +96,7 @@ async fn objects_written_as_protobuf_are_the_objects_written_as_json() {
         let stored = client.get(&format!("{path}/protobuf")).await.json();
         assert_eq!(comparable(stored.clone()), comparable(by_json.json()));
 
-        // Read as protobuf, changed, written back.
+        // The object is read as protobuf, changed, and written back.
         let reply = get(client, &format!("{path}/protobuf"), PROTOBUF).await;
         assert_eq!((reply.status, media_type(&reply)), (200, PROTOBUF.to_owned()));
         let mut object = read(&KUBERNETES, name, &reply.body);
@@ -107,7 +108,7 @@ async fn objects_written_as_protobuf_are_the_objects_written_as_json() {
         assert_eq!(updated.status, 200, "{}", updated.text());
         assert_eq!(read(&KUBERNETES, name, &updated.body)["metadata"]["labels"], json!({"new": "label"}));
 
-        // Deleted with options as protobuf.
+        // The object is deleted with options as protobuf.
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "other"}});
         let options = protobuf("apimachinery.pkg.apis.meta.v1.DeleteOptions", &options);
         let refused = client.send("DELETE", &path, &headers, &options).await;
@@ -171,7 +172,7 @@ async fn lists_of_any_length_are_protobuf_with_the_right_length() {
         let list = read(&KUBERNETES, "api.core.v1.ConfigMapList", &reply.body);
         let mut want = client.get(&path).await.json();
         if want["items"] == json!([]) {
-            want["items"] = Value::Null; // the two are one in protobuf
+            want["items"] = Value::Null; // protobuf does not distinguish null and an empty list
         }
         assert_eq!(list, want, "{query}");
     }
@@ -184,7 +185,7 @@ async fn lists_of_any_length_are_protobuf_with_the_right_length() {
         (&json!("PartialObjectMetadataList"), &json!("meta.k8s.io/v1"))
     );
     let items = list["items"].as_array().unwrap();
-    // Besides our own there are the root certificates that every namespace has.
+    // The list also has the root certificates that every namespace contains.
     let own: Vec<_> = items
         .iter()
         .map(|item| &item["metadata"]["name"])
@@ -249,7 +250,7 @@ async fn watches_are_frames_of_protobuf() {
     assert_eq!(events[1]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], json!("true"));
     assert_eq!(events[2]["object"]["data"], json!({"k": "w"}));
 
-    // An error is a Status in a frame, too.
+    // An error is a Status in a frame as well.
     let path = format!(
         "{MAPS}?watch=1&resourceVersion=99999999&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"
     );
@@ -260,7 +261,7 @@ async fn watches_are_frames_of_protobuf() {
     let raw = &reply.body[4..];
     assert!(raw.windows(4).any(|window| window == envelope::PREFIX), "the Status is enveloped");
     assert!(raw.windows(7).any(|window| window == b"Failure"));
-    // A Status is not a resource, so its envelope is opened by hand.
+    // A Status is not a resource, so the test opens its envelope itself.
     assert!(decode(&registry, builtin::WATCH_EVENT, raw).unwrap_err().message.contains("no kind \"Status\""));
 }
 
@@ -336,7 +337,8 @@ async fn bodies_that_are_something_else_are_refused_precisely() {
         let reply = send(client, "POST", MAPS, &body).await;
         assert_eq!((reply.status, reply.json()["message"].as_str().unwrap()), (400, want.as_str()));
     }
-    // A length of a gigabyte, two million messages in a few bytes each: refused, and the server keeps running.
+    // A length of a gigabyte, and two million messages in a few bytes each: both are refused, and the server
+    // keeps running.
     let mut promise = envelope::PREFIX.to_vec();
     promise.extend_from_slice(b"\x12\x80\x80\x80\x80\x04x");
     assert_eq!(send(client, "POST", MAPS, &promise).await.status, 400);

@@ -1,5 +1,5 @@
-//! The Python client as an informer uses it: list, watch from there, resume, and decode objects; and an operator written
-//! with the framework kopf on top of its own client.
+//! The Python client as an informer uses it: list, watch from that version, resume, and decode objects; and
+//! an operator written with the framework kopf on top of its own client.
 
 use std::process::Stdio;
 
@@ -9,8 +9,8 @@ use tests::{Options, PATIENCE, Server};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
-/// An informer's loop: list, then watch from the list's version, and again from the last version seen when the watch
-/// ends. Prints one line for each event.
+/// An informer's loop: list, then watch from the list's version, and from the last version seen after each
+/// end of a watch. Prints one line for each event.
 const INFORMER: &str = "\
 import sys
 from kubernetes import client, config, watch
@@ -33,7 +33,7 @@ while seen < int(sys.argv[2]):
             break
 ";
 
-/// An operator: one config map for each object, made anew when the spec changes, and a status.
+/// An operator: one config map for each object, created again when the spec changes, and a status.
 const OPERATOR: &str = "\
 import kopf
 from kubernetes import client, config
@@ -62,7 +62,7 @@ def gone(name, namespace, **_):
     core.create_namespaced_config_map(namespace, {'metadata': {'name': 'gone-' + name}})
 ";
 
-/// Whether Python with a module is installed; prints a line if not.
+/// Returns whether Python with a module is installed; prints a line if not.
 async fn has(module: &str) -> bool {
     let import = format!("import {module}");
     let found = Command::new("python3").args(["-c", &import]).stderr(Stdio::null()).status().await;
@@ -82,7 +82,7 @@ async fn an_operator_in_python_reconciles_custom_objects() {
     let client = server.client();
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
-        // What the framework and its handlers report.
+        // Field for the reports of the framework and its handlers.
         "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
     }});
     let definition = json!({"metadata": {"name": "baskets.e2e.example.com"}, "spec": {
@@ -163,7 +163,7 @@ async fn an_informer_in_python_hears_everything_once() {
     for want in ["ADDED c", "MODIFIED a"] {
         assert_eq!(next().await, want);
     }
-    // Its watches last a second, so some changes fall between two of them.
+    // The watches last a second, so some changes happen between two watches.
     for n in 0..2 {
         let name = format!("late-{n}");
         client.post(path, &json!({"metadata": {"name": name}})).await;

@@ -10,14 +10,14 @@ use tests::{Client, Server};
 use crate::fixture::Fixture;
 use crate::kubectl::Kubectl;
 
-/// Writers at a time.
+/// Number of concurrent writers.
 const WRITERS: usize = 64;
 
 fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
-/// Makes the quota of a namespace and waits until it is counted.
+/// Creates the quota of a namespace and waits until usage is counted.
 async fn quota(client: &Client, ns: &str, hard: Value) {
     let path = format!("/api/v1/namespaces/{ns}/resourcequotas");
     let made = client.post(&path, &json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})).await;
@@ -31,14 +31,14 @@ async fn used(client: &Client, ns: &str, name: &str) -> String {
     quota["status"]["used"][name].as_str().unwrap_or_default().to_owned()
 }
 
-/// Waits until the quota says that so much is used.
+/// Waits until the quota reports this usage.
 async fn until_used(client: &Client, ns: &str, name: &str, wanted: &str) {
     let is_so = |quota: Option<&Value>| quota.is_some_and(|quota| quota["status"]["used"][name] == wanted);
     let found = client.until(&format!("/api/v1/namespaces/{ns}/resourcequotas/q"), is_so).await;
     assert!(found.is_some(), "not {wanted} but {} {name} are used", used(client, ns, name).await);
 }
 
-/// Creates maps from many connections at once; the codes of the answers.
+/// Creates maps from many connections at once, and returns the codes of the responses.
 async fn creates(client: &Client, ns: &str, stem: &str, each: usize) -> Vec<u16> {
     let path = format!("/api/v1/namespaces/{ns}/configmaps");
     let writers = (0..WRITERS).map(|writer| {
@@ -60,7 +60,7 @@ async fn writers_use_a_quota_up_and_no_more_and_deletes_give_back() {
     let (client, ns) = (&fixture.client, fixture.ns.as_str());
     quota(client, ns, json!({"count/configmaps": "100"})).await;
     let count = |codes: &[u16], code: u16| codes.iter().filter(|found| **found == code).count();
-    // The namespace has one map of its own, with the authorities of the cluster.
+    // The namespace has a map of its own, with the authorities of the cluster.
     let own = used(client, ns, "count/configmaps").await.parse::<usize>().unwrap();
     let codes = creates(client, ns, "a", 2).await;
     assert_eq!((count(&codes, 201), count(&codes, 403)), (100 - own, 28 + own));
@@ -71,7 +71,8 @@ async fn writers_use_a_quota_up_and_no_more_and_deletes_give_back() {
                    count/configmaps=100, limited: count/configmaps=100";
     assert_eq!((refused.status, refused.json()["message"].as_str().unwrap()), (403, message));
 
-    // Half of them go, and as many come again, from all writers at once: every place is taken, and none twice.
+    // Half of the maps are deleted, and all writers create as many at once: the quota is used up exactly, and
+    // never exceeded.
     let list = client.get(&maps).await.json();
     let names = list["items"].as_array().unwrap().iter().filter_map(|map| map["metadata"]["name"].as_str());
     let gone: Vec<&str> = names.filter(|name| name.starts_with("a-")).take(50).collect();
@@ -107,7 +108,7 @@ async fn a_crash_loses_nothing_of_a_quota_and_leaks_nothing_beyond_a_recount() {
     assert!(server.client().until(&root, is_there).await.is_some());
     quota(server.client(), ns, json!({"count/configmaps": "200"})).await;
     for round in 0..3 {
-        // Writers that are cut off anywhere between their share of the quota and the answer.
+        // The writers are cut off at random moments between the charge to the quota and the response.
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
                 let client = server.client().another();
@@ -136,18 +137,19 @@ async fn a_crash_loses_nothing_of_a_quota_and_leaks_nothing_beyond_a_recount() {
         assert!(stored <= 200, "{stored}");
         until_used(client, ns, "count/configmaps", &stored.to_string()).await;
     }
-    // What is left can be used, and no more than that.
+    // The remaining quota can be used, and no more than that.
     let codes = creates(server.client(), ns, "last", 4).await;
     assert!(codes.iter().all(|code| matches!(code, 201 | 403)), "{codes:?}");
     let list = server.client().get(&format!("/api/v1/namespaces/{ns}/configmaps")).await.json();
     assert_eq!(list["items"].as_array().unwrap().len(), 200);
 }
 
-/// Seconds of the test below; ten minutes by hand: `QUOTA_WRITERS_SECONDS=600`.
+/// Environment variable with the seconds of the test below; manual runs use ten minutes:
+/// `QUOTA_WRITERS_SECONDS=600`.
 const SECONDS: &str = "QUOTA_WRITERS_SECONDS";
 
-/// Longest that one write may take. A namespace that waits for itself stops for ten seconds, the time after which a
-/// write without a decision is answered 500.
+/// Maximum time of one write. A namespace in a deadlock stops for ten seconds, after which a write without a
+/// decision gets a 500 response.
 const WRITE_MAX: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -191,7 +193,7 @@ async fn writers_that_delete_while_quotas_change_and_are_recounted_never_wait_fo
         is_over.store(true, Ordering::Relaxed);
         written
     };
-    // Each edit makes a recount due, and so does each delete.
+    // Each edit requires a recount, and so does each delete.
     let editing = async {
         let client = client.another();
         let path = format!("/api/v1/namespaces/{ns}/resourcequotas/q");

@@ -1,7 +1,8 @@
-//! A server that leaves and comes back under load (docs/api/operations.md#shutdown): what was acknowledged stays, a request
-//! that was accepted is answered, and watches find their way back.
+//! A server that restarts under load (docs/api/operations.md#shutdown): acknowledged writes stay, accepted
+//! requests are answered, and watches resume.
 //!
-//! `SHUTDOWN_CLIENTS` is the number of clients of the `kube` crate; some kubectl run beside them.
+//! `SHUTDOWN_CLIENTS` is the number of clients of the `kube` crate; several kubectl processes run at the same
+//! time.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -24,20 +25,20 @@ use crate::support::{from_environment, kube_client};
 /// The namespace of the objects; nothing else writes there.
 const NAMESPACE: &str = "kube-node-lease";
 
-/// One client in so many watches too.
+/// A client in this many also watches.
 const WATCHES: usize = 5;
 
-/// kubectl that run one after the other, in so many places.
+/// Number of tasks that run one kubectl after the other.
 const KUBECTLS: usize = 2;
 
 fn map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
 }
 
-/// What a client was told: the names that were acknowledged, and what went wrong with requests that were accepted.
+/// Names of the acknowledged objects, and failures of accepted requests.
 type Told = (Vec<String>, Vec<String>);
 
-/// Creates objects until `is_over`. A connection that is not made is no request.
+/// Creates objects until `is_over`. A failed connection does not count as a request.
 async fn create(api: Api<ConfigMap>, client: usize, is_over: Arc<AtomicBool>) -> Told {
     let (mut acknowledged, mut failed) = (Vec::new(), Vec::new());
     for n in 0.. {
@@ -55,7 +56,7 @@ async fn create(api: Api<ConfigMap>, client: usize, is_over: Arc<AtomicBool>) ->
     (acknowledged, failed)
 }
 
-/// The same with one kubectl after the other.
+/// Creates objects like [`create`], with one kubectl after the other.
 async fn create_by_kubectl(kubectl: Kubectl, place: usize, is_over: Arc<AtomicBool>) -> Told {
     let (mut acknowledged, mut failed) = (Vec::new(), Vec::new());
     for n in 0.. {
@@ -67,7 +68,7 @@ async fn create_by_kubectl(kubectl: Kubectl, place: usize, is_over: Arc<AtomicBo
         let is_refused = ["connection refused", "was refused", "connection reset by peer"];
         match ran.code {
             Some(0) => acknowledged.push(name),
-            // kubectl begins with requests that find out what there is, and says nothing of which one failed.
+            // kubectl begins with discovery requests, and does not report which request failed.
             _ if is_refused.iter().any(|why| ran.err.contains(why)) => {}
             _ => failed.push(format!("{name}: {ran:?}")),
         }
@@ -81,7 +82,7 @@ async fn watch(api: Api<ConfigMap>, end: &'static str) -> BTreeSet<String> {
     let changes = watcher(api, watcher::Config::default()).default_backoff().applied_objects();
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.next().await {
-        // A failure is a stream that ended; the watcher begins another one.
+        // An error ends a stream; the watcher then starts another one.
         let Ok(object) = change else { continue };
         let name = object.name_any();
         let is_end = name == end;
@@ -97,7 +98,7 @@ async fn watch(api: Api<ConfigMap>, end: &'static str) -> BTreeSet<String> {
 async fn clients_of_a_server_that_leaves_and_comes_back_lose_nothing() {
     const END: &str = "zz-end";
     let clients = from_environment("SHUTDOWN_CLIENTS", 40);
-    // The port is the same after the restart, as a service's is.
+    // The port stays the same after the restart, like that of a service.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let flags = vec![format!("--secure-port={port}"), "--shutdown-delay-duration=300ms".to_owned()];
     let server = Server::start(Options { flags, ..Options::default() }).await;

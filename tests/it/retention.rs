@@ -35,7 +35,7 @@ async fn events_expire_and_history_ends_at_the_retention() {
     assert_eq!(client.get(&format!("{EVENTS}/passing")).await.status, 404);
     assert_eq!(client.get(&format!("{MAPS}/stays")).await.status, 200);
 
-    // Only the newest state is kept.
+    // The server keeps only the newest state.
     let exact = format!("{MAPS}?resourceVersion={first}&resourceVersionMatch=Exact");
     while client.get(&exact).await.status != 410 {
         tokio::task::yield_now().await;

@@ -1,5 +1,6 @@
-//! Rotation without a restart: the authorities of clients and of the proxy, the keys of service account tokens, and the
-//! serving certificate are files, and what is written into them counts soon after (docs/api/authentication.md).
+//! Rotation without a restart: the authorities of clients and of the proxy, the keys of service account
+//! tokens, and the serving certificate are files, and new contents apply soon after they were written
+//! (docs/api/authentication.md).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use tests::{Client, Options, Server};
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const TOKENS: &str = "/api/v1/namespaces/default/serviceaccounts/default/token";
 
-/// An authority and its certificate.
+/// A certificate authority with its key and certificate.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -34,7 +35,7 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), pem }
     }
 
-    /// The administrator's client with a certificate of this authority instead.
+    /// Returns the administrator's client with a certificate of this authority instead.
     fn client(&self, server: &Server, name: &str) -> Client {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(name);
@@ -45,7 +46,7 @@ impl Authority {
         Client::new(Identity { certificate, key, ..server.client().identity().clone() })
     }
 
-    /// A certificate for servers on this machine, and its key.
+    /// Returns a certificate for servers on this machine, and its key.
     fn serving(&self) -> (String, String) {
         let params = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
         let key = KeyPair::generate().unwrap();
@@ -60,13 +61,13 @@ fn named(name: &str) -> DistinguishedName {
 }
 
 fn write(path: &Path, text: &str) {
-    // As tools do: a new file takes the place of the old one at once.
+    // Tools replace a file in one step by a new one.
     let new = path.with_extension("new");
     std::fs::write(&new, text).unwrap();
     std::fs::rename(&new, path).unwrap();
 }
 
-/// Who the server takes a client for.
+/// Returns the user that the server sees for the client.
 async fn who(client: &Client, headers: &[(&str, &str)]) -> Result<String, u16> {
     let mut all = vec![("content-type", "application/json")];
     all.extend(headers);
@@ -77,7 +78,7 @@ async fn who(client: &Client, headers: &[(&str, &str)]) -> Result<String, u16> {
     }
 }
 
-/// The names of authorities that a handshake tells the client, in DER.
+/// The names of authorities in the server's handshake, in DER.
 #[derive(Debug, Default)]
 struct Told(parking_lot::Mutex<Vec<Vec<u8>>>);
 
@@ -96,7 +97,7 @@ impl rustls::client::ResolvesClientCert for Told {
     }
 }
 
-/// The names of the authorities that a server names in a handshake.
+/// Returns the names of the authorities that a server sends in a handshake.
 async fn told(server: &Server, version: &'static rustls::SupportedProtocolVersion) -> Vec<String> {
     let told = Arc::new(Told::default());
     let identity = server.client().identity();
@@ -112,7 +113,7 @@ async fn told(server: &Server, version: &'static rustls::SupportedProtocolVersio
     let name = rustls_pki_types::ServerName::try_from("127.0.0.1").unwrap();
     tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
     let names = told.0.lock().clone();
-    // A common name is the last text of these names.
+    // The common name is the last text of these names.
     names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
 }
 
@@ -139,7 +140,7 @@ async fn clients_are_told_whose_certificates_are_wanted() {
     .await;
 }
 
-/// Asks until the answer is the one that is wanted.
+/// Retries until the result is the wanted one.
 async fn becomes(what: &str, wanted: Result<&str, u16>, ask: impl AsyncFn() -> Result<String, u16>) {
     let mut got = Err(0);
     for _ in 0..150 {
@@ -174,7 +175,7 @@ async fn authorities_of_clients_and_proxies_are_replaced() {
     assert_eq!(who(&of_new, &[]).await, Err(401));
     assert_eq!(who(&proxy, &carol).await, Ok("carol".to_owned()));
     assert_eq!(who(&later_proxy, &carol).await, Err(401));
-    // What cannot be used leaves the old authorities in use.
+    // Invalid contents leave the old authorities in use.
     write(&server.data_dir().join("clients.pem"), "nothing");
     write(&server.data_dir().join("front.pem"), "nothing");
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -219,7 +220,8 @@ async fn keys_of_service_account_tokens_are_replaced() {
     let account = Ok("system:serviceaccount:default:default");
     becomes("a token of the old key", account, async || who(&client.with_token(&by_old), &[]).await).await;
     let ids = key_ids().await;
-    // Others learn the new key before anything is signed with it, and verify with the old one as long as its tokens live.
+    // Verifiers get the new key before a token is signed with it, and verify with the old one as long as its
+    // tokens live.
     write(&server.data_dir().join("keys.pem"), &(old.public_key_pem() + &new.public_key_pem()));
     write(&server.data_dir().join("signing.pem"), &new.serialize_pem());
     becomes("the keys that are published", Ok("2"), async || Ok(key_ids().await.len().to_string())).await;
@@ -255,7 +257,7 @@ async fn the_serving_certificate_is_replaced() {
     assert!(trusting(&old).connect().await.is_ok());
     assert!(trusting(&new).connect().await.is_err());
     let (certificate, key) = new.serving();
-    // Between the two writes certificate and key do not fit, and the old ones stay.
+    // Between the two writes certificate and key do not match, and the old pair stays in use.
     write(&server.data_dir().join("tls.pem"), &certificate);
     write(&server.data_dir().join("tls.key"), &key);
     let shown = async |authority: &Authority| match trusting(authority).connect().await {

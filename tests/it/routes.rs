@@ -1,4 +1,4 @@
-//! Which paths and methods exist, and the answers of all others (docs/api/errors.md#routing-errors,
+//! The existing paths and methods, and the responses for all others (docs/api/errors.md#routing-errors,
 //! docs/api/paths-and-verbs.md#stages, #request-info).
 
 use serde_json::json;
@@ -18,7 +18,7 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
     fixture.make("$core/configmaps", &[json!({"metadata": {"name": "a"}})]).await;
     fixture
         .check(&[
-            // Outside every registered prefix the answer is plain text.
+            // Outside every registered prefix the response is plain text.
             ("routing-errors", "GET /nothing", "", PAGE),
             ("routing-errors", "POST /nothing/at/all", "{}", PAGE),
             ("routing-errors", "GET /apis/nothing.example.com/v1/things", "", PAGE),
@@ -27,7 +27,7 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             ("routing-errors", "GET /api/v2/pods", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET //api/v1/namespaces", "", PAGE),
             ("routing-errors", "GET /openapi/v2/", "", PAGE),
-            // Inside one it is a Status.
+            // Inside a registered prefix the response is a Status.
             ("routing-errors", "GET /api/v2", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET /api/foo", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET /version/foo", "", NO_SUCH_ROUTE),
@@ -47,7 +47,7 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             // A namespaced item has no path without its namespace.
             ("routing-errors", "GET /api/v1/configmaps/a", "", NO_SUCH_ROUTE),
             ("routing-errors", "PUT /api/v1/configmaps/a", "{}", NO_SUCH_ROUTE),
-            // What cannot be listed has no path for all namespaces.
+            // Resources that cannot be listed have no path for all namespaces.
             ("routing-errors", "GET /api/v1/bindings", "", NO_SUCH_ROUTE),
             ("routing-errors", "POST /api/v1/bindings", "{}", NO_SUCH_ROUTE),
             (
@@ -82,7 +82,7 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             ("request-info", "POST /api/v1/watch/namespaces/$ns/configmaps", "{}", NO_SUCH_METHOD),
             ("request-info", "DELETE /api/v1/watch/namespaces/$ns/configmaps/a", "", NO_SUCH_METHOD),
             ("request-info", "GET /api/v1/watch/nothing", "", NO_SUCH_ROUTE),
-            // Only what can be watched has such a path.
+            // Only resources that can be watched have such a path.
             ("request-info", "GET /api/v1/watch/componentstatuses", "", NO_SUCH_ROUTE),
             ("request-info", "GET /api/v1/watch/namespaces/$ns/bindings", "", NO_SUCH_ROUTE),
             ("request-info", "GET /api/v1/watch/namespaces/$ns/pods/a/log", "", NO_SUCH_ROUTE),
@@ -124,7 +124,7 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
                 "",
                 "404 NotFound: configmaps \"x y\" not found",
             ),
-            // Names that are no segment of a path are refused before the store is asked.
+            // Names that are not valid path segments are refused before the store is read.
             ("routing-errors", "GET $core/configmaps/a%25b", "", NO_SEGMENT),
             ("routing-errors", "PUT $core/configmaps/a%25b", r#"{"metadata":{"name":"a%b"}}"#, NO_SEGMENT),
             ("routing-errors", "PATCH $core/configmaps/a%25b", "{}", NO_SEGMENT),

@@ -114,7 +114,7 @@ async fn invalid_selectors_get_the_messages_of_kube_apiserver() {
     let fields = fields.iter().map(|(text, want)| ("fieldSelector", *text, *want));
     let mut wrong = Vec::new();
     for (parameter, text, want) in labels.chain(fields) {
-        // The same for a list, a watch and a deletecollection.
+        // The same applies to a list, a watch and a deletecollection.
         for request in ["GET $core/secrets?", "GET $core/secrets?watch=1&", "DELETE $core/secrets?"] {
             let got = outcome(&fixture.ask(&format!("{request}{parameter}={}", escape(text)), "").await);
             let want = format!("400 BadRequest: {want}");
@@ -146,7 +146,7 @@ async fn every_resource_accepts_the_fields_of_the_reference_and_no_others() {
             "" => format!("/api/{version}/{resource}"),
             group => format!("/apis/{group}/{version}/{resource}"),
         };
-        // Custom resources have rules instead of a row; other versions are off.
+        // Custom resources have rules instead of a row; other versions are not served.
         if group == "*" || fixture.client.get(&path).await.status != 200 {
             continue;
         }
@@ -239,7 +239,7 @@ async fn every_selectable_field_selects_exactly_the_matching_objects() {
             ("status.phase", "Pending", "p1 p3"),
             ("status.podIP", "10.0.0.1", "p2"),
             ("status.podIP", "fd00::1", ""),
-            // Accepted, but no object has a value.
+            // The selector is accepted, but no object has a value.
             ("status.podIPs", "10.0.0.1", ""),
             ("status.podIPs", "", "p1 p2 p3"),
             ("status.nominatedNodeName", "n9", "p3"),
@@ -380,7 +380,7 @@ async fn every_selectable_field_selects_exactly_the_matching_objects() {
     )
     .await;
 
-    // Cluster-scoped objects are kept apart from other tests' by their label.
+    // Labels keep these cluster-scoped objects apart from those of other tests.
     let full = |name: &str| format!("{ns}-{name}");
     let node = |name: &str, off: bool| json!({"metadata": meta(&full(name)), "spec": {"unschedulable": off}});
     fixture.make("/api/v1/nodes", &[node("on", false), node("off", true)]).await;
@@ -461,7 +461,7 @@ async fn every_selectable_field_selects_exactly_the_matching_objects() {
     )
     .await;
 
-    // One namespace of all, and several conditions at once.
+    // A selector in one namespace and in all, with several conditions at once.
     for (path, selector, want) in [
         ("/api/v1/pods", format!("metadata.namespace={ns}"), "p1 p2 p3"),
         ("/api/v1/pods", format!("metadata.namespace={ns},spec.nodeName=n1"), "p1"),

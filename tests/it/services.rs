@@ -62,7 +62,7 @@ async fn addresses_and_ports_are_handed_out_and_come_back() {
     ] {
         refused(client.post(SERVICES, &service("b", spec)).await, &want);
     }
-    // A dry run allocates and keeps nothing; neither does a request that is refused later.
+    // A dry run allocates values but does not keep them; neither does a request that is refused later.
     let dry = client
         .post(&format!("{SERVICES}?dryRun=All"), &service("dry", json!({"clusterIP": "10.9.0.9"})))
         .await;
@@ -71,7 +71,7 @@ async fn addresses_and_ports_are_handed_out_and_come_back() {
     assert_eq!(client.post(SERVICES, &service("bad", invalid)).await.status, 422);
     made(&client, "c", json!({"clusterIP": "10.9.0.9"})).await;
 
-    // A client that writes back less than it read changes nothing; a change to ExternalName releases everything.
+    // A PUT without the allocated values keeps them; a change to ExternalName releases all of them.
     let replaced = client.put(&format!("{SERVICES}/a"), &service("a", json!({"type": "NodePort"}))).await;
     assert_eq!(replaced.status, 200, "{}", replaced.text());
     assert_eq!(replaced.json()["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
@@ -81,7 +81,7 @@ async fn addresses_and_ports_are_handed_out_and_come_back() {
     assert_eq!(named["spec"].get("ipFamilies"), None, "{named}");
     made(&client, "d", json!({"clusterIP": "10.9.0.9"})).await;
 
-    // A deleted service's values are free at once, also if the process is killed right after.
+    // The values of a deleted service are free at once, even if the process is killed right after.
     for again in [false, true] {
         assert_eq!(client.delete(&format!("{SERVICES}/a")).await.status, 200);
         let spec =
@@ -173,7 +173,8 @@ async fn the_server_has_a_service_of_its_own_and_keeps_it() {
     assert_eq!(client.get(&paths[0]).await.json(), noted);
 }
 
-/// Clients look for the object; it is part of the server, like its own service, and needs no controllers.
+/// Clients look for this object; like the server's own service it is part of the server, and needs no
+/// controllers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_default_service_cidr_is_there_and_ready() {
     const PATH: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes";
@@ -182,7 +183,7 @@ async fn the_default_service_cidr_is_there_and_ready() {
         options.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let server = Server::start(options).await;
         let client = server.client();
-        // It is ready before the first request.
+        // The object is ready before the first request.
         let first = client.get(PATH).await.json();
         assert_eq!(first["spec"], json!({"cidrs": ["10.9.0.0/26"]}), "{flags:?}: {first}");
         let condition = &first["status"]["conditions"][0];
@@ -192,7 +193,7 @@ async fn the_default_service_cidr_is_there_and_ready() {
             "{flags:?}"
         );
         assert!(condition["lastTransitionTime"].is_string(), "{flags:?}");
-        // It comes back, and a condition that is removed as well.
+        // A deleted object is created again, and so is a condition that was removed.
         assert_eq!(client.delete(PATH).await.status, 200);
         let is_ready = |object: &Value| object["status"]["conditions"][0]["type"] == "Ready";
         let is_another =
@@ -201,7 +202,7 @@ async fn the_default_service_cidr_is_there_and_ready() {
         let bare = json!({"status": {"conditions": null}});
         assert_eq!(client.patch(&format!("{PATH}/status"), "merge", &bare).await.status, 200);
         client.until(PATH, |object| object.is_some_and(is_ready)).await;
-        // A condition that says otherwise is left alone.
+        // A condition with another status is not changed.
         let busy = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Busy", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
         assert_eq!(client.patch(&format!("{PATH}/status"), "merge", &busy).await.status, 200);

@@ -1,5 +1,5 @@
-//! SIGTERM ends the process within `--shutdown-deadline`, whatever hangs (docs/api/operations.md#shutdown). Acknowledged
-//! writes are there after the next start, and the log has the numbers of what was lost.
+//! SIGTERM ends the process within `--shutdown-deadline`, whatever hangs (docs/api/operations.md#shutdown).
+//! Acknowledged writes exist after the next start, and the log has the numbers of lost events and requests.
 
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
@@ -14,13 +14,14 @@ use crate::hook::Hook;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Given to the server. Nothing that hangs in these tests would end by itself in ten times as long.
+/// Value of the flag. In these tests, operations that hang would not end by themselves in ten times this
+/// time.
 const DEADLINE: Duration = Duration::from_secs(3);
 
-/// For a slow machine, on top of it.
+/// Additional time for a slow machine.
 const MARGIN: Duration = Duration::from_secs(12);
 
-/// Exit codes of a server that ends in order, and of one that is ended at the deadline.
+/// Exit codes of an orderly shutdown, and of an exit at the deadline.
 const CODES: [Option<i32>; 2] = [Some(0), Some(3)];
 
 fn options(flags: &[&str], files: Vec<(&'static str, String)>) -> Options {
@@ -29,8 +30,8 @@ fn options(flags: &[&str], files: Vec<(&'static str, String)>) -> Options {
     Options { flags, files, ..Options::default() }
 }
 
-/// Ends the server with SIGTERM, checks that it ends in time and that what was written before is there after a restart, and
-/// returns a number of the log's last line.
+/// Ends the server with SIGTERM, checks that it ends in time and that earlier writes exist after a restart,
+/// and returns a number from the log's last line.
 async fn ends_in_time(mut server: Server, number: &str) -> u64 {
     let written = server.client().another().post(MAPS, &json!({"metadata": {"name": "written"}})).await;
     assert_eq!(written.status, 201, "{}", written.text());
@@ -48,7 +49,7 @@ async fn ends_in_time(mut server: Server, number: &str) -> u64 {
     digits.parse().unwrap()
 }
 
-/// A server that takes connections, reads nothing, and says nothing.
+/// Starts a server that accepts connections, reads nothing, and sends nothing.
 async fn silent() -> (u16, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -61,12 +62,12 @@ async fn silent() -> (u16, tokio::task::JoinHandle<()>) {
     (port, task)
 }
 
-/// A webhook that never answers.
+/// Starts a webhook that never responds.
 async fn hanging() -> Hook {
     Hook::start(|_| std::future::pending::<Value>()).await
 }
 
-/// Sends requests that hang, and returns once the server works on them.
+/// Sends requests that hang, and returns once the server processes them.
 async fn in_flight(client: &Client, requests: Vec<(&'static str, String, Value)>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for (method, path, body) in requests {
@@ -109,7 +110,7 @@ async fn an_audit_webhook_that_hangs_does_not_delay_the_end() {
         let path = format!("/api/v1/namespaces/default/secrets/s{n}");
         assert_eq!(server.client().get(&path).await.status, 404);
     }
-    // All of them wait: the first batch was never answered.
+    // All events wait in the queue, because the first batch was never answered.
     assert!(ends_in_time(server, "audit_events_lost").await >= 50);
 }
 
@@ -205,7 +206,7 @@ async fn a_trace_collector_that_hangs_does_not_delay_the_end() {
     assert!(ends_in_time(server, "spans_lost").await >= 30);
 }
 
-/// Sends SIGTERM to a server that hangs in its start.
+/// Sends SIGTERM to a server that hangs during its start.
 async fn start_ends_in_time(directory: &TempDir, options: &Options, hangs: impl Fn() -> bool) {
     for (name, content) in &options.files {
         std::fs::write(directory.path().join(name), content).unwrap();

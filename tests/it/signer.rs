@@ -1,5 +1,5 @@
-//! Service account tokens that another process signs: one that changes its keys, hangs, lies, dies and comes back
-//! (docs/api/authentication.md#external-signers).
+//! Service account tokens that an external process signs: it changes its keys, hangs, sends wrong responses,
+//! ends and restarts (docs/api/authentication.md#external-signers).
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ const TOKENS: &str = "/api/v1/namespaces/default/serviceaccounts/robot/token";
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 const ISSUER: &str = "https://issuer.example";
 
-/// A key and its name. The first that is shown signs.
+/// A key and its name. The first published key signs.
 #[derive(Clone)]
 struct Key {
     id: &'static str,
@@ -57,7 +57,7 @@ impl Key {
         URL_SAFE_NO_PAD.encode(signature.as_ref())
     }
 
-    /// A token as another server would get it of the signer.
+    /// Returns a token that the signer would have issued for another server.
     fn token(&self, claims: &Value) -> String {
         let claims = URL_SAFE_NO_PAD.encode(claims.to_string());
         let header = header(&json!({"alg": "ES256", "kid": self.id, "typ": "JWT"}));
@@ -70,22 +70,22 @@ fn header(header: &Value) -> String {
     URL_SAFE_NO_PAD.encode(header.to_string())
 }
 
-/// What a signer does when it is asked to sign.
+/// Behaviours of a signer on a request to sign.
 #[derive(Clone)]
 enum Manner {
     Honest,
     Hangs,
-    /// Answers with this header, and a signature over it.
+    /// Returns this header, and a signature over it.
     Says(Value),
     /// Signs with the public key as if it were a shared secret.
     SharesPublicKey,
-    /// Signs other claims.
+    /// Signs other claims than requested.
     SignsOther,
-    /// Answers with this many bytes.
+    /// Returns this many bytes.
     Talks(usize),
-    /// Answers with what is no message.
+    /// Returns bytes that are not a message.
     Babbles,
-    /// Answers with a code of gRPC.
+    /// Returns a gRPC status code.
     Fails(&'static str),
 }
 
@@ -97,7 +97,7 @@ struct Said {
     fetches: usize,
 }
 
-/// A signer on a socket: gRPC, as `v1.ExternalJWTSigner` says.
+/// A signer on a socket, with the gRPC protocol `v1.ExternalJWTSigner`.
 struct Signer {
     path: PathBuf,
     said: Arc<Mutex<Said>>,
@@ -136,7 +136,7 @@ impl Signer {
         self.running.lock().push(accepting.abort_handle());
     }
 
-    /// Ends as a process that is killed: connections break.
+    /// Ends like a killed process: connections break.
     fn stop(&self) {
         self.running.lock().drain(..).for_each(|task| task.abort());
         let _ = std::fs::remove_file(&self.path);
@@ -161,7 +161,7 @@ impl Signer {
     }
 }
 
-/// A field of a message: a number, or bytes.
+/// Encodes a field of a message that is a number, or bytes.
 fn number(field: u8, value: u64) -> Vec<u8> {
     [vec![field << 3], varint(value)].concat()
 }
@@ -180,7 +180,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     out
 }
 
-/// The text of the one field of a request.
+/// Returns the text of the only field of a request.
 fn claims_of(message: &[u8]) -> String {
     let (mut len, mut at) = (0_usize, 1);
     loop {
@@ -277,7 +277,7 @@ fn part(token: &str, at: usize) -> Value {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
 }
 
-/// Who a token is, as the server says.
+/// Returns the code and user that the server reports for a token.
 async fn whoami(server: &Server, token: &str) -> (u16, String) {
     let client = server.client().with_token(token);
     let review = client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await;
@@ -318,14 +318,14 @@ async fn tokens_are_signed_by_another_process_whose_keys_change() {
         "{cache}"
     );
 
-    // A hidden key verifies what another server got signed with it before.
+    // A hidden key verifies tokens that another server got signed with it before.
     let mut claims = part(&first, 1);
     claims["jti"] = "other".into();
     assert!(is_robot(&server, &two.token(&claims)).await);
 
-    // The signer's next key signs at once, and the last one still verifies.
+    // The signer's next key signs at once, and tokens of the last one are still valid.
     signer.said.lock().hint = 600;
-    tokio::time::sleep(Duration::from_secs(3)).await; // the keys are fetched once more, then not for long
+    tokio::time::sleep(Duration::from_secs(3)).await; // the keys are fetched once more, then not for a long time
     let fetches = signer.said.lock().fetches;
     signer.tells(&[&one.hidden(), &three]);
     let second = token(&server).await;
@@ -334,13 +334,13 @@ async fn tokens_are_signed_by_another_process_whose_keys_change() {
     assert_eq!(shown_keys(&server).await, ["three"]);
     assert_eq!(signer.said.lock().fetches, fetches + 1);
 
-    // A token of a key that this server never saw, as another server hands it out.
+    // Another server issued this token with a key that this server has not seen yet.
     let four = Key::new("four");
     signer.tells(&[&three, &four]);
     assert!(is_robot(&server, &four.token(&claims)).await);
-    // The key that is gone is gone.
+    // Tokens of a removed key are refused.
     assert_eq!(whoami(&server, &first).await.0, 401);
-    // Nobody makes the server ask more than once a second.
+    // Invalid tokens cause at most one request to the signer in a second.
     let (began, fetches) = (Instant::now(), signer.said.lock().fetches);
     let client = server.client().with_token(&Key::new("nobody's").token(&claims));
     let ask = || async { client.another().get("/api").await.status };
@@ -349,7 +349,7 @@ async fn tokens_are_signed_by_another_process_whose_keys_change() {
     let asked = signer.said.lock().fetches - fetches;
     assert!(asked as u64 <= began.elapsed().as_secs() + 2, "{asked} calls in {:?}", began.elapsed());
 
-    // A key of another kind of algorithm under the name of a known one signs nothing.
+    // A known key id with another algorithm is refused.
     let mut forged = three.token(&claims);
     forged.replace_range(..forged.find('.').unwrap(), &header(&json!({"alg": "none", "kid": "three"})));
     assert_eq!(whoami(&server, &forged).await.0, 401);
@@ -433,7 +433,7 @@ async fn a_signer_that_hangs_or_dies_is_waited_for_and_missed_by_nothing_else() 
     let directory = TempDir::new();
     let [one, two] = ["one", "two"].map(Key::new);
     let signer = Signer::new(directory.path(), &[&one]);
-    // The server waits for the signer at its start.
+    // At its start the server waits for the signer.
     let starting = tokio::spawn(Server::start(signer.options(&[])));
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(!starting.is_finished());
@@ -458,7 +458,8 @@ async fn a_signer_that_hangs_or_dies_is_waited_for_and_missed_by_nothing_else() 
     assert!(refused.text().contains("code = DeadlineExceeded"), "{}", refused.text());
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 
-    // Dead, it is not missed by those who have a token; who needs one waits until it is back, with another key even.
+    // While the signer is down, existing tokens stay valid; requests for new tokens wait until it is back,
+    // even with another key.
     signer.stop();
     signer.is(Manner::Honest);
     signer.tells(&[&two, &one]);
@@ -474,7 +475,7 @@ async fn a_signer_that_hangs_or_dies_is_waited_for_and_missed_by_nothing_else() 
     let made = made.json()["status"]["token"].as_str().unwrap().to_owned();
     assert_eq!(part(&made, 0)["kid"], "two");
     assert!(is_robot(&server, &made).await && is_robot(&server, &issued).await);
-    // With its pod, a token ends at once, whatever the signer is asked meanwhile.
+    // A token ends at once with its service account, whatever the signer does.
     assert_eq!(server.client().delete(&format!("{ACCOUNTS}/robot")).await.status, 200);
     assert_eq!(whoami(&server, &made).await.0, 401);
 }

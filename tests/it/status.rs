@@ -126,7 +126,7 @@ async fn bodies_over_three_mebibytes_are_too_large() {
         ("PUT $core/configmaps/big", limit + 1, Some(refused)),
         ("PATCH $core/configmaps/big", limit + 1, Some(refused)),
         ("DELETE $core/configmaps/big", limit + 1, Some(refused)),
-        // At the limit the body is read, and then checked.
+        // A body at the limit is read completely, and then validated.
         ("POST $core/configmaps?dryRun=All", limit, None),
     ] {
         let reply = fixture.ask(request, &body(bytes)).await;

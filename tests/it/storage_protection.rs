@@ -1,4 +1,4 @@
-//! What is in use does not go when it is deleted, and goes when it is used no more
+//! Objects in use are not removed when they are deleted, but when they are no longer used
 //! (docs/api/admission.md#storage-protection).
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn claim(name: &str, class: Option<&str>) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-/// A pod that a node runs with a claim; 0 for the time that it takes to end.
+/// Returns a pod on a node that uses a claim, with a grace period of 0.
 fn pod(name: &str, claim: &str) -> Value {
     json!({
         "metadata": {"name": name},
@@ -34,7 +34,7 @@ fn pod(name: &str, claim: &str) -> Value {
     })
 }
 
-/// Whether an object that is being deleted is still there a while after another pod came.
+/// Returns whether an object that is being deleted still exists shortly after another pod was created.
 async fn waits(client: &Client, path: &str) -> bool {
     let mut other = pod("", "none");
     other["metadata"] = json!({"generateName": "other-"});

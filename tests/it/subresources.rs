@@ -79,7 +79,7 @@ async fn a_resize_changes_amounts_and_nothing_else() {
         json!({"cpu": "1500m", "memory": "2Gi"})
     );
     assert_eq!(now["spec"]["terminationGracePeriodSeconds"], 30);
-    // If all of them equalled their limits the QoS class would be another.
+    // If all requests equalled their limits, the QoS class would change.
     let guaranteed = r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"3","memory":"4Gi"}}}],"initContainers":[{"name":"i","resources":{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"1","memory":"1Gi"}}},{"name":"s","resources":{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"1","memory":"1Gi"}}}]}}"#;
     fixture.check(&[("subresources", &path, guaranteed, &class)]).await;
 }

@@ -13,29 +13,29 @@ use rcgen::KeyPair;
 use serde_json::Value;
 use tests::{PATIENCE, Server};
 
-/// A certificate that signs itself, in PEM and then base64, as the status of a request for one has it.
+/// A self-signed certificate, in PEM and then base64, for the status of a certificate request.
 pub const CERTIFICATE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJjRENDQVJXZ0F3SUJBZ0lVVjltN1lLMHljdGgvOC9zNE4vcnBsNFF3dEE4d0NnWUlLb1pJemowRUF3SXcKRERFS01BZ0dBMVVFQXd3QllUQWdGdzB5TmpFeE1qVXdNekkyTURkYUdBOHlNVEkyTVRFd01UQXpNall3TjFvdwpEREVLTUFnR0ExVUVBd3dCWVRCWk1CTUdCeXFHU000OUFnRUdDQ3FHU000OUF3RUhBMElBQklkRkN3K25ibjA0CnAxRDVIZkpvWHRxaFo0bmplaGhTYVA1cmZhSFpubkZoajZsbG1YeUhBY1BZS1Q3OGwrRFdIRE9aSlZpZVBKLy8KY05lV01XcmJ2bk9qVXpCUk1CMEdBMVVkRGdRV0JCUjZRemhYUnRYd2RiakRWcEl6SEswb2cyUHMxREFmQmdOVgpIU01FR0RBV2dCUjZRemhYUnRYd2RiakRWcEl6SEswb2cyUHMxREFQQmdOVkhSTUJBZjhFQlRBREFRSC9NQW9HCkNDcUdTTTQ5QkFNQ0Ewa0FNRVlDSVFDcUpTamN0R29obDFXZk1OeDJIc2ZXZGIrMUZJMHN0bHVlYUNyZ2NTVjMKcUFJaEFOSUtRZFZHMS9meHV1S2UyZlBBcjRDZzFoN0l2WFhCbnB4NWt6QmpRbHRWCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
 
-/// A server with the `kubernetes` naming profile, and a client from its kubeconfig.
+/// Starts a server with the `kubernetes` naming profile, and returns a client from its kubeconfig.
 pub async fn upstream() -> (Server, kube::Client) {
     let server = Server::start_upstream().await;
     let client = kube_client(&server).await;
     (server, client)
 }
 
-/// The administrator's client, made as a user makes it.
+/// Returns the administrator's client, created as a user creates it.
 pub async fn kube_client(server: &Server) -> kube::Client {
     kube::Client::try_from(kube_config(server).await).expect("the kubeconfig makes a client")
 }
 
-/// The server's kubeconfig.
+/// Reads the server's kubeconfig into a configuration of the `kube` crate.
 pub async fn kube_config(server: &Server) -> kube::Config {
     let file = Kubeconfig::read_from(server.kubeconfig()).expect("the server writes a valid kubeconfig");
     let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
     config.expect("the kubeconfig is complete")
 }
 
-/// The object once it satisfies `wanted`, or its absence.
+/// Waits until the object, or its absence, satisfies `wanted`, and returns it.
 pub async fn until<K>(api: &Api<K>, name: &str, wanted: impl Fn(Option<&K>) -> bool) -> Option<K>
 where
     K: kube::Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
@@ -44,7 +44,7 @@ where
     tokio::time::timeout(PATIENCE, waiting).await.expect("it comes about").expect("the watch goes on")
 }
 
-/// The Status of a refused operation.
+/// Returns the Status of a refused operation.
 #[track_caller]
 pub fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> kube::core::Status {
     match result {
@@ -53,25 +53,26 @@ pub fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> kube::core::Statu
     }
 }
 
-/// Anonymous memory of a process in bytes.
+/// Returns the anonymous memory of a process in bytes.
 pub fn anonymous_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server runs");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux tells it");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }
 
-/// A pod of 900 000 empty containers in 2.7 MB of JSON, which would become some hundred times as much.
+/// Returns a pod of 900 000 empty containers in 2.7 MB of JSON, which would need some hundred times as much
+/// memory.
 pub fn pod_of_many_containers() -> String {
     let containers = vec!["{}"; 900_000].join(",");
     format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"containers":[{containers}]}}}}"#)
 }
 
-/// A number from the environment, which makes a test larger.
+/// Reads a number from the environment that makes a test larger; `otherwise` is the default.
 pub fn from_environment(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// A value of `/metrics`.
+/// Reads a value of `/metrics`.
 pub async fn metric(server: &Server, name: &str) -> u64 {
     let reply = server.client().another().get("/metrics").await;
     let text = reply.text();
@@ -80,8 +81,8 @@ pub async fn metric(server: &Server, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
 }
 
-/// A file or directory of reference data beside the repository, or `None` and a line that reports its absence: tests
-/// that need it are skipped without it.
+/// Returns a file or directory of reference data next to the repository. If it is absent, returns `None` and
+/// prints a line: tests that need the data are skipped without it.
 pub fn reference(path: &str) -> Option<PathBuf> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let found = ["../shared", "../../shared"].map(|folder| root.join(folder).join(path));
@@ -92,12 +93,12 @@ pub fn reference(path: &str) -> Option<PathBuf> {
     found
 }
 
-/// SplitMix64: small, and the same on every machine.
+/// A SplitMix64 generator: small, and the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next 64 bits.
+    /// Returns the next 64 random bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -106,23 +107,23 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`.
+    /// Returns a random number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// A separate generator for a parallel task.
+    /// Returns a separate generator for a parallel task.
     pub fn fork(&mut self) -> Random {
         Random(self.next())
     }
 }
 
-/// A part of a token.
+/// Encodes a part of a token.
 pub fn encoded(value: &Value) -> String {
     URL_SAFE_NO_PAD.encode(value.to_string())
 }
 
-/// A token with this header and these claims, signed by a key (ES256).
+/// Returns a token with this header and these claims, signed by a key (ES256).
 pub fn signed(key: &KeyPair, header: &Value, claims: &Value) -> String {
     let text = format!("{}.{}", encoded(header), encoded(claims));
     let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.serialized_der()).unwrap();

@@ -10,16 +10,17 @@ use std::path::Path;
 
 use crate::tree::{SOURCES, files, root};
 
-/// Endings of the files that hold prose.
+/// Extensions of the files that contain prose.
 const ENDINGS: [&str; 3] = ["md", "proto", "rs"];
 
-/// Texts that break the rules on purpose: the page that shows bad examples, the list of retired words, and this file.
+/// Files that break the rules on purpose: the page with bad examples, the list of retired words, and this
+/// file.
 const EXEMPT: [&str; 3] = ["docs/style.md", "docs/glossary.md", "tests/it/tidy.rs"];
 
 /// A sentence must not begin with one of these words: its subject would be a clause or a pronoun instead of a noun.
 const OPENINGS: [&str; 8] = ["What", "Who", "Whoever", "Of", "One", "Those", "None", "Others"];
 
-/// Fragments that stand for a negated noun, such as "an empty one is none".
+/// Fragments that negate a noun, such as "an empty one is none".
 const NEGATED: [&str; 3] = ["is none", "are none", "was none"];
 
 /// Words that the glossary has replaced.
@@ -40,14 +41,14 @@ const RETIRED: [&str; 14] = [
     "somebody",
 ];
 
-/// A documentation comment of a public item has at least this many words.
+/// Minimum number of words in a documentation comment of a public item.
 const DOC_WORDS_MIN: usize = 4;
 
-/// The share of field descriptions that may be shorter than [`FIELD_WORDS_MIN`] words, in percent.
+/// Maximum share of field descriptions that are shorter than [`FIELD_WORDS_MIN`] words, in percent.
 const SHORT_FIELDS_MAX: usize = 5;
 const FIELD_WORDS_MIN: usize = 8;
 
-/// The blocks of prose in a source file: each run of comment lines, without code examples.
+/// Returns the blocks of prose in a source file: each run of comment lines, without code examples.
 fn comments(text: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut block: Vec<&str> = Vec::new();
@@ -75,7 +76,7 @@ fn comments(text: &str) -> Vec<String> {
     blocks
 }
 
-/// The blocks of prose in a page: paragraphs and list items, without code and tables.
+/// Returns the blocks of prose in a page: paragraphs and list items, without code and tables.
 fn paragraphs(text: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut block: Vec<&str> = Vec::new();
@@ -98,7 +99,7 @@ fn paragraphs(text: &str) -> Vec<String> {
     blocks
 }
 
-/// The sentences of a block.
+/// Splits a block into sentences.
 fn sentences(block: &str) -> impl Iterator<Item = &str> {
     block.split(". ").flat_map(|part| part.split("? ")).map(str::trim).filter(|sentence| !sentence.is_empty())
 }
@@ -107,7 +108,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '\'').filter(|word| !word.is_empty())
 }
 
-/// How often a file breaks each rule.
+/// Counts how often a file breaks each rule.
 fn violations(path: &Path, text: &str) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     let is_page = path.extension().is_some_and(|ending| ending == "md");
@@ -135,7 +136,7 @@ fn violations(path: &Path, text: &str) -> BTreeMap<&'static str, usize> {
     counts
 }
 
-/// Public items whose documentation is one line of fewer than [`DOC_WORDS_MIN`] words.
+/// Counts public items whose documentation is one line of fewer than [`DOC_WORDS_MIN`] words.
 fn fillers(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let is_doc = |at: usize| lines.get(at).is_some_and(|line| line.starts_with("///"));
@@ -149,7 +150,7 @@ fn fillers(text: &str) -> usize {
         .count()
 }
 
-/// `path rule count` lines.
+/// Parses `path rule count` lines.
 fn parse(list: &str) -> BTreeMap<(String, String), usize> {
     let lines = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
@@ -178,7 +179,7 @@ fn comments_and_pages_follow_the_language_rules() {
     }
     let list = root.join("tests/tidy/exceptions.txt");
     let text = fs::read_to_string(&list);
-    // The first list takes every violation that there is.
+    // Without an existing list, every violation is taken over.
     let otherwise = if text.is_err() { usize::MAX } else { 0 };
     let allowed = parse(&text.unwrap_or_default());
     let limit = |key: &(String, String)| allowed.get(key).copied().unwrap_or(otherwise);
@@ -208,7 +209,7 @@ fn comments_and_pages_follow_the_language_rules() {
     assert!(wrong.is_empty(), "docs/style.md has the rules:\n{}", wrong.join("\n"));
 }
 
-/// The descriptions of the fields of all built-in types, which users read in `kubectl explain`.
+/// Checks the descriptions of the fields of all built-in types, which users read in `kubectl explain`.
 #[test]
 fn field_descriptions_are_sentences() {
     let mut total = 0;

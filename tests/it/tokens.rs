@@ -23,7 +23,7 @@ async fn token(client: &Client, account: &str, spec: Value) -> String {
     reply.json()["status"]["token"].as_str().unwrap().to_owned()
 }
 
-/// The user that the server sees in a token; `None` if it refuses the token.
+/// Returns the user that the server sees in a token; `None` if it refuses the token.
 async fn bearer(client: &Client, token: &str) -> Option<Value> {
     let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let reply = client.with_token(token).post(reviews, &json!({})).await;
@@ -110,7 +110,7 @@ async fn a_bound_token_ends_with_its_object() {
         assert_eq!(client.delete(&path).await.status, 200, "{path}");
         assert_eq!(bearer(client, ended).await, None, "{path}");
     }
-    // Objects that a token cannot be bound to.
+    // A token cannot be bound to these objects.
     let with_uid = json!({"kind": "Pod", "apiVersion": "v1", "name": "other", "uid": uid});
     make(client, PODS, pod("again", "robot")).await;
     let of_other_life = json!({"kind": "Pod", "apiVersion": "v1", "name": "again", "uid": uid});
@@ -159,7 +159,7 @@ async fn lifetimes_have_bounds_and_old_clients_get_a_year() {
     let server =
         Server::start(Options { flags: flags.map(str::to_owned).to_vec(), ..Options::default() }).await;
     let client = server.client();
-    // A controller makes the account after the start.
+    // A controller creates the account after the start.
     client.until("/api/v1/namespaces/default/serviceaccounts/default", |account| account.is_some()).await;
     for (seconds, want) in [
         (
@@ -228,7 +228,7 @@ async fn a_legacy_token_leaves_the_day_on_its_secret() {
     let used = client.until(&path, |secret| label(secret).is_string()).await.unwrap();
     assert_eq!(label(Some(&used)).as_str().unwrap().len(), "2000-01-01".len());
     assert_eq!(used["metadata"]["labels"]["a"], "b");
-    // A day that is over is replaced; the token of one that is marked counts as used, too.
+    // An earlier date of last use is replaced; the use of a token that is marked invalid counts as well.
     let over = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-last-used": "2000-01-01",
         "kubernetes.io/legacy-token-invalid-since": "2000-01-02"}}});
     assert_eq!(client.patch(&path, "merge", &over).await.status, 200);

@@ -1,5 +1,6 @@
-//! Traces from end to end (docs/api/operations.md#traces): spans arrive at a collector of the OpenTelemetry protocol, as a part
-//! of the trace that an administrator began, which goes on in the webhooks that are called.
+//! End-to-end tests of traces (docs/api/operations.md#traces): spans arrive at a collector of the
+//! OpenTelemetry protocol, in the trace that an administrator began, and the trace continues in the webhooks
+//! that the server calls.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -19,7 +20,7 @@ use crate::hook::Hook;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A span as it arrived: its trace, its own number, the one above it, and its name.
+/// A received span: its trace, its own id, the id of its parent, and its name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Span {
     trace: String,
@@ -28,7 +29,7 @@ struct Span {
     name: String,
 }
 
-/// The fields of a protobuf message that have a length.
+/// Returns the length-delimited fields of a protobuf message.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -66,7 +67,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     found
 }
 
-/// The spans of a call.
+/// Returns the spans of a call.
 fn spans(message: &[u8]) -> Vec<Span> {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let below = |messages: Vec<&[u8]>, number: u64| -> Vec<Vec<u8>> {
@@ -85,7 +86,7 @@ fn spans(message: &[u8]) -> Vec<Span> {
     spans.iter().map(read).collect()
 }
 
-/// A collector; what it is sent.
+/// Starts a collector, and returns its port and the received spans.
 async fn collector() -> (u16, Arc<Mutex<Vec<Span>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -176,11 +177,11 @@ async fn a_trace_goes_through_the_server_to_webhooks_and_to_the_collector() {
         let headers = [("traceparent", traced.as_str()), ("content-type", "application/json")];
         assert_eq!(client.send("POST", MAPS, &headers, map.as_bytes()).await.status, 201);
     }
-    // Who is no administrator begins no trace.
+    // Users who are not administrators cannot begin a trace.
     let other = format!("00-{OTHER}-{ABOVE}-01");
     let joe = client.with_token("joe-token");
     assert_eq!(joe.send("GET", "/version", &[("traceparent", &other)], b"").await.status, 200);
-    // The end of the server sends what waits.
+    // At its end the server sends all queued spans.
     assert_eq!(server.terminate(), Some(0));
     let collected = collected.lock();
     assert!(collected.iter().all(|span| span.trace == TRACE), "{collected:?}");

@@ -23,7 +23,7 @@ async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
     for (name, addresses) in
         [("bare", json!([])), ("known", json!([{"type": "InternalIP", "address": "127.0.0.1"}]))]
     {
-        // A port that nothing listens on.
+        // The port of an agent on which nothing listens.
         let node = json!({"metadata": {"name": name}, "status": {"addresses": addresses,
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}}});
         assert_eq!(client.post("/api/v1/nodes", &node).await.status, 201);
@@ -72,7 +72,7 @@ async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
         let reply = client.send("POST", &format!("/api/v1/namespaces/default/{path}"), &upgrade, b"").await;
         assert_eq!((reply.status, &reply.json()["message"]), (500, &dial.into()), "{path}");
     }
-    // A GET that opens a shell needs the permission to create one.
+    // A GET that opens a shell requires the permission to create.
     let roles = "/apis/rbac.authorization.k8s.io/v1";
     let role = json!({"metadata": {"name": "viewer"}, "rules": [
         {"apiGroups": [""], "resources": ["pods/exec", "pods/log"], "verbs": ["get"]}]});

@@ -156,7 +156,7 @@ async fn unreadable_disk_pages_affect_only_their_objects() {
     }
     let file = fs::File::options().write(true).open(&segment).unwrap();
     let mut tries = 0;
-    // A write of the server would lengthen the file again, with readable zeros in the gap.
+    // A write of the server would extend the file again, with readable zeros in the gap.
     while metric(&server, "apiserver_store_unreadable_pages").await == 0 {
         assert!(tries < 1000, "nothing was ever unreadable");
         tries += 1;
@@ -187,7 +187,7 @@ async fn unreadable_disk_pages_affect_only_their_objects() {
 async fn damaged_objects_of_the_server_are_written_anew_once_their_loss_is_accepted() {
     let mut server = Server::start(Options::default()).await;
     server.kill();
-    // One object of each step of the start: a role, flow control, an API service, a namespace.
+    // Each step of the start reads one of these objects: a role, flow control, an API service, a namespace.
     let marks = [
         ("/apis/rbac.authorization.k8s.io/v1/clusterroles/system:basic-user", "selfsubjectaccessreviews"),
         ("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/probes", "/readyz"),
@@ -197,7 +197,7 @@ async fn damaged_objects_of_the_server_are_written_anew_once_their_loss_is_accep
     for (_, mark) in marks {
         damage(server.data_dir(), mark.as_bytes());
     }
-    // The server starts, and replaces nothing that somebody else may have written.
+    // The server starts, and replaces no object that a client may have written.
     server.restart().await;
     for (path, _) in marks {
         let found = server.client().get(path).await;

@@ -1,4 +1,4 @@
-//! Updates: fields set by the system, writes without effect, dry runs and concurrent writers
+//! Updates: fields that the system sets, no-op writes, dry runs and concurrent writers
 //! (docs/api/writes.md#create, #update).
 
 use serde_json::{Value, json};
@@ -65,13 +65,13 @@ async fn updates_are_checked_against_what_is_stored() {
     let uid = object["metadata"]["uid"].as_str().unwrap().to_owned();
     fixture
         .check(&[
-            // Identity.
+            // Name, namespace and kind in the body.
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"b"}}"#, "400 BadRequest: the name of the object (b) does not match the name on the URL (a)"),
             ("update", "PUT $core/configmaps/a", "{}", "400 BadRequest: the name of the object (a based on URL) was undeterminable: name must be provided"),
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
             ("update", "PUT $core/configmaps/a", r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"}}"#, "400 BadRequest: Secret in version \"v1\" cannot be handled as a ConfigMap: …"),
             ("update", "PUT $core/configmaps/a?dryRun=x", r#"{"metadata":{"name":"a"}}"#, "422 Invalid: UpdateOptions.meta.k8s.io \"\" is invalid: dryRun: …"),
-            // Most kinds are not created by PUT.
+            // Most kinds cannot be created by PUT.
             ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none"}}"#, "404 NotFound: configmaps \"none\" not found"),
             ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","resourceVersion":"5"}}"#, "404 NotFound: configmaps \"none\" not found"),
             ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","uid":"x"}}"#, "404 NotFound: configmaps \"none\" not found"),
@@ -79,13 +79,13 @@ async fn updates_are_checked_against_what_is_stored() {
             ("update", "PUT $apps/deployments/none/status", r#"{"metadata":{"name":"none","uid":"x"}}"#, "404 NotFound: deployments.apps \"none\" not found"),
             ("update", "PUT $apps/deployments/none/scale", r#"{"metadata":{"name":"none","uid":"x"}}"#, "404 NotFound: deployments.apps \"none\" not found"),
             ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","uid":"x","resourceVersion":"5"}}"#, "404 NotFound: configmaps \"none\" not found"),
-            // A uid is a precondition where a PUT may create.
+            // A uid is a precondition if the PUT may create the object.
             ("update", "PUT $lease/leases/none", r#"{"metadata":{"name":"none","uid":"x"}}"#, "409 Conflict: Operation cannot be fulfilled on leases.coordination.k8s.io \"none\": StorageError: invalid object, Code: 4, Key: …"),
             ("deletion-answers", "PUT $lease/leases/m", r#"{"metadata":{"name":"m"}}"#, "201 Lease"),
             ("update", "PUT $rbac/roles/r", r#"{"metadata":{"name":"r"},"rules":[]}"#, "201 Role"),
             ("update", "PUT $core/limitranges/r", r#"{"metadata":{"name":"r"},"spec":{"limits":[]}}"#, "201 LimitRange"),
             ("namespace-lifecycle", "PUT /api/v1/namespaces/missing/configmaps/a", r#"{"metadata":{"name":"a"}}"#, "404 NotFound: configmaps \"a\" not found"),
-            // Versions.
+            // Versions in the body.
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a"},"data":{"k":"1"}}"#, "200 ConfigMap"),
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"0"},"data":{"k":"2"}}"#, "200 ConfigMap"),
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","resourceVersion":"1"},"data":{"k":"3"}}"#, "409 Conflict: Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest version and try again"),
@@ -120,7 +120,7 @@ async fn updates_are_checked_against_what_is_stored() {
     }
 }
 
-/// A patch has no owners of its own: upstream looks for repeated ones in what it makes of the object, after admission.
+/// A patch itself has no owners: upstream looks for duplicates in the result of the patch, after admission.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_owners_are_dropped_with_a_warning_that_says_when() {
     let fixture = Fixture::new("owners").await;
@@ -146,8 +146,8 @@ async fn repeated_owners_are_dropped_with_a_warning_that_says_when() {
     }
 }
 
-/// The objects that a JSON or merge patch enters are read sorted by name; a strategic merge is copied in the order of the
-/// type's fields, and tells unknown ones sorted.
+/// The members that a JSON or merge patch adds are read sorted by name; a strategic merge is copied in the
+/// order of the type's fields, and reports unknown ones sorted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn results_of_patches_are_refused_for_their_first_fault() {
     const JSON_PATCH: &str = " | Content-Type: application/json-patch+json";
@@ -213,7 +213,7 @@ async fn results_of_patches_are_refused_for_their_first_fault() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let whole = fixture.ask(&format!("{deployments}{STRATEGIC}"), r#"{"spec":{"replicas":2.0}}"#).await;
     assert_eq!((whole.status, &whole.json()["spec"]["replicas"]), (200, &json!(2)));
-    // A null in an object of a list is no member.
+    // A null in an object of a list is dropped.
     let containers =
         r#"{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"k","bogus":null}]}}}}"#;
     let pruned = fixture.ask(&format!("{deployments}?fieldValidation=Strict"), containers).await;
@@ -294,7 +294,7 @@ async fn generation_counts_changes_of_the_spec() {
     }
     let now = fixture.get("$apps/deployments/d").await;
     assert_eq!((&now["spec"]["replicas"], &now["status"]["replicas"]), (&json!(5), &json!(1)), "validation");
-    // The main endpoint keeps the status.
+    // A write to the main endpoint keeps the status.
     fixture.ask("PATCH $apps/deployments/d", r#"{"status":{"replicas":9}}"#).await;
     assert_eq!(fixture.get("$apps/deployments/d").await["status"]["replicas"], 1, "validation");
 }
@@ -324,7 +324,7 @@ async fn fields_with_the_same_meaning_are_kept_equal() {
             "/status/podIP",
             json!("10.0.0.2"),
         ),
-        // A writer that sends only the single address is followed.
+        // If a writer sends only the field of the single address, the list of addresses follows it.
         (
             "PATCH $core/pods/p/status",
             r#"{"status":{"podIP":"10.0.0.3"}}"#,
@@ -342,7 +342,7 @@ async fn fields_with_the_same_meaning_are_kept_equal() {
             COUNT,
             json!("2"),
         ),
-        // A status is sent without the template, from which a job without labels takes its labels.
+        // The status is sent without the template, from which a job without labels takes its labels.
         (
             "PUT $batch/jobs/j/status",
             r#"{"kind":"Job","apiVersion":"batch/v1","metadata":{"name":"j"}}"#,
@@ -450,7 +450,7 @@ async fn one_of_two_writers_learns_that_it_lost() {
         20,
         "conditional-commits"
     );
-    // Of conditional updates of one version, one succeeds.
+    // Exactly one of several conditional updates of the same version succeeds.
     let object = fixture.get("$core/configmaps/a").await;
     let puts = (0..10).map(|n| {
         let client = fixture.client.another();
@@ -462,7 +462,7 @@ async fn one_of_two_writers_learns_that_it_lost() {
     let mut codes = futures_util::future::join_all(puts).await;
     codes.sort_unstable();
     assert_eq!(codes, [200, 409, 409, 409, 409, 409, 409, 409, 409, 409], "conditional-commits");
-    // Of creations of one name, one succeeds.
+    // Exactly one of several creations of the same name succeeds.
     let posts = (0..10).map(|_| {
         let client = fixture.client.another();
         let path = fixture.full("$core/configmaps");

@@ -1,5 +1,5 @@
-//! Versions that come and go (docs/api/operations.md#runtime-config): objects outlive the time in which no version shows
-//! them, and the use of a deprecated version is seen by those who run the server.
+//! Versions that are added and removed (docs/api/operations.md#runtime-config): objects survive while no
+//! version serves them, and operators can see the use of a deprecated version.
 
 use serde_json::{Value, json};
 use tests::{Client, Options, Server};
@@ -8,7 +8,7 @@ const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 const BETA: &str = "/apis/networking.k8s.io/v1beta1/ipaddresses";
 
-/// Whether a group is in each of the documents that tell what is served.
+/// Returns whether a group is in each of the documents that list the served types.
 async fn documents(client: &Client, group: &str) -> Vec<bool> {
     let groups = client.get("/apis").await.json();
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -46,14 +46,14 @@ async fn objects_outlive_their_versions_being_turned_off_and_on() {
         assert_eq!(client.get(path).await.status, 404, "{path}");
     }
     assert_eq!(documents(&client, "node.k8s.io").await, [false; 4]);
-    // The other type has a second version now, which shows and changes the same object.
+    // The other type now has a second version, which reads and changes the same object.
     let mut beta = client.get(&format!("{BETA}/10.1.2.3")).await.json();
     assert_eq!((&beta["apiVersion"], &beta["spec"]), (&json!("networking.k8s.io/v1beta1"), &address["spec"]));
     beta["metadata"]["labels"] = json!({"changed": "by-beta"});
     let put = client.put(&format!("{BETA}/10.1.2.3"), &beta).await;
     assert_eq!(put.status, 200, "{}", put.text());
     assert!(put.header_all("warning").join("").contains("networking.k8s.io/v1beta1"), "{:?}", put.headers);
-    // Whoever owns what is not shown is not collected with it.
+    // The garbage collector does not delete dependents of objects that are not served.
     let owned = json!({"metadata": {"name": "owned", "ownerReferences": [{"apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass", "name": "c", "uid": class["metadata"]["uid"]}]}});
     let leases = "/api/v1/namespaces/default/configmaps";
@@ -71,7 +71,7 @@ async fn objects_outlive_their_versions_being_turned_off_and_on() {
     assert_eq!(client.get(&format!("{leases}/owned")).await.status, 200);
 }
 
-/// A definition with a version that is deprecated, served or not.
+/// Returns a definition with a deprecated version, served or not.
 fn definition(is_served: bool) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({"metadata": {"name": "widgets.example.com"}, "spec": {
@@ -124,7 +124,7 @@ async fn the_use_of_a_deprecated_version_is_seen_in_warning_metric_and_audit() {
         let event = found.next().unwrap_or_else(|| panic!("no {verb} in {log}"));
         assert_eq!(event["annotations"]["k8s.io/deprecated"], deprecated, "{event}");
     }
-    // What is no longer served is gone under this name, and there under the other one.
+    // An object is not found under the version that is no longer served, but under the other one.
     let versions = json!({"spec": {"versions": definition(false)["spec"]["versions"]}});
     let changed = client.patch(&format!("{definitions}/widgets.example.com"), "merge", &versions).await;
     assert_eq!(changed.status, 200, "{}", changed.text());

@@ -21,12 +21,12 @@ use crate::fixture::{agrees, escape, names, outcome, report, version};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// A server whose secrets have the history above.
+/// A server whose secrets have the history described above.
 struct Past {
     server: Server,
     /// Whether `$old` is compacted.
     is_compacted: bool,
-    /// The abbreviations of the rows.
+    /// The abbreviations in the rows, with their values.
     words: Vec<(&'static str, String)>,
 }
 
@@ -69,7 +69,7 @@ impl Past {
         self.is_compacted = true;
     }
 
-    /// Whether the row runs in this phase.
+    /// Returns whether the row runs in this phase.
     fn is_time(&self, query: &str) -> bool {
         query.contains("$old") == self.is_compacted
     }
@@ -82,7 +82,7 @@ impl Past {
         self.full(word).parse().expect("a version")
     }
 
-    /// A version in a row's form: one of the four, or some retained version.
+    /// Returns the abbreviation of a version: one of the four, or that of a retained version.
     fn name(&self, version: u64) -> &'static str {
         match version {
             _ if version == self.number("$old") => "$old",
@@ -92,8 +92,8 @@ impl Past {
         }
     }
 
-    /// The outcome of a read in one line: [`outcome`] for an object or an error; for a list its names, its version,
-    /// `+` if it continues, and the remaining count if present.
+    /// Returns the outcome of a read in one line: [`outcome`] for an object or an error; for a list its
+    /// names, its version, `+` if it continues, and the remaining count if present.
     fn shown(&self, reply: &Reply) -> String {
         let mut text = outcome(reply);
         let body = reply.json();
@@ -123,13 +123,13 @@ impl Past {
         text
     }
 
-    /// Sends all rows at once, because some responses are delayed, and compares.
+    /// Sends all rows at once, because some responses are delayed, and compares the outcomes.
     async fn check(&self, path: &str, rows: &[(&str, &str, &str)]) {
         let asked =
             rows.iter().filter(|(_, query, _)| self.is_time(query)).map(|(cell, query, want)| async move {
                 let request = self.full(&format!("{path}{query}"));
                 let got = self.shown(&self.server.client().another().get(&request).await);
-                // The abbreviations stay as they are on both sides.
+                // The abbreviations stay unexpanded on both sides.
                 let (got, want) = (got, self.full_but_versions(want));
                 (!agrees(&got, &want)).then(|| format!("{cell} {query}\n  want {want}\n  got  {got}"))
             });
@@ -137,7 +137,8 @@ impl Past {
         report(&wrong);
     }
 
-    /// An expected text with the requested versions as numbers; those of the response stay abbreviations.
+    /// Returns an expected text with the requested versions as numbers; those of the response stay
+    /// abbreviations.
     fn full_but_versions(&self, want: &str) -> String {
         want.replace(": $future,", &format!(": {},", self.full("$future")))
     }
@@ -159,7 +160,7 @@ fn token(list: &Value) -> String {
     list["metadata"]["continue"].as_str().expect("the list goes on").to_owned()
 }
 
-/// A future version, whether it is waited for or not.
+/// The outcome for a future version, whether the server waits for it or not.
 const LATE: &str = "504 Timeout: Timeout: Too large resource version: $future, current: $now | again after 1 | \
     ResourceVersionTooLarge: Too large resource version";
 
@@ -194,20 +195,20 @@ async fn tables(past: &Past) {
     past.check(
         SECRETS,
         &[
-            // match unset, limit unset
+            // Match unset, limit unset.
             ("resource-versions unset/none/unset", "", "200 b c d @$now"),
             ("resource-versions unset/none/0", "?resourceVersion=0", "200 b c d @$now"),
             ("resource-versions unset/none/other", "?resourceVersion=$then", "200 b c d @$now"),
             ("resource-versions unset/none/other", "?resourceVersion=$old", "200 b c d @$now"),
             ("resource-versions unset/none/other", "?resourceVersion=$future", LATE),
-            // match unset, a first chunk
+            // Match unset, a first chunk.
             ("resource-versions unset/first/unset", "?limit=1", "200 b @$now +2"),
             ("read-consistency unset/first/0", "?limit=1&resourceVersion=0", "200 b c d @$now"),
             ("resource-versions unset/first/other", "?limit=1&resourceVersion=$then", "200 b @$then +1"),
             ("resource-versions unset/first/other", "?limit=5&resourceVersion=$then", "200 b c @$then"),
             ("resource-versions unset/first/other", "?limit=1&resourceVersion=$old", GONE),
             ("resource-versions unset/first/other", "?limit=1&resourceVersion=$future", LATE),
-            // match unset, a later chunk
+            // Match unset, a later chunk.
             ("resource-versions unset/next/unset", "?limit=1&continue=$token", "200 c @$then"),
             ("resource-versions unset/next/unset", "?limit=1&continue=$oldtoken", EXPIRED_TOKEN),
             ("resource-versions unset/next/unset", "?limit=1&continue=$futuretoken", LATE),
@@ -228,7 +229,7 @@ async fn tables(past: &Past) {
                 "?limit=1&continue=$token&resourceVersion=$now",
                 WITH_TOKEN,
             ),
-            // Exact
+            // Match Exact.
             ("resource-versions Exact/none/unset", "?resourceVersionMatch=Exact", WITHOUT_VERSION),
             ("resource-versions Exact/none/0", "?resourceVersionMatch=Exact&resourceVersion=0", EXACTLY_ANY),
             (
@@ -268,7 +269,7 @@ async fn tables(past: &Past) {
                 "?limit=1&resourceVersionMatch=Exact&resourceVersion=$future",
                 LATE,
             ),
-            // NotOlderThan
+            // Match NotOlderThan.
             (
                 "resource-versions NotOlderThan/none/unset",
                 "?resourceVersionMatch=NotOlderThan",
@@ -319,7 +320,7 @@ async fn tables(past: &Past) {
                 "?limit=1&resourceVersionMatch=NotOlderThan&resourceVersion=$future",
                 LATE,
             ),
-            // One name is one key, with the same versions.
+            // A selector for one name reads one key, with the same rules for versions.
             ("read-consistency one name", "?fieldSelector=metadata.name%3Dd", "200 d @$now"),
             (
                 "read-consistency one name",
@@ -354,7 +355,8 @@ async fn tables(past: &Past) {
     watches(past).await;
 }
 
-/// The table of docs/api/watches.md#watch-start. Every watch is open before `end` is created, which ends it here.
+/// Checks the table of docs/api/watches.md#watch-start. Every watch is open before `end` is created, whose
+/// event ends it here.
 async fn watches(past: &Past) {
     const STREAM: &str = "&resourceVersionMatch=NotOlderThan&sendInitialEvents";
     let marked = |rest: &str| format!("{STREAM}=true&allowWatchBookmarks=true{rest}");
@@ -407,8 +409,8 @@ async fn watches(past: &Past) {
     rows.retain(|(_, query, _)| past.is_time(query));
     let opened = rows.iter().map(|(_, query, _)| async move {
         let path = past.full(&format!("{SECRETS}?watch=1{query}"));
-        // Watches that wait for a future version are answered before that: history errors are events
-        // (docs/api/watches.md#watch-start).
+        // A watch for a future version gets its response head before that version exists: errors of the
+        // history are events (docs/api/watches.md#watch-start).
         past.server.client().watch(&path).await
     });
     let mut opened = futures_util::future::join_all(opened).await;
@@ -427,7 +429,7 @@ async fn watches(past: &Past) {
     assert_eq!(past.server.client().delete(&format!("{SECRETS}/end")).await.status, 200);
 }
 
-/// The events of a watch up to `end` or its own end.
+/// Returns the events of a watch up to `end`, or up to its own end.
 async fn receive(past: &Past, watch: &mut Watch) -> String {
     let mut received = Vec::new();
     while let Some(event) = watch.next().await {
@@ -441,7 +443,7 @@ async fn receive(past: &Past, watch: &mut Watch) -> String {
                         format!("{text}current: {}", past.name(current.parse().unwrap()))
                     }
                     None => {
-                        // One below the oldest version that can still be watched from.
+                        // The number is one below the oldest version from which a watch can still start.
                         let (text, oldest) = message.trim_end_matches(')').rsplit_once('(').unwrap();
                         let oldest: u64 = oldest.parse().unwrap();
                         assert!((past.number("$old")..past.number("$future")).contains(&oldest), "{message}");
@@ -464,7 +466,7 @@ async fn receive(past: &Past, watch: &mut Watch) -> String {
     received.join(", ")
 }
 
-/// The token of a 410 continues at the newest version, at the key where the old one would have
+/// The token in a 410 response continues at the newest version, at the key of the old token
 /// (docs/api/lists.md#continue-tokens).
 async fn tokens_outlive_the_history(past: &Past) {
     let client = past.server.client();
@@ -482,7 +484,7 @@ async fn tokens_outlive_the_history(past: &Past) {
         versions.push(version(&chunk));
         next = chunk["metadata"]["continue"].as_str().map(str::to_owned);
         if versions.len() == 1 {
-            // From here on the version is fixed again: later objects are not part of it.
+            // From here on the version is fixed again: objects created later are not part of the list.
             make(client, &["e"]).await;
         }
     }

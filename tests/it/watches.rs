@@ -12,7 +12,7 @@ use crate::support::metric;
 
 const END: &str = "k8s.io/initial-events-end";
 
-/// `TYPE name` of each of the next `count` events.
+/// Returns `TYPE name` of each of the next `count` events.
 async fn events(watch: &mut Watch, count: usize) -> Vec<String> {
     let mut seen = Vec::new();
     for _ in 0..count {
@@ -23,7 +23,7 @@ async fn events(watch: &mut Watch, count: usize) -> Vec<String> {
     seen
 }
 
-/// The events up to the end of the watch.
+/// Returns the events up to the end of the watch.
 async fn rest(watch: &mut Watch) -> Vec<Value> {
     let mut seen = Vec::new();
     while let Some(event) =
@@ -95,7 +95,7 @@ async fn selectors_turn_changes_into_arrivals_and_departures() {
                 .full(&format!("$core/secrets?watch=1&resourceVersion={start}&labelSelector=color%3Dblue")),
         )
         .await;
-    // request, body, events of the watcher of blue objects; the data in them
+    // Columns: request, body, events of the watcher of blue objects, and the data in them.
     for (request, body, want, data) in [
         ("PATCH $core/secrets/a", json!({"data": {"k": "2222"}}), None, ""),
         ("PATCH $core/secrets/a", labelled("blue"), Some("ADDED"), "2222"),
@@ -165,7 +165,7 @@ async fn a_deletion_carries_the_last_state_at_its_own_version() {
     want["metadata"]["resourceVersion"] = event["object"]["metadata"]["resourceVersion"].clone();
     assert_eq!((&event["type"], &event["object"]), (&json!("DELETED"), &want), "watch-events");
     assert!(version(&event["object"]) > version(&before), "watch-events");
-    // The same for a later watcher, and for the collection at that version.
+    // A later watcher, and a list at that version, see the same.
     let mut late = fixture.client.watch(&path).await;
     assert_eq!(late.next().await.unwrap(), event, "watch-events");
     let gone = version(&event["object"]);
@@ -176,8 +176,8 @@ async fn a_deletion_carries_the_last_state_at_its_own_version() {
     }
 }
 
-/// The last state of an object whose deletion waited for finalizers is the one before the last of them was removed, as in a
-/// store that sends the value before a delete.
+/// The last version of an object whose deletion waited for finalizers is the one before the last finalizer
+/// was removed, as in a store that sends the value before a delete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deletion_that_waited_carries_the_finalizers_that_held_it() {
     let fixture = Fixture::new("waited").await;
@@ -203,7 +203,7 @@ async fn a_deletion_that_waited_carries_the_finalizers_that_held_it() {
     assert_eq!(fixture.ask("GET $core/secrets/a", "").await.status, 404);
 }
 
-/// The agent of a node learns by a MODIFIED event that it must stop a pod.
+/// A MODIFIED event tells the agent of a node to stop a pod.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_on_a_node_is_marked_before_it_is_removed_at_once() {
     let fixture = Fixture::new("marked").await;
@@ -313,7 +313,7 @@ async fn errors_before_a_watch_are_ordinary_responses() {
     let rows: Vec<_> =
         rows.iter().map(|(section, request, want)| (*section, request.as_str(), "", want.as_str())).collect();
     fixture.check(&rows).await;
-    // `watch` is true unless it is false.
+    // Every value of `watch` except 0 and false means true; the first value counts.
     for (query, stream) in [
         ("watch", true),
         ("watch=", true),
@@ -430,7 +430,7 @@ async fn a_watcher_that_reads_nothing_for_a_while_loses_nothing() {
     let start = version(&fixture.get("$core/secrets").await);
     let mut slow =
         fixture.client.watch(&fixture.full(&format!("$core/secrets?watch=1&resourceVersion={start}"))).await;
-    // More than sockets and connections buffer.
+    // The data exceeds what sockets and connections buffer.
     let filler = "x".repeat(100_000);
     fixture.make("$core/secrets", &[map("a")]).await;
     for n in 0..150 {
@@ -530,7 +530,7 @@ async fn an_event_is_encoded_once_for_watchers_with_the_same_representation() {
     for n in 0..WRITES {
         assert_eq!(server.client().post(path, &map(&format!("m{n}"))).await.status, 201);
     }
-    // Watchers of one form all get the same bytes, up to the last object.
+    // All watchers of one encoding get the same bytes, up to the last object.
     let last = format!("m{}", WRITES - 1);
     let mut first_of: std::collections::HashMap<&str, Vec<u8>> = std::collections::HashMap::new();
     for (accept, mut body) in streams {
@@ -551,7 +551,7 @@ async fn an_event_is_encoded_once_for_watchers_with_the_same_representation() {
     assert_eq!(rendered, forms.len() as u64 * WRITES, "once per form, not once per watcher");
 }
 
-/// The next frame of a WebSocket: its first byte and its payload.
+/// Reads the next frame of a WebSocket: its first byte and its payload.
 async fn frame(socket: &mut (impl tokio::io::AsyncRead + Unpin)) -> (u8, Vec<u8>) {
     use tokio::io::AsyncReadExt;
     let first = socket.read_u8().await.unwrap();
@@ -607,7 +607,7 @@ async fn a_watch_may_be_a_websocket() {
             assert_eq!(first, first_byte, "watch-transport: text in JSON, binary in protobuf");
             seen.push(payload);
         }
-        // One event per frame; protobuf begins with the event itself, without a length.
+        // Each frame has one event; protobuf begins with the event itself, without a length.
         for event in &seen {
             match first_byte {
                 0x81 => assert_eq!(
@@ -618,7 +618,7 @@ async fn a_watch_may_be_a_websocket() {
                 _ => assert_eq!(&event[..7], b"\x0a\x05ADDED", "watch-transport"),
             }
         }
-        // The client closes, and gets a close in return.
+        // The client closes, and the server responds with a close frame.
         socket.write_all(&[0x88, 0x80, 1, 2, 3, 4]).await.unwrap();
         assert_eq!(frame(&mut socket).await, (0x88, 1000_u16.to_be_bytes().to_vec()), "watch-transport");
     }

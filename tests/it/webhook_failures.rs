@@ -1,5 +1,6 @@
-//! Admission webhooks that do not answer, or not as they should (docs/api/webhooks.md): each costs only its own request.
-//! And webhooks behind services, and the identity that this server shows them.
+//! Admission webhooks that do not respond, or respond incorrectly (docs/api/webhooks.md): each failure
+//! affects only its own request. Also webhooks behind services, and the identity that this server presents to
+//! them.
 
 use std::future::ready;
 use std::time::Duration;
@@ -20,7 +21,7 @@ const CONFIGURATIONS: [&str; 2] = [
     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
 ];
 
-/// Creates a configuration that sends creations of ConfigMaps in one namespace.
+/// Creates a webhook configuration for creations of ConfigMaps in one namespace.
 async fn configure(client: &Client, kind: usize, ns: &str, policy: &str, to: Value) {
     let body = json!({"metadata": {"name": ns}, "webhooks": [{
         "name": "hook.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": policy,
@@ -37,14 +38,14 @@ async fn namespace(client: &Client, name: &str) {
     assert_eq!(made.status, 201, "{}", made.text());
 }
 
-/// A server without plugins that write by themselves into namespaces.
+/// Starts a server without controllers, which would write into namespaces by themselves.
 async fn server(flags: &[&str], files: Vec<(&'static str, String)>) -> Server {
     let mut flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
     flags.push("--controllers=".to_owned());
     Server::start(Options { flags, files, ..Options::default() }).await
 }
 
-/// Ways to fail of a server whose connections work.
+/// Failures of a server that accepts connections.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Hangs,
@@ -60,7 +61,7 @@ enum Way {
     NoPatchType,
 }
 
-/// Reads a request; its body.
+/// Reads a request and returns its body.
 async fn read(stream: &mut TlsStream<TcpStream>) -> Option<Value> {
     let mut text = Vec::new();
     loop {
@@ -77,7 +78,7 @@ async fn read(stream: &mut TlsStream<TcpStream>) -> Option<Value> {
     }
 }
 
-/// Answers a connection in one of the ways. Errors of the stream are those of a client that has given up.
+/// Serves a connection with one of the failures. Errors of the stream occur if the client has given up.
 async fn fail(way: Way, mut stream: TlsStream<TcpStream>) {
     let Some(review) = read(&mut stream).await else { return };
     let answer = |code: &str, headers: &str, body: &str| {
@@ -141,7 +142,7 @@ async fn fail(way: Way, mut stream: TlsStream<TcpStream>) {
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
-/// The ways, the kind of configuration, and what the client is told.
+/// The failures, the kind of configuration, and the message that the client gets.
 const WAYS: &[(Way, usize, &str)] = &[
     (Way::Hangs, 1, "context deadline exceeded"),
     (Way::StreamsForEver, 1, "context deadline exceeded"),
@@ -173,7 +174,7 @@ async fn a_webhook_that_fails_costs_only_its_own_request() {
         let to = json!({"url": hook.url("/review"), "caBundle": hook.ca_bundle()});
         hooks.push((hook, format!("way-{at}"), *kind, to, *wanted));
     }
-    // A certificate of another authority, and a server that is gone.
+    // A certificate of an unknown authority, and a server that is gone.
     let (a, b) = (Hook::start(ready).await, Hook::start(ready).await);
     let url = a.url("/review");
     hooks.push((a, "authority".to_owned(), 1, json!({"url": url, "caBundle": b.ca_bundle()}), "x509: "));
@@ -196,7 +197,7 @@ async fn a_webhook_that_fails_costs_only_its_own_request() {
             (!is_right).then(|| format!("{ns}: want {wanted:?}, got {} {message}", reply.status))
         }
     });
-    // Meanwhile others write and read.
+    // Meanwhile other clients write and read.
     let others = async {
         for at in 0..50 {
             let body = json!({"metadata": {"name": format!("m{at}")}});
@@ -236,7 +237,7 @@ async fn a_sidecar_injector_behind_a_service_is_told_who_asks() {
         }}))
     };
     let hook = Hook::named("injector.hooks.svc", inject).await;
-    // The port counts where it is not that of HTTPS.
+    // The port is part of the name unless it is the default port of HTTPS.
     let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "users": [
         {"name": format!("*.hooks.svc:{}", hook.port()), "user": {"token": "for-hooks"}},
         {"name": "*.hooks.svc", "user": {"token": "for-another-port"}},
@@ -281,7 +282,7 @@ async fn a_sidecar_injector_behind_a_service_is_told_who_asks() {
     let made = client.post(pods, &pod("a", json!({}))).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let containers = made.json()["spec"]["containers"].clone();
-    // What was added has defaults, too.
+    // The added container has defaults, too.
     assert_eq!(containers[1]["name"], "proxy");
     assert_eq!(containers[1]["imagePullPolicy"], "IfNotPresent");
     assert_eq!(made.json()["metadata"]["labels"]["injected"], "true");

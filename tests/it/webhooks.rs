@@ -1,6 +1,6 @@
-//! Servers that ours calls: webhooks of admission, of conversion and of audit (docs/api/webhooks.md,
-//! docs/api/custom-resources.md, docs/api/audit.md), and extension servers (docs/api/extension-servers.md); and what a slow one does
-//! to those who wait (docs/api/fairness.md).
+//! Servers that this server calls: webhooks for admission, conversion and audit (docs/api/webhooks.md,
+//! docs/api/custom-resources.md, docs/api/audit.md), and extension servers (docs/api/extension-servers.md);
+//! and the effect of a slow one on waiting clients (docs/api/fairness.md).
 
 use std::future::ready;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::etcd::cluster::Etcd;
 use crate::fixture::Fixture;
 use crate::hook::Hook;
 
-/// The answer of an admission webhook.
+/// Returns the response of an admission webhook.
 fn admitted(review: &Value, members: Value) -> Value {
     let mut response = json!({"uid": review["request"]["uid"], "allowed": true});
     response.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 }
 
-/// A configuration that sends creations of ConfigMaps in one namespace.
+/// Returns a configuration for creations of ConfigMaps in one namespace.
 fn configuration(kind: &str, name: &str, hook: &Hook, ns: &str) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -78,7 +78,7 @@ async fn admission_webhooks_change_and_refuse_writes() {
     assert_eq!(reviews[0]["request"]["userInfo"]["username"], "cluster-admin");
     assert_eq!(reviews[0]["request"]["operation"], "CREATE");
 
-    // A server that is gone refuses what it should have been asked about.
+    // If the webhook's server is gone, the requests that it should review are refused.
     hook.end().await;
     let failed = fixture.client.post(&maps, &json!({"metadata": {"name": "c"}})).await;
     assert_eq!(failed.status, 500, "{}", failed.text());
@@ -87,7 +87,7 @@ async fn admission_webhooks_change_and_refuse_writes() {
     assert_eq!(fixture.client.post(&maps, &json!({"metadata": {"name": "c"}})).await.status, 201);
 }
 
-/// A webhook of a configuration, asked about creations and updates.
+/// Returns a webhook for creations and updates.
 fn webhook(name: &str, hook: &Hook, path: &str, more: Value) -> Value {
     let mut webhook = configuration("", "", hook, "")["webhooks"][0].clone();
     let members = webhook.as_object_mut().unwrap();
@@ -106,7 +106,8 @@ async fn a_patch_that_changes_nothing_invokes_no_webhook_again() {
         let patch = STANDARD.encode(patch.to_string());
         admitted(review, json!({"patchType": "JSONPatch", "patch": patch}))
     };
-    // The first patch of a write is a change in any case. The last webhook sets a member to what it is, or to something else.
+    // The first patch of a write is always a change. The last webhook sets a member to its present value, or
+    // to another one.
     let changing = Hook::start(move |review: Value| {
         ready(patched(&review, json!([{"op": "add", "path": "/data/added", "value": "1"}])))
     });
@@ -143,7 +144,7 @@ async fn a_patch_that_changes_nothing_invokes_no_webhook_again() {
         asked = now;
     }
 
-    // A PUT without a version is shown to mutating webhooks as it was sent.
+    // For a PUT without a version, mutating webhooks get the object as it was sent.
     let maps_a = format!("{maps}/same");
     let body = json!({"metadata": {"name": "same"}, "data": {"wish": "same", "more": "1"}});
     assert_eq!(
@@ -168,7 +169,8 @@ async fn a_webhook_is_asked_once_whatever_other_servers_write_meanwhile() {
     let client = server.client();
     let namespace = json!({"metadata": {"name": "asked"}});
     assert_eq!(client.post("/api/v1/namespaces", &namespace).await.status, 201);
-    // The server lacks something when it is told of the decision.
+    // The webhook causes another write before it responds, so the server lags behind etcd when it gets the
+    // response.
     let answer = move |review: Value| {
         let other = other.clone();
         async move {
@@ -193,10 +195,10 @@ async fn a_webhook_is_asked_once_whatever_other_servers_write_meanwhile() {
     assert_eq!(client.post(maps, &map("good", "a")).await.status, 201);
     assert_eq!(client.post(maps, &map("refused", "bad")).await.status, 400);
     assert_eq!(client.put(&format!("{maps}/good"), &map("good", "bad")).await.status, 400);
-    // Nothing changes: that is an answer of the store as well.
+    // A no-op write is also decided by the store.
     assert_eq!(client.put(&format!("{maps}/good"), &map("good", "a")).await.status, 200);
     assert_eq!(hook.received().len(), 4);
-    // What a webhook makes of an object is refused without asking it again.
+    // An invalid object from a webhook's patch is refused without calling the webhook again.
     assert_eq!(client.delete(&format!("{VALIDATING}/asked")).await.status, 200);
     let config = configuration("MutatingWebhookConfiguration", "asked", &hook, "asked");
     assert_eq!(client.post(MUTATING, &config).await.status, 201);
@@ -250,7 +252,7 @@ async fn each_delete_of_what_waits_for_finalizers_is_admitted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_versions_are_converted_by_a_webhook() {
     let fixture = Fixture::new("converted").await;
-    // v1 has the words in a list, v2 in a text.
+    // Version v1 has the words in a list, v2 in a text.
     let answer = |review: Value| {
         let wanted = review["request"]["desiredAPIVersion"].as_str().unwrap();
         let objects = review["request"]["objects"].as_array().unwrap();
@@ -321,7 +323,7 @@ async fn custom_versions_are_converted_by_a_webhook() {
     assert_eq!(stored["words"], json!(["three", "four", "five"]));
     assert_eq!(fixture.client.get(&texts("v2")).await.json()["items"][0]["words"], "three four five");
 
-    // Without its server another version cannot be read, and the stored one can.
+    // Without the webhook's server, other versions cannot be read, but the stored version can.
     hook.end().await;
     let failed = fixture.client.get(&format!("{}/t", texts("v2"))).await;
     assert_eq!(failed.status, 500, "{}", failed.text());
@@ -473,7 +475,7 @@ async fn requests_beyond_the_seats_of_their_level_are_refused() {
         refused.header_all("x-kubernetes-pf-flowschema-uid"),
         [found["metadata"]["uid"].as_str().unwrap()]
     );
-    // Others are not held up, and alice may go on once her request has ended.
+    // Requests of other users are not delayed, and alice may continue once her request has ended.
     assert_eq!(server.client().get(&maps).await.status, 200);
     may_answer.notify_one();
     assert_eq!(slow.await.unwrap(), 201);
@@ -515,7 +517,7 @@ async fn requests_for_a_version_go_to_its_extension_server() {
         let found = fixture.client.until(&path, has).await;
         found.unwrap_or_else(|| panic!("no condition with the reason {wanted}"))
     };
-    // The certificate is not that of the service.
+    // The certificate does not have the name of the service.
     let found = until("FailedDiscoveryCheck").await;
     let message = found["status"]["conditions"][0]["message"].as_str().unwrap();
     assert!(message.contains(&format!("not ext.{}.svc", fixture.ns)), "{message}");
@@ -541,7 +543,8 @@ async fn requests_for_a_version_go_to_its_extension_server() {
         "v1"
     );
 
-    // The built-in versions have APIServices of their own; a server that is gone costs its own requests only.
+    // The built-in versions have APIServices of their own; a server that is gone affects only its own
+    // requests.
     let built_in = fixture.client.get(&format!("{api_services}/v1.apps")).await.json();
     assert_eq!(built_in["status"]["conditions"][0]["reason"], "Local");
     hook.end().await;

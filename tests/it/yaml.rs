@@ -1,12 +1,12 @@
 //! YAML in requests and responses (docs/api/encodings.md#accept, #content-type, #json-and-yaml-output,
-//! #strict-decoding), over the wire.
+//! #strict-decoding), over the network.
 
 use serde_json::{Value, json};
 use tests::Reply;
 
 use crate::fixture::Fixture;
 
-/// A body with many of YAML's forms: anchors, merges, block scalars, words that are booleans in YAML 1.1.
+/// A body with many features of YAML: anchors, merges, block scalars, words that are booleans in YAML 1.1.
 const MAP: &str = "\
 # comment
 apiVersion: v1
@@ -142,7 +142,7 @@ async fn bodies_may_be_yaml() {
     );
 }
 
-/// The JSON of a YAML response.
+/// Converts a YAML response to JSON.
 fn read(reply: &Reply) -> Value {
     assert_eq!(reply.header_all("content-type"), ["application/yaml"], "{}", reply.text());
     let document =
@@ -153,7 +153,8 @@ fn read(reply: &Reply) -> Value {
     serde_json::from_slice(&text).unwrap()
 }
 
-/// An answer in JSON and in YAML at one version of the store, to which other tests write meanwhile.
+/// Returns a response in JSON and in YAML at the same version of the store, to which other tests write
+/// meanwhile.
 async fn both(fixture: &Fixture, request: &str, parameters: &str) -> (Reply, Reply) {
     let version = |reply: &Reply| reply.json()["metadata"]["resourceVersion"].clone();
     let json = format!("{request} | Accept: application/json{parameters}");
@@ -229,7 +230,7 @@ async fn every_answer_but_a_watch_may_be_yaml() {
         "{empty}"
     );
 
-    // Writes answer in YAML too, gzip applies, and a watch is refused before it begins
+    // Responses to writes have the same encoding, gzip applies, and a watch is refused before it begins
     // (docs/api/watches.md#watch-transport).
     let created = fixture
         .ask("POST $core/configmaps | Accept: application/yaml", r#"{"metadata":{"name":"new"}}"#)

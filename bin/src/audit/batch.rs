@@ -1,4 +1,4 @@
-//! Lines that wait to be handed on together: a bounded queue, and a thread that empties it.
+//! Batches of audit lines: a bounded queue, and a thread that empties it.
 //!
 //! ```text
 //! requests ─► queue (buffer_len) ─► thread: batch_len lines, or those of wait_max ─► throttle ─► log or webhook
@@ -12,47 +12,48 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Most lines that may wait: the queue's room is taken at the start.
+/// Largest possible `buffer_len`: the memory of the queue is allocated at the start.
 pub const BUFFER_LEN_MAX: usize = 1 << 20;
 
-/// How lines are gathered.
+/// Limits of a batch and of the queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Batching {
-    /// Most lines that wait.
+    /// Maximum number of queued lines.
     pub buffer_len: usize,
-    /// Most lines written at once.
+    /// Maximum number of lines in a batch.
     pub batch_len: usize,
-    /// How long the first line of a batch waits for more; zero: not at all.
+    /// How long the first line of a batch waits for more lines; zero: not at all.
     pub wait_max: Duration,
-    /// Rate of batches, if it is limited.
+    /// Limit of the rate of batches, if any.
     pub throttle: Option<Throttle>,
 }
 
-/// A limit of a rate.
+/// Limits of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throttle {
-    /// Batches per second.
+    /// Average number of batches per second.
     pub per_second: f64,
-    /// Most batches at once after a time without any.
+    /// Maximum number of batches at once after a pause.
     pub burst: f64,
 }
 
-/// The queue. Lines in it when the process is killed are lost; [`Queue::close`] writes all of them, if there is time.
+/// The queue of lines. If the process is killed, queued lines are lost; [`Queue::close`] writes all of them,
+/// if there is time.
 pub struct Queue {
     sender: Mutex<Option<SyncSender<Vec<u8>>>>,
     progress: Arc<Progress>,
 }
 
-/// How far the writer is.
+/// Progress of the writer thread.
 #[derive(Default)]
 struct Progress {
-    /// Lines that were handed over and are not written yet.
+    /// Lines that were queued and are not written yet.
     waiting: AtomicUsize,
     has_ended: Mutex<bool>,
     ended: Condvar,
 }
 
-/// Lives as long as the writer, however that ends.
+/// Dropped when the writer thread ends, by a panic too.
 struct Writing(Arc<Progress>);
 
 impl Drop for Writing {
@@ -63,7 +64,7 @@ impl Drop for Writing {
 }
 
 impl Queue {
-    /// Starts the thread that hands lines to `write`, many at a time.
+    /// Starts the thread that passes batches of lines to `write`.
     pub fn start(
         batching: Batching,
         mut write: impl FnMut(Vec<Vec<u8>>) + Send + 'static,
@@ -86,19 +87,19 @@ impl Queue {
         Ok(Queue { sender: Mutex::new(Some(sender)), progress })
     }
 
-    /// Lines that wait or are being written.
+    /// Returns the number of lines that are queued or being written.
     pub fn waiting(&self) -> usize {
         self.progress.waiting.load(Ordering::Acquire)
     }
 
-    /// Hands over a line; never waits.
+    /// Adds a line; never blocks.
     ///
     /// # Errors
-    /// There is no room, or the queue is closed: the line is lost.
+    /// The queue is full or closed: the line is lost.
     pub fn push(&self, line: Vec<u8>) -> io::Result<()> {
         let sender = self.sender.lock();
         let Some(sender) = &*sender else { return Err(io::Error::other("the audit log is closed")) };
-        // Counted before it is there: the writer takes it off the count.
+        // Counted before the line is queued, because the writer subtracts it.
         self.progress.waiting.fetch_add(1, Ordering::AcqRel);
         sender.try_send(line).map_err(|error| {
             self.progress.waiting.fetch_sub(1, Ordering::AcqRel);
@@ -109,7 +110,8 @@ impl Queue {
         })
     }
 
-    /// Takes no more lines, and returns once all are written, at `until` at the latest. Returns how many are not.
+    /// Accepts no more lines, and waits until all are written, or until `until`. Returns the number of
+    /// unwritten lines.
     pub fn close(&self, until: Instant) -> usize {
         drop(self.sender.lock().take());
         let mut has_ended = self.progress.has_ended.lock();
@@ -118,12 +120,12 @@ impl Queue {
                 break;
             }
         }
-        // A writer that has failed leaves lines as well.
+        // A writer that has failed also leaves lines unwritten.
         self.waiting()
     }
 }
 
-/// The lines of the next batch; none once the queue is closed and empty.
+/// Returns the lines of the next batch; `None` once the queue is closed and empty.
 fn next(receiver: &Receiver<Vec<u8>>, batching: &Batching) -> Option<Vec<Vec<u8>>> {
     let mut lines = vec![receiver.recv().ok()?];
     let deadline = Instant::now() + batching.wait_max;
@@ -136,7 +138,7 @@ fn next(receiver: &Receiver<Vec<u8>>, batching: &Batching) -> Option<Vec<Vec<u8>
     Some(lines)
 }
 
-/// A bucket of tokens, of which every batch takes one.
+/// A token bucket, from which every batch takes a token.
 struct Pace {
     throttle: Throttle,
     tokens: f64,
@@ -148,13 +150,13 @@ impl Pace {
         Pace { tokens: throttle.burst, throttle, filled: None }
     }
 
-    /// Takes a token, and says how long it is until there is one.
+    /// Takes a token, and returns how long to wait until it is available.
     fn take(&mut self, now: Instant) -> Duration {
         let Throttle { per_second, burst } = self.throttle;
         let elapsed = self.filled.map_or(Duration::ZERO, |filled| now.saturating_duration_since(filled));
         self.filled = Some(now);
         self.tokens = (self.tokens + elapsed.as_secs_f64() * per_second).min(burst) - 1.0;
-        // A rate of almost nothing gives a pause that no clock has.
+        // A rate near zero gives a pause that exceeds the range of durations.
         Duration::try_from_secs_f64((-self.tokens / per_second).max(0.0)).unwrap_or(Duration::MAX)
     }
 }
@@ -181,7 +183,7 @@ mod tests {
     fn closing_waits_for_the_writer_and_counts_what_it_leaves() {
         let batching = Batching { buffer_len: 8, batch_len: 2, wait_max: Duration::ZERO, throttle: None };
         let (let_go, held) = sync_channel::<()>(0);
-        // It hangs as soon as it has taken the first batch, until the other end is dropped.
+        // The writer blocks with the first batch until the other end is dropped.
         let write = move |_: Vec<_>| {
             let _ = held.recv();
         };

@@ -1,7 +1,7 @@
-//! A file that lines are appended to, and that makes room for a new one when it is long enough.
+//! An append-only file that is rotated when it has reached its maximum size.
 //!
-//! A rotated file is renamed to `NAME-2006-01-02T15-04-05.000EXTENSION`, and compressed, where that is wished, by a
-//! thread that also removes those that are too many or too old.
+//! A rotated file is renamed to `NAME-2006-01-02T15-04-05.000EXTENSION`. A thread then compresses it, if
+//! configured, and removes rotated files that are too many or too old.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,15 +13,15 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 
-/// Size of a file at which it is rotated, unless another is given.
+/// Default size at which a file is rotated.
 pub const BYTES_MAX: u64 = 100 << 20;
 
-/// When a file is rotated, and what happens to it then.
+/// The conditions of a rotation, and the treatment of rotated files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rotation {
-    /// Longest file, in bytes; a single longer write has a file of its own.
+    /// Maximum size in bytes; a single write that is longer gets a file of its own.
     pub bytes_max: u64,
-    /// Most rotated files that are kept; 0: all.
+    /// Maximum number of rotated files that are kept; 0: all.
     pub backups_max: u64,
     /// How long rotated files are kept; zero: forever.
     pub age_max: Duration,
@@ -29,7 +29,7 @@ pub struct Rotation {
     pub compresses: bool,
 }
 
-/// The open file.
+/// An open file that rotates itself.
 pub struct RotatingFile {
     path: PathBuf,
     rotation: Rotation,
@@ -38,14 +38,15 @@ pub struct RotatingFile {
 }
 
 impl RotatingFile {
-    /// Opens the file for appending; makes it, private, if it is not there.
+    /// Opens the file for appending; creates it, readable only by the owner, if it is missing.
     pub fn open(path: &Path, rotation: Rotation) -> io::Result<RotatingFile> {
         let file = append_to(path)?;
         let bytes = file.metadata()?.len();
         Ok(RotatingFile { path: path.to_owned(), rotation, file, bytes })
     }
 
-    /// Appends whole lines, to a new file if they do not fit. Where rotation fails, the file grows on.
+    /// Appends whole lines, to a new file if they do not fit. If the rotation fails, the file continues to
+    /// grow.
     pub fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         let is_full = self.bytes + lines.len() as u64 > self.rotation.bytes_max;
         if self.bytes > 0
@@ -63,7 +64,7 @@ impl RotatingFile {
         let now = Timestamp::now().strftime("%Y-%m-%dT%H-%M-%S%.3f").to_string();
         let backups = Backups::of(&self.path);
         let backup = backups.path(&now);
-        // Two rotations within a millisecond: the file grows on until the next write.
+        // Two rotations within a millisecond would get the same name: the file grows until the next write.
         if backup.exists() {
             return Ok(());
         }
@@ -84,7 +85,7 @@ fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// The rotated files of a file.
+/// The rotated files that belong to a file.
 struct Backups {
     directory: PathBuf,
     /// Text before and after the time in the name of a rotated file.
@@ -105,7 +106,7 @@ impl Backups {
         self.directory.join(format!("{}{time}{}", self.prefix, self.extension))
     }
 
-    /// Whether a file has the name of a rotated one.
+    /// Returns whether a file has the name of a rotated one.
     fn has(&self, name: &str) -> bool {
         let name = name.strip_suffix(".gz").unwrap_or(name);
         let time = name.strip_prefix(&self.prefix).and_then(|name| name.strip_suffix(&self.extension));
@@ -114,13 +115,13 @@ impl Backups {
         })
     }
 
-    /// Removes what is too much or too old, and compresses the rest.
+    /// Removes files that are too many or too old, and compresses the rest.
     fn tidy(&self, rotation: Rotation) -> io::Result<()> {
         let mut names: Vec<String> = fs::read_dir(&self.directory)?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .filter(|name| self.has(name))
             .collect();
-        names.sort_unstable_by(|a, b| b.cmp(a)); // the newest first: times sort as texts
+        names.sort_unstable_by(|a, b| b.cmp(a)); // newest first: the times in names sort as texts
         for (index, name) in names.iter().enumerate() {
             let path = self.directory.join(name);
             let age = SystemTime::now().duration_since(fs::metadata(&path)?.modified()?).unwrap_or_default();
@@ -136,7 +137,7 @@ impl Backups {
     }
 }
 
-/// Replaces a file by its compressed form, which has its final name only once it is complete.
+/// Replaces a file by its compressed form, which gets its final name only once it is complete.
 fn compress(path: &Path) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".gz");

@@ -1,4 +1,4 @@
-//! The log: a file, or standard output, a line for each event.
+//! The audit log: a file, or standard output, with a line for each event.
 
 use std::fs::DirBuilder;
 use std::io::{self, Write};
@@ -16,24 +16,24 @@ use super::file::{self, RotatingFile, Rotation};
 use super::settings::{Given, Mode};
 use crate::flags::AuditFlags;
 
-/// The log as metrics name it.
+/// Value of the label `plugin` in metrics.
 pub const PLUGIN: &str = "log";
 
-/// How events get into the log.
+/// Settings of the audit log.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
     path: PathBuf,
-    /// When they do.
+    /// When events are written.
     pub mode: Mode,
     encoder: Encoder,
     rotation: Rotation,
 }
 
 impl LogConfig {
-    /// Reads the flags.
+    /// Reads the flags of the log.
     ///
     /// # Errors
-    /// One of them is wrong.
+    /// A flag has an invalid value.
     pub fn from_flags(path: PathBuf, flags: &AuditFlags) -> anyhow::Result<LogConfig> {
         let given = given(flags);
         let mode = given.mode()?;
@@ -53,10 +53,10 @@ impl LogConfig {
         Ok(LogConfig { path, mode, encoder: Encoder { format, event_bytes_max }, rotation })
     }
 
-    /// Makes the file if it is not there.
+    /// Creates the file if it is missing.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The file cannot be opened.
     pub fn make(&self) -> anyhow::Result<()> {
         open(&self.path, self.rotation).map(drop)
     }
@@ -64,7 +64,7 @@ impl LogConfig {
     /// Opens the log.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The file cannot be opened, or the writer thread cannot start.
     pub fn open(&self, losses: Losses) -> anyhow::Result<Log> {
         let LogConfig { path, mode, encoder, rotation } = self;
         let mut target = open(path, *rotation)?;
@@ -83,7 +83,7 @@ impl LogConfig {
     }
 }
 
-/// The settings that a log and a webhook both have.
+/// Returns the flags that a log and a webhook have in common.
 pub fn given(flags: &AuditFlags) -> Given<'_> {
     Given {
         name: "log",
@@ -101,10 +101,10 @@ pub fn given(flags: &AuditFlags) -> Given<'_> {
     }
 }
 
-/// How lines are written.
+/// Returns the format of the lines.
 ///
 /// # Errors
-/// There is no such form.
+/// The format is unknown.
 pub fn format(flags: &AuditFlags) -> anyhow::Result<Format> {
     match flags.audit_log_format.as_str() {
         "json" => Ok(Format::Json),
@@ -113,7 +113,7 @@ pub fn format(flags: &AuditFlags) -> anyhow::Result<Format> {
     }
 }
 
-/// The bounds of rotation, by the ends of their flags: days, files, megabytes.
+/// Returns the limits of rotation with the suffixes of their flags: days, files, megabytes.
 pub fn bounds(flags: &AuditFlags) -> [(&'static str, i64); 3] {
     [
         ("maxage", flags.audit_log_maxage),
@@ -122,10 +122,10 @@ pub fn bounds(flags: &AuditFlags) -> [(&'static str, i64); 3] {
     ]
 }
 
-/// One of these bounds.
+/// Checks one of these limits.
 ///
 /// # Errors
-/// It is negative.
+/// The value is negative.
 pub fn bound(name: &str, value: i64) -> anyhow::Result<u64> {
     u64::try_from(value).map_err(|_| anyhow!("--audit-log-{name} {value} can't be a negative number"))
 }
@@ -145,7 +145,7 @@ fn open(path: &Path, rotation: Rotation) -> anyhow::Result<Target> {
     Ok(Target::File(file))
 }
 
-/// Says why a directory could not be made: often another file is in its place, or in that of one above it.
+/// Returns why a directory could not be created: often a file has its name, or that of one of its parents.
 fn not_made(directory: &Path, error: &io::Error) -> anyhow::Error {
     match directory.ancestors().find(|above| above.exists()) {
         Some(above) if !above.is_dir() => {
@@ -179,14 +179,14 @@ impl Target {
     }
 }
 
-/// The open log.
+/// An open audit log.
 pub struct Log {
     encoder: Encoder,
     out: Out,
 }
 
 enum Out {
-    /// The lock keeps lines whole.
+    /// The lock keeps lines from mixing.
     Direct(Mutex<Target>),
     Queued(Queue),
 }

@@ -1,11 +1,11 @@
-//! Audit: from its flags to the sinks of events (docs/api/audit.md#log, docs/api/audit.md#audit-webhook).
+//! Audit: from the flags to the sinks of events (docs/api/audit.md#log, docs/api/audit.md#audit-webhook).
 //!
 //! ```text
 //! blocking:  event ─► Encoder ─► file · webhook
 //! batch:     event ─► Encoder ─► queue ─► thread ─► file · webhook
 //! ```
 //!
-//! Writing to the log is not waiting for the disk: a line is in the system's cache when it is written.
+//! Writing to the log does not wait for the disk: a written line is in the cache of the system.
 
 mod batch;
 mod file;
@@ -29,21 +29,21 @@ use self::webhook::WebhookConfig;
 use crate::flags::{AuditFlags, AuditWebhookFlags, Profile};
 use crate::flaws::Flaws;
 
-/// What is audited, and where to.
+/// The audit policy, and the sinks of events.
 #[derive(Clone, Debug)]
 pub struct AuditConfig {
-    /// Without it nothing is recorded.
+    /// Without a policy no events are recorded.
     policy: Option<Arc<Policy>>,
     log: Option<LogConfig>,
     webhook: Option<WebhookConfig>,
 }
 
 impl AuditConfig {
-    /// Reads the policy. Without a policy nothing is audited, and the log stays empty; without a log or a webhook there is
-    /// nowhere to record it.
+    /// Reads the policy and the settings of the sinks. Without a policy, no event is recorded and the log
+    /// stays empty; without a log or a webhook, the policy has no effect.
     ///
     /// # Errors
-    /// The policy cannot be read or is wrong, or settings of the log or the webhook are.
+    /// The policy, or a setting of the log or the webhook, is invalid or cannot be read.
     pub fn from_flags(
         naming: Profile,
         flags: &AuditFlags,
@@ -71,7 +71,7 @@ impl AuditConfig {
     }
 }
 
-/// Says what is wrong with the settings of a log and of a webhook, where there is one.
+/// Adds the problems of the settings of the log and the webhook, if they are configured.
 pub fn check(log: &AuditFlags, webhook: &AuditWebhookFlags, flaws: &mut Flaws) {
     let is_given = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| !path.as_os_str().is_empty());
     if is_given(&log.audit_log_path) {
@@ -86,20 +86,20 @@ pub fn check(log: &AuditFlags, webhook: &AuditWebhookFlags, flaws: &mut Flaws) {
     }
 }
 
-/// Counts events that are lost, and says why.
+/// Counts and logs lost events.
 #[derive(Clone)]
 pub struct Losses(Arc<Metrics>);
 
 impl Losses {
-    /// So many events are lost. `plugin` is what lost them, as metrics name it.
+    /// Records that `count` events are lost. `plugin` is the sink that lost them, as a metrics label.
     fn note(&self, plugin: &'static str, count: usize, error: &io::Error) {
         self.0.audit.errors.add(&[plugin], count as u64);
         tracing::error!(%error, plugin, count, "audit events lost");
     }
 }
 
-/// Opens the log, and gets ready to call the webhook; `None` where there is no policy. Must be called within the runtime
-/// of the server. What is lost is counted in `metrics`.
+/// Opens the log and prepares the webhook; `None` without a policy. Must be called within the server's
+/// runtime. Lost events are counted in `metrics`.
 ///
 /// # Errors
 /// The log cannot be opened.
@@ -111,7 +111,7 @@ pub fn auditor(config: &AuditConfig, metrics: &Arc<Metrics>) -> anyhow::Result<O
     let losses = Losses(metrics.clone());
     let mut sinks: Vec<Named> = Vec::new();
     let mut add = |sink: Box<dyn Sink>, mode: Mode, name: &'static str| {
-        // What has no room in a queue is lost before it gets to the log or the webhook.
+        // If a queue is full, events are lost before they reach the log or the webhook.
         let plugin = if matches!(mode, Mode::Batch(_)) { BUFFERED } else { name };
         sinks.push(Named { sink, plugin, is_strict: mode == Mode::BlockingStrict });
     };
@@ -125,17 +125,17 @@ pub fn auditor(config: &AuditConfig, metrics: &Arc<Metrics>) -> anyhow::Result<O
     Ok(Some(Auditor { policy: policy.clone(), sink: Arc::new(Sinks { sinks, losses }), strict }))
 }
 
-/// The queue of a log or a webhook, as metrics name it.
+/// Value of the label `plugin` for events that the queue of a log or webhook lost.
 const BUFFERED: &str = "buffered";
 
-/// A sink, its name, and whether the loss of an event in it refuses the request.
+/// A sink, its name in metrics, and whether the loss of an event refuses the request.
 struct Named {
     sink: Box<dyn Sink>,
     plugin: &'static str,
     is_strict: bool,
 }
 
-/// All sinks.
+/// All configured sinks of a server.
 struct Sinks {
     sinks: Vec<Named>,
     losses: Losses,
@@ -146,7 +146,7 @@ impl Sink for Sinks {
         let mut outcome = Ok(());
         for Named { sink, plugin, is_strict } in &self.sinks {
             match sink.record(event) {
-                // The caller counts it.
+                // The caller counts this loss.
                 Err(error) if *is_strict => outcome = outcome.and(Err(error)),
                 Err(error) => self.losses.note(plugin, 1, &error),
                 Ok(()) => {}
@@ -168,7 +168,7 @@ impl Sink for Sinks {
             }
             lost
         };
-        // Together: one that hangs leaves no time to the next.
+        // The sinks close concurrently, so that one that hangs takes no time from the others.
         let close = &close;
         std::thread::scope(|scope| {
             let closing: Vec<_> = self.sinks.iter().map(|named| scope.spawn(move || close(named))).collect();

@@ -1,4 +1,4 @@
-//! What the log and the webhook have in common: modes, batches, the length of events.
+//! Settings that the log and the webhook have in common: modes, batches, the size of events.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use anyhow::{anyhow, bail};
 use super::batch::{self, Batching, Throttle};
 use crate::flaws::Flaws;
 
-/// When an event is handed over, and what its loss means.
+/// When an event is written, and the effect of its loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// At once; a lost event is only logged.
+    /// The request waits for the write; a lost event is only logged.
     Blocking,
-    /// At once; a request whose first event is lost is refused.
+    /// The request waits for the write; a request whose first event is lost is refused.
     BlockingStrict,
-    /// Later, together with others.
+    /// A thread writes events later, in batches.
     Batch(Batching),
 }
 
-/// The flags of one of the two, whose name is in their errors.
+/// The flags of a log or of a webhook.
 pub struct Given<'f> {
-    /// `log` or `webhook`.
+    /// The name in the flags, for error messages: `log` or `webhook`.
     pub name: &'f str,
     pub mode: &'f str,
     pub version: &'f str,
@@ -35,27 +35,27 @@ pub struct Given<'f> {
     pub truncate_max_batch_size: i64,
 }
 
-/// Lengths above which events are cut and batches divided, in bytes.
+/// Sizes in bytes above which events are truncated and batches divided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truncation {
-    /// Longest event.
+    /// Maximum size of an event.
     pub event_bytes_max: usize,
-    /// Longest batch.
+    /// Maximum size of a batch.
     pub batch_bytes_max: usize,
 }
 
 impl Given<'_> {
-    /// Says what is wrong with them.
+    /// Adds the problems of these flags.
     pub fn check(&self, flaws: &mut Flaws) {
         flaws.take(self.mode());
         flaws.take(self.truncation());
         flaws.take(self.check_version());
     }
 
-    /// The mode, with its batches.
+    /// Returns the mode with its batch settings.
     ///
     /// # Errors
-    /// Another mode, or batches of no events.
+    /// The mode is unknown, or batches would have no events.
     pub fn mode(&self) -> anyhow::Result<Mode> {
         Ok(match self.mode {
             "blocking" => Mode::Blocking,
@@ -70,10 +70,10 @@ impl Given<'_> {
         })
     }
 
-    /// Lengths of events, where they are limited.
+    /// Returns the size limits, if truncation is enabled.
     ///
     /// # Errors
-    /// Limits that nothing fits, in force or not.
+    /// The limits contradict each other, whether enabled or not.
     pub fn truncation(&self) -> anyhow::Result<Option<Truncation>> {
         let (event, batch) = (self.truncate_max_event_size, self.truncate_max_batch_size);
         let name = self.name;
@@ -93,7 +93,7 @@ impl Given<'_> {
     /// Checks the version of events.
     ///
     /// # Errors
-    /// Another one than there is.
+    /// The version is not supported.
     pub fn check_version(&self) -> anyhow::Result<()> {
         const ONLY: &str = "audit.k8s.io/v1";
         match self.version {

@@ -1,7 +1,8 @@
-//! The webhook: a server that is sent lists of events.
+//! The audit webhook: a server that receives lists of events.
 //!
-//! In the modes `blocking` and `blocking-strict` the request waits for the answer, on its own thread, which is handed the
-//! other work of the runtime meanwhile. Batches are sent by a thread of their own, one after the other.
+//! In the modes `blocking` and `blocking-strict` the request waits for the response on its own thread, after
+//! the runtime has moved other work away from that thread. A separate thread sends batches, one after the
+//! other.
 
 use std::io;
 use std::sync::Arc;
@@ -20,18 +21,18 @@ use super::settings::{Given, Mode, Truncation};
 use crate::flags::{AuditWebhookFlags, Profile};
 use crate::webhooks::Remote;
 
-/// The webhook as metrics name it.
+/// Value of the label `plugin` in metrics.
 pub const PLUGIN: &str = "webhook";
 
-/// What comes before and after the events of a request.
+/// The text before and after the events of a request body.
 const HEAD: &[u8] = br#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":["#;
 const TAIL: &[u8] = b"]}\n";
 
-/// How events get to the server.
+/// Settings of the audit webhook.
 #[derive(Clone)]
 pub struct WebhookConfig {
     remote: Remote,
-    /// When they do.
+    /// When events are sent.
     pub mode: Mode,
     backoff: Duration,
     truncation: Option<Truncation>,
@@ -43,7 +44,7 @@ impl std::fmt::Debug for WebhookConfig {
     }
 }
 
-/// The settings that a log and a webhook both have.
+/// Returns the flags that a log and a webhook have in common.
 pub fn given(flags: &AuditWebhookFlags) -> Given<'_> {
     Given {
         name: "webhook",
@@ -62,10 +63,10 @@ pub fn given(flags: &AuditWebhookFlags) -> Given<'_> {
 }
 
 impl WebhookConfig {
-    /// Reads the flags; `None` where no server is named.
+    /// Reads the flags; `None` if no server is configured.
     ///
     /// # Errors
-    /// One of them is wrong, or the file is.
+    /// A flag or the kubeconfig file is invalid.
     pub fn from_flags(
         flags: &AuditWebhookFlags,
         naming: Profile,
@@ -81,10 +82,10 @@ impl WebhookConfig {
         Ok(Some(WebhookConfig { remote, mode, backoff, truncation }))
     }
 
-    /// The sink. Must be called within the runtime that is to send.
+    /// Opens the sink. Must be called within the runtime that sends the events.
     ///
     /// # Errors
-    /// There is no thread for batches.
+    /// The thread for batches cannot start.
     pub fn open(&self, losses: Losses) -> anyhow::Result<Webhook> {
         let truncation = self.truncation;
         let sender = Sender {
@@ -93,7 +94,8 @@ impl WebhookConfig {
             bytes_max: truncation.map_or(usize::MAX, |truncation| truncation.batch_bytes_max),
             runtime: Handle::current(),
             is_closing: Arc::default(),
-            // A request that waits is not held up by a server that is gone; what waits in a queue has time.
+            // A waiting request must not be delayed by an unreachable server; batches in a queue can be
+            // retried longer.
             retries: if matches!(self.mode, Mode::Batch(_)) { |_| true } else { Failure::is_passing },
         };
         let event_bytes_max = truncation.map(|truncation| truncation.event_bytes_max);
@@ -112,7 +114,7 @@ impl WebhookConfig {
     }
 }
 
-/// The sink of events.
+/// The sink that sends events to the webhook.
 pub struct Webhook {
     encoder: Encoder,
     out: Out,
@@ -149,7 +151,7 @@ impl Sink for Webhook {
     }
 
     fn close(&self, until: Instant) -> usize {
-        // Events that cannot be sent at once are given up.
+        // Events that cannot be sent at once are given up from here on.
         self.is_closing.store(true, Ordering::Relaxed);
         match &self.out {
             Out::Direct(_) => 0,
@@ -158,22 +160,22 @@ impl Sink for Webhook {
     }
 }
 
-/// Sends lists of events.
+/// A sender of event lists.
 struct Sender {
     remote: Remote,
     backoff: Duration,
-    /// Most bytes of events in one request.
+    /// Maximum size of the events in one request.
     bytes_max: usize,
     runtime: Handle,
-    /// Whether nothing is tried again any more.
+    /// Whether retries have ended because the sink is closing.
     is_closing: Arc<AtomicBool>,
-    /// Whether a list is sent again after a failure.
+    /// Returns whether a list is sent again after a failure.
     retries: fn(&Failure) -> bool,
 }
 
 impl Sender {
-    /// Sends events, in as many requests as their length asks for, and waits for the answers. Is told how many are lost at
-    /// a time, and why.
+    /// Sends events, in as many requests as their size requires, and waits for the responses. Calls `lost`
+    /// with each number of lost events and the reason.
     fn send(&self, events: &[Vec<u8>], mut lost: impl FnMut(usize, &io::Error)) {
         let mut rest = events;
         while !rest.is_empty() {
@@ -189,7 +191,7 @@ impl Sender {
     }
 }
 
-/// How many of the first events fit one request; at least one.
+/// Returns how many of the first events fit into one request; at least one.
 fn fitting(events: &[Vec<u8>], bytes_max: usize) -> usize {
     let mut bytes = 0;
     let count = events.iter().take_while(|event| {

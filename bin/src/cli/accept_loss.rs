@@ -1,6 +1,7 @@
-//! `accept-loss`: accepts that what a stopped store cannot read is lost, so that the server's controllers run again.
+//! `accept-loss`: accepts that the unreadable records of a stopped store are lost, so that the server's
+//! controllers run again.
 //!
-//! `every record is read ─► the losses that nobody accepted yet are printed ─► a record in the log accepts them`
+//! `read every record ─► print the losses that are not accepted yet ─► accept them by a record in the log`
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -16,7 +17,7 @@ use crate::cli::report::{self, DamageReport};
 use crate::cli::{Outcome, store_dir};
 use crate::moving::{self, Place};
 
-/// Most damages in the report; `verify` lists all.
+/// Maximum number of damaged places in the report; `verify` lists all.
 const LISTED_MAX: usize = 1_000;
 
 #[derive(Serialize)]
@@ -25,11 +26,11 @@ struct Report {
     lost: Vec<(u64, u64)>,
     /// Revisions whose records this run accepted as unreadable.
     unreadable: Vec<(u64, u64)>,
-    /// The damages behind them that are still in the log.
+    /// The damage that causes these losses and is still in the log.
     damage: Vec<DamageReport>,
 }
 
-/// Runs the command.
+/// Runs the command and prints the report.
 pub fn run(flags: &AcceptLoss, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let data_dir = &flags.common.data_dir;
     if moving::recorded(data_dir)? == Some(Place::Etcd) {
@@ -83,7 +84,7 @@ pub fn run(flags: &AcceptLoss, out: &mut impl Write) -> anyhow::Result<Outcome> 
     Ok(Outcome::Fine)
 }
 
-/// Whether a damage is behind one of these losses.
+/// Returns whether a damaged place causes one of these losses.
 fn is_of(damage: &Damage, losses: &Losses) -> bool {
     let Some((first, last)) = damage.revisions else { return false };
     let mut revisions = RevisionSet::default();

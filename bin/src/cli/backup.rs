@@ -1,5 +1,5 @@
-//! `backup`: copies the store of a data directory or of a running server, as of one revision, into a directory of its
-//! own.
+//! `backup`: copies the store of a data directory or of a running server, as of one revision, into a separate
+//! directory.
 //!
 //! The backup has the layout of a data directory: `log` (the store), `profile` (its naming profile), and with
 //! `--with-pki` the certificates, keys and the administrator's kubeconfig.
@@ -35,10 +35,10 @@ struct Report {
     damages: u64,
 }
 
-/// Most damages in the report; `verify` lists all.
+/// Maximum number of damaged places in the report; `verify` lists all.
 const LISTED_MAX: usize = 100;
 
-/// Runs the command.
+/// Runs the command and prints the report.
 pub fn run(flags: &Backup, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let to = &flags.to;
     must_take_a_backup(to)?;
@@ -64,7 +64,7 @@ pub fn run(flags: &Backup, out: &mut impl Write) -> anyhow::Result<Outcome> {
             (engine::offline::backup(&store_dir(data_dir), &store_dir(to), on_damage, update)?, profile)
         }
     };
-    // Before the store, so that a complete backup always has it.
+    // The profile is written before the store, so that a complete backup always has it.
     if let Some(profile) = profile {
         files::write_private(&to.join(PROFILE_FILE), &profile)?;
     }
@@ -124,7 +124,7 @@ fn tell(flags: &Backup, done: BackedUp, listed: &[Damage], out: &mut impl Write)
     Ok(outcome)
 }
 
-/// Copies certificates, keys and the administrator's kubeconfig, each in one step.
+/// Copies the certificates, keys and the administrator's kubeconfig, replacing each file in one step.
 pub fn copy_pki(from: &Path, to: &Path) -> anyhow::Result<()> {
     let pki = must_have_pki(from)?;
     files::private_dir(&to.join(PKI_DIR))?;
@@ -142,14 +142,14 @@ pub fn copy_pki(from: &Path, to: &Path) -> anyhow::Result<()> {
     files::sync_dir(&to.join(PKI_DIR))
 }
 
-/// The target must be absent, empty or an earlier backup: a backup replaces files.
+/// Refuses a target that is not absent, empty or an earlier backup, because a backup replaces files.
 fn must_take_a_backup(to: &Path) -> anyhow::Result<()> {
     let list = match fs::read_dir(to) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) if error.kind() == ErrorKind::NotADirectory => bail!("{} is no directory", to.display()),
         list => list.with_context(|| format!("cannot read {}", to.display()))?,
     };
-    // The store, or what an interrupted backup left of it.
+    // Files of an earlier backup, or of an interrupted one.
     let is_ours = |entry: &DirEntry| {
         let name = entry.file_name();
         let is_store = name.to_str().is_some_and(|name| name == "log" || name.starts_with("log."));
@@ -162,7 +162,7 @@ fn must_take_a_backup(to: &Path) -> anyhow::Result<()> {
     bail!("{} is not empty, and no backup: give a directory of its own", to.display())
 }
 
-/// The directory of the certificates.
+/// Returns the directory of the certificates, or fails if it does not exist.
 fn must_have_pki(data_dir: &Path) -> anyhow::Result<PathBuf> {
     let pki = data_dir.join(PKI_DIR);
     if pki.is_dir() { Ok(pki) } else { bail!("there are no certificates in {}", pki.display()) }

@@ -1,5 +1,5 @@
-//! `compact`: drops the history of a stopped store and deletes the files it no longer needs. A running server does
-//! both in the background (`--history-retention`).
+//! `compact`: drops the history of a stopped store and deletes the files it no longer needs. A running server
+//! does both in the background (`--history-retention`).
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -18,15 +18,15 @@ struct Report {
     revision: u64,
     /// The oldest readable revision.
     oldest: u64,
-    /// Bytes of all records before and after.
+    /// Bytes of all records before the compaction.
     before_bytes: u64,
     after_bytes: u64,
 }
 
-/// Runs the command.
+/// Runs the command and prints the report.
 pub fn run(flags: &Compact, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let dir = store_dir(&flags.common.data_dir);
-    // Opening would create a store in an empty directory.
+    // Opening the engine would create a store in an empty directory.
     engine::offline::Store::open(&dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = runtime.context("cannot start the runtime")?.block_on(compact(flags, Options::new(dir)))?;
@@ -71,7 +71,7 @@ async fn compact(flags: &Compact, options: Options) -> anyhow::Result<Report> {
     match engine.compact(Revision::new(revision)).await {
         Ok(()) => {}
         Err(error @ CompactError::Future { .. }) => bail!("revision {revision}: {error}"),
-        // Compacted already; there may still be files to rewrite.
+        // The store is compacted already; there may still be files to rewrite.
         Err(CompactError::Compacted { .. }) if flags.revision.is_none() => {}
         Err(error) => bail!("revision {revision}: {error}"),
     }

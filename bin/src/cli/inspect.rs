@@ -1,4 +1,4 @@
-//! `inspect`: prints the log record by record while it reads.
+//! `inspect`: prints the records of the log while reading them.
 
 use engine::Revision;
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use crate::cli::args::{Format, Inspect};
 use crate::cli::report::{self, DamageReport, printable};
 use crate::cli::{Outcome, store_dir};
 
-/// The JSON form of a record.
+/// A record in the JSON output.
 #[derive(Serialize)]
 struct Line<'a> {
     revision: u64,
@@ -30,7 +30,7 @@ struct Line<'a> {
     file: String,
     offset: u64,
     damaged: bool,
-    /// With `--values`: the value, or its text if it is not JSON.
+    /// The value with `--values`: as JSON, or as text if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Value<'a>>,
 }
@@ -42,7 +42,7 @@ enum Value<'a> {
     Text(Cow<'a, str>),
 }
 
-/// Runs the command.
+/// Runs the command and prints the records.
 pub fn run(flags: &Inspect, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let store = Store::open(&store_dir(&flags.common.data_dir))?;
     let json = flags.common.output == Format::Json;
@@ -59,7 +59,7 @@ pub fn run(flags: &Inspect, out: &mut impl Write) -> anyhow::Result<Outcome> {
                     if json { write_json(flags, &record, out)? } else { write_text(flags, &record, out)? }
                 }
             }
-            // Its key is unknown.
+            // The key of a damaged record is unknown.
             Found::Damage(damage) => write_damage(&damage, json, out)?,
             Found::Torn { file, offset } if json => {
                 writeln!(out, "{}", json!({"torn": {"file": file, "offset": offset}}))?;

@@ -1,8 +1,8 @@
 //! The offline commands: `command line → one of these → report on stdout, exit code`.
 //!
-//! Reports go to stdout, as text or JSON; progress goes to stderr, only to a terminal; an error is one line on
-//! stderr. Exit codes: 0 done, 1 failed, 2 done but there is damage. The work itself is done by `engine::offline`,
-//! which knows no resources and no output formats.
+//! Reports go to stdout, as text or JSON; progress goes to stderr, only to a terminal; an error is one line
+//! on stderr. Exit codes: 0 success, 1 failure, 2 success, but there is damage. `engine::offline` does the
+//! actual work, without knowledge of resources or output formats.
 
 mod accept_loss;
 pub mod args;
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use crate::cli::args::Command;
 use crate::{host, one_line, refuse};
 
-/// Outcome of a command.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Outcome {
     /// No damage.
@@ -33,9 +33,9 @@ enum Outcome {
     Damaged,
 }
 
-/// Runs a command.
+/// Runs a command and returns the exit code of the process.
 pub fn run(command: Command) -> ExitCode {
-    // All files of a store are held open at once, so that reclamation cannot delete them.
+    // A command opens all files of a store at once, so that reclamation cannot delete them.
     host::raise_open_files();
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match command {
@@ -66,7 +66,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The directory of the store in a data directory.
+/// Returns the directory of the store in a data directory.
 pub fn store_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("log")
 }

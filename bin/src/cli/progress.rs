@@ -1,4 +1,4 @@
-//! A progress line on stderr, rewritten in place; only on a terminal.
+//! A progress line on stderr that is rewritten in place; shown only on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Time between two updates.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The line.
+/// A progress line for a single task.
 pub struct Progress {
     what: &'static str,
     total: u64,
@@ -17,7 +17,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A line for `total` bytes of work named `what`.
+    /// Creates a line for `total` bytes of work named `what`.
     pub fn new(what: &'static str, total: u64) -> Progress {
         let begun = Instant::now();
         Progress { what, total, begun, drawn: io::stderr().is_terminal().then_some(begun), visible: false }

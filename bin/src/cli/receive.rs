@@ -1,5 +1,5 @@
-//! Receives a backup over the network: `existing segments ─► POST /backup ─► frames ─► a directory beside the
-//! target`.
+//! Receives a backup over the network:
+//! `existing segments ─► POST /backup ─► frames ─► a directory next to the target`.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use crate::cli::progress::Progress;
 use crate::client::{self, Client};
 use crate::kubeconfig::Settings;
 
-/// Receives a backup of the server of `kubeconfig`, at the address `server` if given, to become the store `store`.
-/// Returns it with the naming profile of the server.
+/// Receives a backup of the server of `kubeconfig`, or of `server` if given, into the store directory
+/// `store`. Returns the backup with the server's naming profile.
 pub fn receive(
     kubeconfig: &Path,
     server: Option<&str>,
@@ -36,7 +36,7 @@ async fn transfer(
     let mut progress = Progress::new("check existing segments", 0);
     let held = receiver.held(BODY_BYTES_MAX, |done, total| progress.update_of(done, total));
     drop(progress);
-    // The connection lasts until the body is read.
+    // The connection must live until the response body has been read.
     let Opened { response, connection: _connection } = client.post(backup::PATH, held).await?;
     let profile = response.headers().get(backup::NAMING).and_then(|value| value.to_str().ok());
     let Some(naming) = naming::ALL.iter().find(|naming| Some(naming.profile) == profile) else {

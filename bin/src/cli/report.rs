@@ -7,7 +7,7 @@ use engine::offline::Damage;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// The JSON form of a damage. Unknown members are null.
+/// A damaged place in the JSON output. Unknown members are null.
 #[derive(Debug, Serialize)]
 pub struct DamageReport {
     problem: String,
@@ -31,14 +31,14 @@ impl From<&Damage> for DamageReport {
     }
 }
 
-/// A time of the log as RFC 3339, in UTC.
+/// Formats a time of the log as RFC 3339, in UTC.
 pub fn time(milliseconds: u64) -> String {
     let time = i64::try_from(milliseconds).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     // Only a manipulated file has times outside a timestamp's range.
     time.map_or_else(|| format!("{milliseconds}ms"), |time| format!("{time:.3}"))
 }
 
-/// Bytes with a unit.
+/// Formats a number of bytes with a unit.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if count < 1024 {
@@ -52,7 +52,7 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// Bytes from the store as text without terminal control characters.
+/// Converts bytes of the store to text without terminal control characters.
 pub fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut safe = String::with_capacity(text.len());
@@ -66,7 +66,7 @@ pub fn printable(bytes: &[u8]) -> String {
     safe
 }
 
-/// `n` with the singular or plural noun.
+/// Formats `n` with the singular or plural noun.
 pub fn count(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }

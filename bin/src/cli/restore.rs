@@ -30,12 +30,12 @@ struct Report {
     /// Whether the backup had certificates and keys.
     pki: bool,
     damages: u64,
-    /// Losses that the new store knows and that no accept-loss has accepted.
+    /// Losses that the new store records and that are not accepted yet.
     unaccepted_lost: u64,
     unaccepted_damaged: u64,
 }
 
-/// Runs the command.
+/// Runs the command and prints the report.
 pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let (from, to) = (&flags.from, &flags.data_dir);
     let point = match (flags.revision, flags.time) {
@@ -46,7 +46,7 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     must_be_empty(to)?;
     let json = flags.output == Format::Json;
     let target = Target::begin(to)?;
-    // Before the store, so that a server cannot create another store in it.
+    // The profile is written before the store, so that a server cannot create another store in the directory.
     if let Some(profile) = files::read_if_there(&from.join(PROFILE_FILE))? {
         files::write_private(&to.join(PROFILE_FILE), &profile)?;
     }
@@ -118,10 +118,10 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     Ok(if damages > 0 && !unaccepted.is_empty() { Outcome::Damaged } else { Outcome::Fine })
 }
 
-/// The data directory of a restore. What was made of it goes again when the restore fails.
+/// The data directory of a restore. If the restore fails, its files are removed again.
 struct Target<'d> {
     dir: &'d Path,
-    /// Whether the directory was there before.
+    /// Whether the directory existed before.
     is_old: bool,
     is_kept: bool,
 }
@@ -143,7 +143,7 @@ impl Drop for Target<'_> {
         if self.is_kept {
             return;
         }
-        // The directory held nothing but the remains of an earlier restore, so no file of another origin goes.
+        // The directory contained only the remains of an earlier restore, so no unrelated file is removed.
         let _ = fs::remove_file(self.dir.join(PROFILE_FILE));
         if !self.is_old {
             let _ = fs::remove_dir(self.dir);
@@ -151,7 +151,7 @@ impl Drop for Target<'_> {
     }
 }
 
-/// The error with times as people write them.
+/// Converts an error, with times in readable form.
 fn explained(error: OfflineError) -> anyhow::Error {
     match error {
         OfflineError::BeforeFirst { first, time_ms, .. } => {

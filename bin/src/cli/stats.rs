@@ -27,19 +27,19 @@ struct Report {
     file_bytes: u64,
     resources: Vec<ResourceReport>,
     segments: Vec<SegmentReport>,
-    /// Files that others have replaced; opening the store deletes them.
+    /// Files that other segments have replaced; opening the store deletes them.
     superseded_segments: u32,
     damages: u64,
-    /// A server has the store open: the report covers what is known durable.
+    /// Whether a server has the store open: the report then covers only what is known durable.
     running: bool,
 }
 
 #[derive(Serialize)]
 struct ResourceReport {
-    /// Prefix of its keys.
+    /// Prefix of the keys of the resource.
     prefix: String,
     keys: u64,
-    /// Bytes of the newest states.
+    /// Bytes of the newest versions of all objects.
     bytes: u64,
 }
 
@@ -53,7 +53,7 @@ struct SegmentReport {
     rewritten: bool,
 }
 
-/// Runs the command.
+/// Runs the command and prints the report.
 pub fn run(flags: &Stats, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let dir = store_dir(&flags.common.data_dir);
     let store = Store::open(&dir)?;
@@ -110,7 +110,7 @@ fn report_of(store: &Store, survey: Survey) -> Report {
     }
 }
 
-/// The part of a key that names its resource: `/core/pods/` of `/core/pods/default/web`.
+/// Returns the prefix of a key that names its resource: `/core/pods/` for `/core/pods/default/web`.
 fn resource(key: &[u8]) -> &[u8] {
     let mut slashes = key.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     slashes.nth(2).map_or(key, |end| &key[..=end])

@@ -1,4 +1,4 @@
-//! `verify`: checks every record and the consistency of index, checkpoints and segments.
+//! `verify`: checks every record and the consistency of the index, checkpoints and segments.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::cli::progress::Progress;
 use crate::cli::report::{self, DamageReport};
 use crate::cli::{Outcome, store_dir};
 
-/// The members of the report after `damage`.
+/// Members of the report that follow `damage`.
 #[derive(Serialize)]
 struct Summary {
     damages: u64,
@@ -20,7 +20,7 @@ struct Summary {
     records: u64,
     keys: u64,
     segments: usize,
-    /// A server has the store open: the check covers what is known durable.
+    /// Whether a server has the store open: the check then covers only what is known durable.
     running: bool,
     torn: Option<Torn>,
 }
@@ -31,13 +31,13 @@ struct Torn {
     offset: u64,
 }
 
-/// Runs the command.
+/// Runs the command and prints the report.
 pub fn run(flags: &Verify, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let dir = store_dir(&flags.common.data_dir);
     let store = Store::open(&dir)?;
     let json = flags.common.output == Format::Json;
     let progress = RefCell::new(Progress::new("verify", store.data_bytes()));
-    // Damage is reported as it is found: all of it may not fit in memory.
+    // Damage is reported as it is found, because the whole list may not fit in memory.
     let mut failed = None;
     let mut first = true;
     if json {

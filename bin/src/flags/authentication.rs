@@ -30,7 +30,8 @@ pub struct AuthenticationFlags {
 
     /// Further keys (PEM, private or public) that verify service account tokens. Repeatable.
     #[arg(long, value_name = "FILE")]
-    // No paths, which would be dropped where they are empty: an empty name is one of a file that is not there.
+    // The type is not a path: clap would drop an empty path, but an empty name must be reported as a missing
+    // file.
     pub service_account_key_file: Vec<OsString>,
 
     /// Issuer of service account tokens, a URL. Repeatable: the first issues, all are accepted. Default: the address
@@ -130,7 +131,7 @@ pub struct OidcFlags {
 
     /// CA bundle (PEM) of the issuer's server. Default: the authorities of the system.
     #[arg(long, value_name = "FILE")]
-    // No path, which would be dropped where it is empty: that the flag is given counts.
+    // The type is not a path: clap would drop an empty path, but it matters that the flag is given.
     pub oidc_ca_file: Option<OsString>,
 
     /// Claim that is the user name. Default: sub.

@@ -90,7 +90,7 @@ pub fn is_command(arguments: &[OsString]) -> bool {
 /// [`Stop`] when the process should end instead of serving.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, Stop> {
     let arguments: Vec<OsString> = normalised_all(arguments);
-    // The words after a command are its own.
+    // The words after a command belong to the command.
     if is_command(&arguments) {
         return match parsed(&without_empty(arguments))?.command {
             Some(command) => Ok(Invocation::Run(command)),

@@ -12,7 +12,7 @@ pub(super) fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>)
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    // A word of any length is compared with short ones only.
+    // Candidates are short, so only the first letters of a long word are compared.
     for (at, letter) in a.chars().take(64).enumerate() {
         let mut diagonal = row[0];
         row[0] = at + 1;

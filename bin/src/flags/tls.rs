@@ -137,7 +137,7 @@ impl TlsFlags {
             if !KNOWN_SUITES.contains(&name.as_str()) {
                 return Err(format!("Cipher suite {name} not supported or doesn't exist"));
             }
-            // Former names.
+            // Accept the former names of these suites.
             suites.push(match name.strip_suffix("_POLY1305") {
                 Some(_) => format!("{name}_SHA256"),
                 None => name.clone(),

@@ -203,7 +203,7 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             None => return Err(format!("flag needs an argument: --{name}")),
         };
         form.check(value).map_err(|why| match form {
-            // Upstream looks at these after the command line was read.
+            // kube-apiserver checks these values after it has read the command line.
             Form::Backend | Form::CacheSizes | Form::Timeout if !why.starts_with("time: ") => why,
             Form::Period if why.starts_with("flushFrequency") => why,
             _ => invalid(&format!("--{name}"), value, &why),

@@ -1,9 +1,9 @@
-//! Credentials from a program: it is told what they are for, and prints them
+//! Credentials from a program, which prints them for a given purpose
 //! (docs/api/client-configuration.md#programs-that-know-credentials).
 //!
-//! The program gets an ExecCredential in the variable `…_EXEC_INFO` of its environment and prints one with a status. It
-//! is killed after a time limit, and no more of its output is read than a credential may have. Its standard error is that
-//! of this process; its output is a secret and appears in no error.
+//! The program gets an ExecCredential in the environment variable `…_EXEC_INFO` and prints one with a status.
+//! It is killed after a time limit, and its output is read only up to the maximum size of a credential. It
+//! inherits the standard error of this process; its output is a secret and appears in no error.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ use wire::outgoing::Identity;
 
 use super::settings::text_of;
 
-/// Longest that a program runs that asks for no input, and one that may ask a person.
+/// Time limit of a program that needs no input, and of one that may prompt a person.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const TIMEOUT_INTERACTIVE: Duration = Duration::from_secs(10 * 60);
 
-/// Most bytes of its answer.
+/// Maximum size of the program's output.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
-/// How a program is run.
+/// The settings for running a program.
 pub(super) struct Exec {
     command: PathBuf,
     arguments: Vec<String>,
@@ -36,7 +36,7 @@ pub(super) struct Exec {
     naming: &'static Naming,
     interaction: Interaction,
     install_hint: Option<String>,
-    /// What it is told of the server, if it wants to know.
+    /// The cluster information that the program gets, if it requests it.
     cluster: Option<Object>,
 }
 
@@ -48,17 +48,17 @@ enum Interaction {
     Always,
 }
 
-/// What a program printed.
+/// The credential that a program printed.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub(super) struct Credential {
     /// A certificate, a token, or both.
     pub(super) identity: Identity,
-    /// Seconds since the epoch at which it is over; `None`: with the process.
+    /// Expiry in seconds since the epoch; `None`: valid until this process ends.
     pub(super) expires: Option<i64>,
 }
 
 impl Exec {
-    /// Reads the member `exec` of a user; relative paths are relative to `dir`.
+    /// Parses the member `exec` of a user; relative paths are relative to `dir`.
     pub(super) fn read(exec: &Value, cluster: &Value, dir: &Path, user: &str) -> anyhow::Result<Exec> {
         let command = text_of(exec, "command").with_context(|| format!("exec of {user:?} has no command"))?;
         let api_version = text_of(exec, "apiVersion");
@@ -84,7 +84,7 @@ impl Exec {
             let name = name.with_context(|| format!("env variable name must be specified for {user}"))?;
             environment.push((name, variable.str_at(&["value"]).to_owned()));
         }
-        // As a shell: a name without a slash is searched for.
+        // As in a shell, a name without a slash is searched for in `PATH`.
         let path = PathBuf::from(&command);
         let command = if command.contains('/') { dir.join(path) } else { path };
         let wants_cluster = exec.get("provideClusterInfo").and_then(Value::as_bool) == Some(true);
@@ -103,7 +103,7 @@ impl Exec {
     /// Runs the program.
     ///
     /// # Errors
-    /// It cannot be run, fails, does not end, or prints no credential.
+    /// The program cannot be run, fails, exceeds the time limit, or prints no credential.
     pub(super) async fn run(&self) -> anyhow::Result<Credential> {
         let has_terminal = std::io::stdin().is_terminal();
         let is_interactive = match (self.interaction, has_terminal) {
@@ -160,7 +160,7 @@ impl Exec {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Reads what the program printed.
+    /// Parses the output of the program.
     fn credential(&self, text: &[u8]) -> anyhow::Result<Credential> {
         let answer = json::parse(text).map_err(|_| anyhow::anyhow!("exec plugin: the output is no JSON"))?;
         let (kind, version) = type_of(&answer);
@@ -197,7 +197,8 @@ impl Exec {
     }
 }
 
-/// What a program is told of the server: as the kubeconfig has it, and the configuration made for the program.
+/// Returns the cluster information for a program: the cluster's settings from the kubeconfig, and its
+/// configuration for such programs.
 fn told(cluster: &Value, group: &str, dir: &Path) -> anyhow::Result<Object> {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! What a program is told, and what is believed of what it prints.
+//! Tests of the information that a program gets, and of the output that is accepted.
 
 use values::yaml;
 

@@ -2,7 +2,7 @@
 
 use auth::strict::{Form, Object};
 
-/// The file.
+/// The members of the whole file.
 pub(super) static CONFIG: Object = Object {
     name: "Config",
     members: &[

@@ -1,7 +1,8 @@
-//! Reads the users of a kubeconfig as identities: who this server is to each of the servers that they are named after
-//! (docs/api/webhooks.md#credentials).
+//! Reads the users of a kubeconfig as identities: the credentials of this server for each server that a user
+//! is named after (docs/api/webhooks.md#credentials).
 //!
-//! Files are read once. What would run a program, or act as another user, is refused by name.
+//! Files are read once. Users that would run a program or impersonate another user are refused, with the name
+//! of the setting.
 
 use std::path::Path;
 
@@ -18,7 +19,7 @@ const REFUSED: [(&str, &str); 3] = [
     ("as", "connect as yourself"),
 ];
 
-/// Each user by its name; and the one of the current context for all other servers.
+/// Returns each user by name, and the user of the current context for all other servers.
 pub fn identities(path: &Path, config: &Value) -> Identities {
     let reading = Reading { dir: path.parent().unwrap_or(Path::new("")) };
     let users = config.get("users").and_then(Value::as_array).unwrap_or_default();

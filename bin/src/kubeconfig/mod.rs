@@ -1,13 +1,13 @@
-//! Kubeconfig files: the administrator's is written, and those of operators say how to reach other servers, for all
-//! that ask them: webhooks for audit, tokens and permissions, and commands that connect to a running server.
+//! Kubeconfig files: the server writes one for its administrator, and reads those that describe other
+//! servers: webhooks for audit, tokens and permissions, and the server that an offline command connects to.
 //!
 //! ```text
 //! file ─► Settings (current context) ─► Source ─┬─ certificates, tokens: inline or in files, read again
-//!                                               └─ exec: a program is asked, until its answer is over or refused
+//!                                               └─ exec: a program runs, until its credential has expired or is refused
 //!                                                        └─► Endpoint for the next call
 //! ```
 //!
-//! A call has a connection of its own, so that new credentials count from the next call on.
+//! Each call has a connection of its own, so that new credentials apply from the next call on.
 
 mod exec;
 mod form;

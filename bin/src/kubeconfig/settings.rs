@@ -1,7 +1,8 @@
-//! Reads the current context of a kubeconfig: where a server is, how it is known, and who asks it.
+//! Reads the current context of a kubeconfig: the address of a server, how its certificate is verified, and
+//! the credentials.
 //!
-//! Relative paths are relative to the file. Files that it names are read by [`Settings::material`], again and again.
-//! Settings that are not supported are refused by name.
+//! Relative paths are relative to the file. [`Settings::material`] reads the files that it names, each time
+//! it is called. Settings that are not supported are refused by name.
 
 use std::path::{Path, PathBuf};
 
@@ -18,39 +19,39 @@ use super::exec::{self, Exec};
 use crate::authorities::system_authorities;
 use crate::files;
 
-/// How to reach a server, and who asks. Files are not read yet.
-// No `Debug`: keys and tokens must not reach a log.
+/// The address of a server and the credentials for it. Files are not read yet.
+// Without `Debug`, because keys and tokens must not reach a log.
 pub struct Settings {
     /// URL of the server.
     pub server: String,
     /// Name to expect in the server's certificate, if it is not the host of the address.
     pub server_name: Option<String>,
-    /// URL of a proxy.
+    /// URL of a proxy for connections to the server.
     proxy: Option<String>,
-    /// Whether any certificate of the server will do.
+    /// Whether the server's certificate is not verified.
     is_unverified: bool,
     authorities: Option<Held>,
     certificate: Option<(Held, Held)>,
     token: Option<Held>,
     password: Option<(String, String)>,
-    /// Headers that ask to act as another user.
+    /// Headers that impersonate another user.
     headers: Vec<(String, String)>,
-    /// A program that knows the credentials.
+    /// A program that prints credentials.
     pub(super) exec: Option<Exec>,
 }
 
-/// Something that stands in the file, or in another one.
+/// A value in the kubeconfig itself, or in another file.
 pub(super) enum Held {
     Here(Vec<u8>),
     File(PathBuf),
 }
 
-/// What files said at one time.
+/// The contents of the files at one time.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Material {
-    /// PEM of the authorities of the server; `None`: those of the system.
+    /// PEM of the server's authorities; `None`: those of the system.
     pub authorities: Option<Vec<u8>>,
-    /// Who asks.
+    /// The credentials of this process.
     pub identity: Identity,
 }
 
@@ -66,15 +67,15 @@ impl Settings {
         reading.settings(&text).with_context(|| path.display().to_string())
     }
 
-    /// Drops the credentials, and what the server is known by.
+    /// Drops the credentials and the server's authorities, for connections without TLS.
     pub(super) fn forget_credentials(&mut self) {
         (self.authorities, self.certificate, self.token, self.exec) = (None, None, None, None);
     }
 
-    /// Reads the files that it names.
+    /// Reads the files that the settings name.
     ///
     /// # Errors
-    /// One is missing, or is no text.
+    /// A file is missing, or the token is not valid text.
     pub fn material(&self) -> anyhow::Result<Material> {
         let certificate = match &self.certificate {
             Some((chain, key)) => Some((chain.bytes()?, key.bytes()?)),
@@ -93,10 +94,11 @@ impl Settings {
         })
     }
 
-    /// How to call `url` of the server with these credentials; those of a program count before those of files.
+    /// Returns the endpoint of `url` with these credentials; those of a program have precedence over those of
+    /// files.
     ///
     /// # Errors
-    /// They cannot be used.
+    /// The credentials are invalid.
     pub(super) fn endpoint(
         &self,
         url: &Uri,
@@ -145,7 +147,7 @@ impl Settings {
     }
 }
 
-/// Whether a server is asked without encryption: then it is not told who asks.
+/// Returns whether a URL has no encryption. Credentials are not sent to such a server.
 pub(super) fn is_plain(url: &Uri) -> bool {
     url.scheme_str() == Some("http")
 }
@@ -161,7 +163,7 @@ impl Held {
     }
 }
 
-/// A kubeconfig that is being read.
+/// The context for parsing a kubeconfig.
 pub(super) struct Reading<'p> {
     /// Base directory of relative paths.
     pub(super) dir: &'p Path,
@@ -177,7 +179,7 @@ impl Reading<'_> {
         let context = named(&config, "contexts", "context", current)?;
         let (cluster_name, user_name) = (context.str_at(&["cluster"]), context.str_at(&["user"]));
         let cluster = named(&config, "clusters", "cluster", cluster_name)?;
-        // A user that is not there has no credentials.
+        // A user that does not exist has no credentials.
         let user = named(&config, "users", "user", user_name).unwrap_or(&Value::Null);
         if user.get("auth-provider").is_some_and(|provider| !provider.is_null()) {
             bail!("auth-provider of {user_name:?} is not supported here: use exec, a token or a certificate");
@@ -193,7 +195,7 @@ impl Reading<'_> {
         );
         let certificate = match pair {
             (Some(certificate), Some(key)) => Some((certificate, key)),
-            // As kube-apiserver: a key alone is not used.
+            // As in kube-apiserver, a key without a certificate has no effect.
             (None, _) => None,
             (Some(_), None) => bail!("user {user_name:?} has a client-certificate without a client-key"),
         };
@@ -220,7 +222,8 @@ impl Reading<'_> {
         })
     }
 
-    /// The token of a user. One in a file counts before one in the kubeconfig, which is what it was at first.
+    /// Returns the token of a user. A token file has precedence over a token in the kubeconfig, which may be
+    /// an old copy of it.
     pub(super) fn token(&self, user: &Value) -> Option<Held> {
         match (text_of(user, "tokenFile"), text_of(user, "token")) {
             (Some(file), _) => Some(Held::File(self.dir.join(file))),
@@ -229,7 +232,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The base64 of one member, or the file that another one names.
+    /// Returns the decoded base64 of the member `data`, or the file that the member `file` names.
     pub(super) fn held(&self, from: &Value, file: &str, data: &str) -> anyhow::Result<Option<Held>> {
         if let Some(text) = text_of(from, data) {
             let bytes = go::base64::standard(&text).map_err(|why| anyhow!("{data} is no base64: {why}"))?;
@@ -239,7 +242,7 @@ impl Reading<'_> {
     }
 }
 
-/// The headers of a user who acts as another one.
+/// Returns the headers of a user that impersonates another one.
 fn acting_as(user: &Value) -> anyhow::Result<Vec<(String, String)>> {
     let mut headers = Vec::new();
     headers.extend(text_of(user, "as").map(|name| ("impersonate-user".to_owned(), name)));
@@ -264,7 +267,7 @@ fn acting_as(user: &Value) -> anyhow::Result<Vec<(String, String)>> {
     Ok(headers)
 }
 
-/// A byte of a key as part of the name of a header.
+/// Escapes a byte of a key for the name of a header.
 fn in_header_name(byte: u8) -> String {
     match byte {
         b'-' | b'.' | b'_' => char::from(byte).to_string(),
@@ -273,12 +276,12 @@ fn in_header_name(byte: u8) -> String {
     }
 }
 
-/// A member that is a text and not empty.
+/// Returns a member that is a string and not empty.
 pub(super) fn text_of(value: &Value, name: &str) -> Option<String> {
     Some(value.str_at(&[name]).to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The entry of that name in one of the lists.
+/// Returns the entry with this name in a list.
 pub(super) fn named<'c>(config: &'c Value, list: &str, kind: &str, name: &str) -> anyhow::Result<&'c Value> {
     let entries = config.get(list).and_then(Value::as_array).unwrap_or_default();
     let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name);

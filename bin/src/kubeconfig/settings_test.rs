@@ -1,4 +1,4 @@
-//! Kubeconfig files as they are read, and what is refused in them.
+//! Tests of reading kubeconfig files, and of the settings that are refused.
 
 use std::fs;
 

@@ -1,8 +1,9 @@
-//! Credentials that change: an endpoint for each call, made anew when files changed or a program's answer is over.
+//! Credentials that change: the endpoint for the next call is rebuilt when files have changed or a program's
+//! credential has expired.
 //!
-//! Files are looked at again at most once a second. One that cannot be read is being replaced: what it said before counts
-//! on. A program is run by one caller at a time; the others wait for its answer. An answer of 401 ends a credential of a
-//! program, whatever its expiration says.
+//! Files are checked at most once a second. A file that cannot be read is assumed to be in replacement, and
+//! its previous contents stay in use. Only one caller at a time runs the program; others wait for its result.
+//! A 401 response ends a program's credential before its expiry.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use wire::outgoing::Endpoint;
 use super::exec::Credential;
 use super::settings::{Material, Settings, is_plain};
 
-/// Time between two looks at the files.
+/// Minimum time between two checks of the files.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The credentials for one URL of a server.
@@ -27,31 +28,31 @@ struct State {
     material: Material,
     looked: Instant,
     given: Option<Credential>,
-    /// The endpoint made of these.
+    /// The endpoint built from the current credentials.
     endpoint: Option<Endpoint>,
 }
 
 impl Source {
-    /// Credentials for calls of `url`. Files are read, programs are not run.
+    /// Creates the credentials for calls of `url`. Reads files, but does not run programs.
     ///
     /// # Errors
-    /// A file is missing, or what it says cannot be used.
+    /// A file is missing, or its contents are invalid.
     pub fn new(mut settings: Settings, url: Uri) -> anyhow::Result<Source> {
         if is_plain(&url) {
             settings.forget_credentials();
         }
         let material = settings.material()?;
         let endpoint = settings.endpoint(&url, &material, None)?;
-        // Without a program's answer it is none.
+        // With a program, the endpoint needs its credential first.
         let endpoint = settings.exec.is_none().then_some(endpoint);
         let state = State { material, looked: Instant::now(), given: None, endpoint };
         Ok(Source { settings, url, state: Mutex::new(state) })
     }
 
-    /// How to make the next call.
+    /// Returns the endpoint for the next call.
     ///
     /// # Errors
-    /// The program gave no credentials, or they cannot be used.
+    /// The program printed no credential, or the credentials are invalid.
     pub async fn endpoint(&self) -> anyhow::Result<Endpoint> {
         let mut state = self.state.lock().await;
         if state.looked.elapsed() >= INTERVAL {
@@ -86,7 +87,8 @@ impl Source {
         Ok(endpoint)
     }
 
-    /// The server refused the credentials of the last call. Says whether others may be had.
+    /// Records that the server refused the credentials of the last call. Returns whether the next call may
+    /// have other credentials.
     pub async fn refused(&self) -> bool {
         if self.settings.exec.is_none() {
             return false;

@@ -1,6 +1,6 @@
-//! Kubeconfig files of servers that this one asks, loaded and checked in the words of kube-apiserver's client library.
+//! Kubeconfig files of webhooks, loaded and checked with the messages of kube-apiserver's client library.
 //!
-//! `bytes ─► YAML ─► kind ─► types of members ─► context, user and cluster in use ─► nothing wrong, or all that is`
+//! `bytes ─► YAML ─► kind ─► types of members ─► context, user and cluster in use ─► result`
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use wire::typed;
 use super::form;
 use crate::issuers::opening;
 
-/// Where the client library says that it looked a kind up.
+/// Source location in the client library's error about an unknown kind.
 const SCHEME: &str = "k8s.io/client-go/tools/clientcmd/api/latest/latest.go:50";
 
 const NO_CONFIGURATION: &str =
@@ -23,7 +23,7 @@ const NO_CONFIGURATION: &str =
 /// Loads a kubeconfig file.
 ///
 /// # Errors
-/// It cannot be read, or is no kubeconfig.
+/// The file cannot be read, or is not a kubeconfig.
 pub fn load(path: &Path) -> anyhow::Result<Value> {
     if let Err(error) = std::fs::metadata(path) {
         bail!("{}", opening(path, &error).to_string().replacen("open ", "stat ", 1));
@@ -51,17 +51,17 @@ fn decode(text: &[u8]) -> Result<Value, String> {
     Ok(config)
 }
 
-/// The entry of a name in one of the lists; null for one without contents.
+/// Returns the entry with this name in a list; null for an entry without contents.
 fn entry<'c>(config: &'c Value, list: &str, kind: &str, name: &str) -> Option<&'c Value> {
     let entries = config.get(list).and_then(Value::as_array).unwrap_or_default();
     let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name)?;
     Some(entry.get(kind).unwrap_or(&Value::Null))
 }
 
-/// Checks what the current context names.
+/// Checks the context, cluster and user that the current context names.
 ///
 /// # Errors
-/// All that is wrong, or that there is no cluster at all.
+/// All problems, or that no cluster is configured.
 pub fn confirm(path: &Path, config: &Value) -> anyhow::Result<()> {
     let current = config.str_at(&["current-context"]);
     let context = entry(config, "contexts", "context", current);
@@ -83,7 +83,7 @@ pub fn confirm(path: &Path, config: &Value) -> anyhow::Result<()> {
     let dir = faults.dir;
     faults.end()?;
     let server = cluster.map_or("", |cluster| cluster.str_at(&["server"]));
-    // Without encryption the server is not told who asks, and is not known by a certificate.
+    // Without encryption, no credentials are sent and no certificate is verified.
     if server.starts_with("http://") {
         return Ok(());
     }
@@ -98,7 +98,7 @@ pub fn confirm(path: &Path, config: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Why a URL is none of a proxy.
+/// Returns why a URL is not valid for a proxy.
 fn proxy_fault(url: &str) -> Option<String> {
     match Url::parse(url) {
         Err(_) => Some(format!("could not parse: {url}")),
@@ -109,7 +109,7 @@ fn proxy_fault(url: &str) -> Option<String> {
     }
 }
 
-/// Refuses a token file that cannot be read and that there is no token beside.
+/// Refuses a token file that cannot be read, unless the user also has a token.
 fn check_token_file(user: &Value, dir: &Path) -> anyhow::Result<()> {
     let file = user.str_at(&["tokenFile"]);
     if file.is_empty() || !user.str_at(&["token"]).is_empty() {
@@ -119,7 +119,7 @@ fn check_token_file(user: &Value, dir: &Path) -> anyhow::Result<()> {
     crate::files::read(&path).map(drop).map_err(|error| opening(&path, &error))
 }
 
-/// What is wrong with a user and a cluster; relative paths are relative to `dir`.
+/// The problems of a user and a cluster; relative paths are relative to `dir`.
 struct Faults<'p> {
     dir: &'p Path,
     found: Vec<String>,
@@ -137,7 +137,8 @@ impl Faults<'_> {
         }
     }
 
-    /// A file that a member names, if it names one, must open. `what` is its name in errors.
+    /// Adds a problem if the member names a file that cannot be opened. `what` is the name of the file in
+    /// errors.
     fn of_file(&mut self, from: &Value, member: &str, what: &str, owner: &str) {
         let file = from.str_at(&[member]);
         let path = self.dir.join(file);
@@ -207,7 +208,7 @@ impl Faults<'_> {
                 ));
             }
         }
-        // Earlier versions have a default.
+        // Earlier versions have a default for this member.
         let version = exec.str_at(&["apiVersion"]).rsplit('/').next().unwrap_or_default();
         match exec.str_at(&["interactiveMode"]) {
             "Never" | "IfAvailable" | "Always" => {}

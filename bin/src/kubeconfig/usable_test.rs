@@ -1,4 +1,4 @@
-//! Kubeconfig files of servers that are asked, and what is said of those that cannot be used.
+//! Tests of kubeconfig files of webhooks, and of the messages for invalid ones.
 
 use std::fs;
 

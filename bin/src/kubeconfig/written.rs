@@ -5,28 +5,29 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::pki::PemPair;
 
-/// Contents of a kubeconfig to write.
+/// The contents of a kubeconfig to write.
 pub struct Connection<'a> {
     /// Naming profile of the server.
     pub profile: &'a str,
-    /// `host:port`.
+    /// Address of the server as `host:port`.
     pub address: &'a str,
     /// Name to expect in the server's certificate, if it is not the host of the address.
     pub server_name: Option<&'a str>,
-    /// CA certificates of the server.
+    /// CA certificates of the server (PEM).
     pub ca_pem: &'a [u8],
-    /// The client's certificate and key.
+    /// The client's certificate chain and key.
     pub client: &'a PemPair,
 }
 
 impl Connection<'_> {
-    /// Name of the context, the same for as long as the server has its port: `cluster-6443`.
+    /// Returns the name of the context, which stays the same while the server keeps its port: `cluster-6443`.
     fn name(&self) -> String {
         let port = self.address.rsplit(':').next().unwrap_or_default();
         format!("{}-{port}", self.profile)
     }
 
-    /// Whether a file connects to the same server with the same credentials, whatever else its owner wrote there.
+    /// Returns whether a file connects to the same server with the same credentials, whatever else the
+    /// operator added to it.
     pub fn fits(&self, file: &str) -> bool {
         let encoded = [self.ca_pem, self.client.chain.as_bytes(), self.client.key.as_bytes()];
         let server = format!("https://{}", self.address);
@@ -36,7 +37,8 @@ impl Connection<'_> {
             && self.server_name.is_none_or(has)
     }
 
-    /// The file's text. Every value is an address, a DNS name or base64, so double quotes suffice.
+    /// Returns the text of the file. Every value is an address, a DNS name or base64, so double quotes
+    /// suffice.
     pub fn render(&self) -> String {
         let server_name =
             self.server_name.map(|name| format!("    tls-server-name: \"{name}\"\n")).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Where the process spends its processor time: a timer of that time sends a signal to a thread that runs, and its handler notes
-//! the stack.
+//! Processor profile of the process: a timer that counts processor time sends a signal to a running thread,
+//! whose signal handler records the stack.
 //!
 //! ```text
 //! SIGPROF ─► free slot ─► written ─► drained every 100 ms into counts by stack
 //! ```
 //!
-//! The handler allocates nothing and takes no lock. One profile is taken at a time.
+//! The handler allocates nothing and takes no lock. Only one profile is taken at a time.
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
@@ -21,23 +21,24 @@ use super::stack::{self, DEPTH};
 /// Processor time between two samples.
 pub const PERIOD: Duration = Duration::from_millis(10);
 
-/// Between two looks at what was noted.
+/// Interval at which recorded samples are collected.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// Samples between two looks: enough for 400 processors.
+/// Maximum number of samples between two collections: enough for 400 processors.
 const SLOTS: usize = 4096;
 
-/// Most stacks of a profile; what has another one is counted without a stack.
+/// Maximum number of stacks in a profile; samples of further stacks are counted without a stack.
 const STACKS_MAX: usize = 50_000;
 
-/// Counts of samples by stack.
+/// Number of samples of each stack.
 pub type Samples = HashMap<Box<[usize]>, u64>;
 
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static NOTED: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 
-/// A sample. Whoever changed its state from free to being written, or reads it as written, has the frames.
+/// A sample. The thread that changed the state from free to being written, or that reads it as written, has
+/// exclusive access to the frames.
 struct Slot {
     state: AtomicUsize,
     frames: UnsafeCell<[usize; DEPTH]>,
@@ -45,10 +46,10 @@ struct Slot {
 
 const FREE: usize = 0;
 const BEING_WRITTEN: usize = 1;
-/// Written, with as many frames as the state is greater than this.
+/// First of the states of a written slot; the number of frames is the difference to this value.
 const WRITTEN: usize = 2;
 
-// SAFETY: the state says who has the frames.
+// SAFETY: the state determines which thread may access the frames.
 unsafe impl Sync for Slot {}
 
 impl Slot {
@@ -56,12 +57,12 @@ impl Slot {
         Slot { state: AtomicUsize::new(FREE), frames: UnsafeCell::new([0; DEPTH]) }
     }
 
-    /// Notes where the calling thread was interrupted; a slot that is not free is left alone.
+    /// Records where the calling thread was interrupted; a slot that is not free is left unchanged.
     fn note(&self) {
         if self.state.compare_exchange(FREE, BEING_WRITTEN, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return;
         }
-        // SAFETY: the state was free, and says that it is being written.
+        // SAFETY: the state was free, and now says that this thread writes the frames.
         let frames = unsafe { &mut *self.frames.get() };
         let len = stack::fill(frames, stack::From::Interrupted);
         self.state.store(WRITTEN + len, Ordering::Release);
@@ -69,7 +70,7 @@ impl Slot {
 
     fn take(&self, samples: &mut Samples) {
         let Some(len) = self.state.load(Ordering::Acquire).checked_sub(WRITTEN) else { return };
-        // SAFETY: it is written, and there is one reader.
+        // SAFETY: the slot is written, and there is only one reader.
         let frames = unsafe { &*self.frames.get() };
         let frames = &frames[..len];
         let has_room = samples.len() < STACKS_MAX;
@@ -82,14 +83,14 @@ impl Slot {
 }
 
 extern "C" fn on_signal(_: libc::c_int) {
-    // SAFETY: the calling thread's own; a handler has to leave it as it was.
+    // SAFETY: the value belongs to the calling thread. A signal handler has to restore it.
     let errno = unsafe { *libc::__errno_location() };
     NOTED[NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS].note();
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// A profile that is being taken; it ends with this value.
+/// A profile that is being taken; dropping this value ends it.
 struct Running;
 
 impl Running {
@@ -98,10 +99,11 @@ impl Running {
             return None;
         }
         let running = Running;
-        // What the unwinder does once, it does outside of the handler.
+        // The unwinder's initialisation must happen outside of the signal handler.
         stack::fill(&mut [0; DEPTH], stack::From::Frame(0));
         drain(&mut Samples::new());
-        // SAFETY: all fields of the action are set, zero is a valid mask. The handler stays: a signal may come late.
+        // SAFETY: all fields of the action are set, and zero is a valid mask. The handler stays installed,
+        // because a signal may arrive late.
         unsafe {
             let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
             action.sa_sigaction = on_signal as *const () as usize;
@@ -120,11 +122,11 @@ impl Drop for Running {
     }
 }
 
-/// Sends the signal each time that the process has run for so long; for none, no more.
+/// Sets the processor time between two signals; zero stops the timer.
 fn set_timer(period: Duration) {
     let value = libc::timeval { tv_sec: 0, tv_usec: libc::suseconds_t::from(period.subsec_micros() as i32) };
     let timer = libc::itimerval { it_interval: value, it_value: value };
-    // SAFETY: it points to a value. It cannot fail with these arguments.
+    // SAFETY: the pointer is valid. The call cannot fail with these arguments.
     unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, ptr::null_mut()) };
 }
 
@@ -132,7 +134,7 @@ fn drain(samples: &mut Samples) {
     NOTED.iter().for_each(|slot| slot.take(samples));
 }
 
-/// What the process does in the next time; `None` while another profile is taken.
+/// Takes a profile over the given time; `None` while another profile is taken.
 pub async fn samples(length: Duration) -> Option<Samples> {
     let running = Running::begin()?;
     let mut samples = Samples::new();
@@ -177,7 +179,7 @@ mod tests {
         };
         let in_it: u64 = taken.iter().filter(|(stack, _)| is_spinning(stack)).map(|(_, count)| count).sum();
         assert!(in_it >= 3, "{in_it} of {} samples", taken.values().sum::<u64>());
-        // It was given up: the next one can be taken.
+        // The previous profile was given up, so the next one can be taken.
         drop(tokio::time::timeout(Duration::from_millis(10), samples(Duration::from_secs(60))).await);
         assert!(samples(Duration::ZERO).await.is_some());
     }

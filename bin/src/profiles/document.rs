@@ -1,4 +1,5 @@
-//! A profile as a document: `perftools.profiles.Profile` (github.com/google/pprof, `proto/profile.proto`), compressed.
+//! A profile in the format of pprof: `perftools.profiles.Profile` (github.com/google/pprof,
+//! `proto/profile.proto`), compressed.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -39,7 +40,7 @@ pub struct Profile {
     default_sample_type: i64,
 }
 
-/// A kind of value and its unit, as places in the table of strings.
+/// A kind of value and its unit, as indexes in the table of strings.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct ValueType {
     #[prost(int64, tag = "1")]
@@ -50,7 +51,7 @@ pub struct ValueType {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Sample {
-    /// The innermost first.
+    /// Frames of the stack, innermost first.
     #[prost(uint64, repeated, tag = "1")]
     location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
@@ -101,7 +102,7 @@ pub struct Function {
     system_name: i64,
 }
 
-/// What the process did in a time of that length.
+/// Encodes a processor profile that was taken over `length`.
 pub fn of_processor(samples: &Samples, length: Duration) -> Vec<u8> {
     let period = nanoseconds(cpu::PERIOD);
     let mut document = Document::of(samples.keys().map(|stack| &**stack));
@@ -115,7 +116,7 @@ pub fn of_processor(samples: &Samples, length: Duration) -> Vec<u8> {
     document.compressed()
 }
 
-/// What is allocated, and was.
+/// Encodes a heap profile: all allocations so far, and those still in use.
 pub fn of_memory(samples: &[(Box<[usize]>, Amounts)], shown: MemoryProfile) -> Vec<u8> {
     let mut document = Document::of(samples.iter().map(|(stack, _)| &**stack));
     let kinds = [
@@ -133,7 +134,7 @@ pub fn of_memory(samples: &[(Box<[usize]>, Amounts)], shown: MemoryProfile) -> V
     for (stack, Amounts { allocated, freed }) in samples {
         let (blocks, bytes) = (allocated.blocks - freed.blocks, allocated.bytes - freed.bytes);
         let values = [allocated.blocks, allocated.bytes, blocks, bytes];
-        // Sums of what was taken in another order may differ in their last digits.
+        // Sums of the same numbers in another order may differ in their last digits.
         document.sample(stack, values.map(|value| value.round().max(0.0) as i64).to_vec());
     }
     document.compressed()
@@ -143,7 +144,7 @@ fn nanoseconds(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// A profile in the making.
+/// A profile that is being built.
 struct Document {
     profile: Profile,
     strings: HashMap<String, i64>,
@@ -153,7 +154,7 @@ struct Document {
 }
 
 impl Document {
-    /// Without samples yet, with the names of all frames of these stacks.
+    /// Creates a document without samples, with the names of all frames of these stacks.
     fn of<'s>(stacks: impl Iterator<Item = &'s [usize]>) -> Document {
         let names = Names::of(&stacks.flatten().copied().collect());
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -165,7 +166,7 @@ impl Document {
             functions: HashMap::new(),
             names,
         };
-        // The first string is the empty one.
+        // The first string of the table must be empty.
         document.string("");
         let mappings = std::mem::take(&mut document.names.mappings);
         for (mapping, id) in mappings.iter().zip(1..) {
@@ -196,7 +197,7 @@ impl Document {
         ValueType { kind: self.string(kind), unit: self.string(unit) }
     }
 
-    /// The kinds of values of each sample, and the one that is shown first.
+    /// Sets the kinds of values of each sample, and the default one.
     fn values(&mut self, kinds: &[(&str, &str)], first: &str) {
         self.profile.sample_type = kinds.iter().map(|&kind| self.value_type(kind)).collect();
         self.profile.default_sample_type = self.string(first);
@@ -260,7 +261,7 @@ mod tests {
         Profile::decode(&*bytes).unwrap()
     }
 
-    /// The stacks of a profile by names, each with its values.
+    /// Returns the stacks of a profile by function names, each with its values.
     fn told(profile: &Profile) -> Vec<(Vec<&str>, &[i64])> {
         let function = |id: u64| &profile.function[id as usize - 1];
         let name = |line: &Line| &*profile.string_table[function(line.function_id).name as usize];

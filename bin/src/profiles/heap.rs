@@ -1,12 +1,14 @@
-//! What holds memory: one allocation in about two mebibytes is noted with its stack, until it is freed.
+//! Heap profile of the process: a sample of one allocation in about two mebibytes is recorded with its stack,
+//! until the block is freed.
 //!
 //! ```text
-//! allocated: bytes left of this thread's interval ── none left ─► stack ─► table
+//! allocated: bytes left of this thread's interval ── used up ─► stack ─► table
 //! freed:     counter of the block's slot ── not zero ─► table
 //! ```
 //!
-//! Intervals are exponentially distributed, so that each byte is as likely to be noted, and a noted block stands for all of its
-//! size (as in the heap profiles of Go and tcmalloc). An allocation costs a subtraction, and a free a look at a small table.
+//! Intervals are exponentially distributed, so that every byte has the same chance to be sampled, and a
+//! sampled block is scaled up by its size (as in the heap profiles of Go and tcmalloc). An allocation costs a
+//! subtraction, and a free costs a lookup in a small table.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -16,19 +18,20 @@ use std::sync::{MutexGuard, PoisonError};
 
 use super::stack::{self, DEPTH};
 
-/// Bytes that are allocated for each noted block, on average (as in tcmalloc). To note one takes some tens of microseconds, and
-/// requests allocate about 100 KiB each.
+/// Average number of bytes that are allocated for each sampled block (as in tcmalloc). Recording a sample
+/// takes some tens of microseconds, and requests allocate about 100 KiB each.
 pub const INTERVAL: usize = 2 * 1024 * 1024;
 
-/// Most stacks that are told apart; what has another one is counted without a stack.
+/// Maximum number of distinct stacks; blocks of further stacks are counted without a stack.
 const STACKS_MAX: usize = 4096;
 
-/// Frames of this module, which every stack begins with.
+/// Frames of this module, with which every stack begins.
 const OWN_FRAMES: usize = 2;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// How many noted blocks have an address of that slot. A counter that is full stays so.
+/// Number of sampled blocks whose address maps to the slot. A counter that has reached its maximum stays
+/// there.
 static SLOTS: [AtomicU8; 1 << SLOT_BITS] = [const { AtomicU8::new(0) }; 1 << SLOT_BITS];
 const SLOT_BITS: u32 = 14;
 
@@ -36,32 +39,32 @@ const SLOT_BITS: u32 = 14;
 static TABLE: std::sync::Mutex<Table> = std::sync::Mutex::new(Table::new());
 
 thread_local! {
-    // Neither has a destructor: allocations of a thread that ends are still seen.
+    // Neither value has a destructor, so allocations of a thread that is ending are still seen.
     static THREAD: Thread = const { Thread { left: Cell::new(0), random: Cell::new(0), is_inside: Cell::new(false) } };
 }
 
 struct Thread {
     /// Bytes to the end of the interval.
     left: Cell<i64>,
-    /// State of the generator, zero before the first allocation.
+    /// State of the random number generator; zero before the first allocation.
     random: Cell<u64>,
-    /// The table is at work: what it allocates and frees itself is not noted.
+    /// Whether this thread is using the table, whose own allocations and frees are not sampled.
     is_inside: Cell<bool>,
 }
 
-/// Notes allocations from now on.
+/// Starts to sample allocations.
 pub fn start() {
     IS_ON.store(true, Ordering::Relaxed);
 }
 
-/// A block was allocated, and is not null.
+/// Records that a block was allocated. `block` must not be null.
 #[inline]
 pub fn allocated(block: *mut u8, bytes: usize) {
     if !IS_ON.load(Ordering::Relaxed) {
         return;
     }
     THREAD.with(|thread| {
-        // No block has more than `isize::MAX` bytes.
+        // A block has at most `isize::MAX` bytes.
         let left = thread.left.get() - bytes as i64;
         thread.left.set(left);
         if left < 0 {
@@ -70,7 +73,7 @@ pub fn allocated(block: *mut u8, bytes: usize) {
     });
 }
 
-/// A block is about to be freed.
+/// Records that a block is about to be freed.
 #[inline]
 pub fn freed(block: *mut u8) {
     if slot(block.addr()).load(Ordering::Relaxed) != 0 {
@@ -112,7 +115,7 @@ fn forget(address: usize) {
     });
 }
 
-/// Bytes to the next noted block.
+/// Returns the bytes up to the next sampled block.
 fn interval(thread: &Thread) -> i64 {
     // xorshift64 (Marsaglia 2003).
     let mut random = thread.random.get();
@@ -128,14 +131,14 @@ fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What blocks of one stack amount to, noted and not.
+/// Estimated totals of all blocks of a stack, from the sampled ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amounts {
     pub allocated: Amount,
     pub freed: Amount,
 }
 
-/// A number of blocks, and their bytes.
+/// An estimated number of blocks, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
     pub blocks: f64,
@@ -143,7 +146,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// For how many blocks of its size a noted one stands.
+    /// Returns how many blocks of this size a sampled one stands for.
     fn of(bytes: usize) -> Amount {
         let bytes = bytes.max(1) as f64;
         let blocks = 1.0 / -(-bytes / INTERVAL as f64).exp_m1();
@@ -160,9 +163,9 @@ type Hasher = BuildHasherDefault<DefaultHasher>;
 
 struct Table {
     stacks: Vec<Amounts>,
-    /// Where the amounts of a stack are.
+    /// Index of a stack's amounts in `stacks`.
     places: HashMap<Box<[usize]>, usize, Hasher>,
-    /// Noted blocks by address: the place of the stack, and the size.
+    /// Sampled blocks by address: the index of the stack, and the size.
     live: HashMap<usize, (usize, usize), Hasher>,
 }
 
@@ -193,7 +196,7 @@ impl Table {
         let place = self.place(frames);
         self.stacks[place].allocated.add(Amount::of(bytes));
         if let Some((place, bytes)) = self.live.insert(address, (place, bytes)) {
-            // It was freed by who could not tell.
+            // The previous block at this address was freed while its thread was using the table.
             self.stacks[place].freed.add(Amount::of(bytes));
             return;
         }
@@ -209,7 +212,7 @@ impl Table {
     }
 }
 
-/// What is known by now.
+/// Returns the amounts of all stacks so far.
 pub fn samples() -> Vec<(Box<[usize]>, Amounts)> {
     THREAD.with(|thread| {
         let was_inside = thread.is_inside.replace(true);
@@ -232,7 +235,7 @@ mod tests {
 
     #[inline(never)]
     fn hoards() -> Vec<Vec<u8>> {
-        // With room for all: a vector that grows frees what it had before.
+        // Allocate the whole capacity first, because a vector that grows frees its old block.
         let mut hoard = Vec::with_capacity(BLOCKS);
         for _ in 0..BLOCKS {
             hoard.push(std::hint::black_box(Vec::with_capacity(BLOCK)));
@@ -258,12 +261,13 @@ mod tests {
     fn what_holds_memory_is_told_until_it_is_freed() {
         start();
         let hoard = hoards();
-        // 128 samples are expected of 256 MiB: half or twice of that would be six times the standard deviation.
+        // 128 samples of 256 MiB are expected: half or twice as many would deviate by six times the standard
+        // deviation.
         let bytes = (BLOCKS * BLOCK) as f64;
         let held = hoarded();
         assert!((0.5..2.0).contains(&(held.allocated.bytes / bytes)), "{held:?}");
         assert_eq!(held.freed, Amount::default());
-        // It moves to another thread, which frees it.
+        // The blocks move to another thread, which frees them.
         std::thread::spawn(move || drop(hoard)).join().unwrap();
         let freed = hoarded();
         assert_eq!(freed.allocated, held.allocated);
@@ -274,7 +278,7 @@ mod tests {
     fn stacks_are_bounded_and_nothing_is_lost() {
         let mut table = Table::new();
         for at in 0..STACKS_MAX + 100 {
-            // Addresses that no allocation has.
+            // These addresses belong to no real allocation.
             table.add(at, 1 << 30, &[at + 1, 2, 3]);
         }
         assert_eq!((table.stacks.len(), table.places.len()), (STACKS_MAX + 1, STACKS_MAX + 1));

@@ -1,4 +1,5 @@
-//! Profiles of the process, in the format of pprof (`profile.proto` of github.com/google/pprof), for `/debug/pprof/`.
+//! Profiles of the process, in the format of pprof (`profile.proto` of github.com/google/pprof), for
+//! `/debug/pprof/`.
 //!
 //! ```text
 //! timer ─ signal ─► cpu.rs ──┐
@@ -6,8 +7,9 @@
 //! allocator ─────► heap.rs ──┘
 //! ```
 //!
-//! A processor profile costs something while it is taken. Of allocations one in two mebibytes is noted all the time, unless
-//! `--profiling=false`: what holds memory can only be told by who saw it allocated.
+//! A processor profile has a cost only while it is taken. Allocations are sampled all the time (one in two
+//! mebibytes), unless `--profiling=false`: the user of a block can only be recorded when the block is
+//! allocated.
 
 mod cpu;
 mod document;
@@ -49,18 +51,18 @@ impl Profiles for OwnProfiles {
     }
 }
 
-/// Turns of the work that reads symbol tables. Each run takes some megabytes, so there is one at a time.
+/// Permit for work that reads symbol tables. Each run needs some megabytes, so only one runs at a time.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// Reads symbol tables, which takes some tens of milliseconds, while other tasks go on.
+/// Runs work that reads symbol tables, which takes some tens of milliseconds, without blocking other tasks.
 async fn in_background<T: Default + Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     // The semaphore is never closed.
     let Ok(turn) = TURN.acquire().await else { return T::default() };
     let work = move || {
-        // The work keeps its turn when the client goes away, because it cannot be stopped.
+        // The work keeps its permit when the client disconnects, because it cannot be stopped.
         let _turn = turn;
         work()
     };
-    // It fails when the runtime ends, and the connection with it.
+    // This fails only when the runtime ends, together with the connection.
     tokio::task::spawn_blocking(work).await.unwrap_or_default()
 }

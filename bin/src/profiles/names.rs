@@ -1,7 +1,7 @@
 //! Names of addresses of this process, from the symbol tables of the files that are mapped into it.
 //!
-//! Only the tables are read, and of debugging information nothing: that has hundreds of megabytes. Names are of functions, an
-//! inlined one counts as its caller.
+//! Only the symbol tables are read, not the debugging information, which has hundreds of megabytes. Names are
+//! those of functions, so an inlined function counts as its caller.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -10,45 +10,45 @@ use std::path::Path;
 use memmap2::Mmap;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
-/// A part of a file that is mapped and can be executed.
+/// An executable mapping of a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mapping {
     pub start: usize,
     pub end: usize,
-    /// Where it begins in the file.
+    /// Offset of the mapping in the file.
     pub offset: u64,
     /// Path of the file, or a name in brackets.
     pub file: String,
 }
 
-/// Names of some addresses.
+/// Function names of some addresses.
 pub struct Names {
     pub mappings: Vec<Mapping>,
     names: HashMap<usize, String>,
 }
 
 impl Names {
-    /// The names of these addresses, as far as they have some.
+    /// Looks up the names of these addresses; addresses without a symbol are left out.
     pub fn of(addresses: &BTreeSet<usize>) -> Names {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
         let mappings: Vec<Mapping> = maps.lines().filter_map(mapping).collect();
         let mut names = HashMap::new();
         for mapping in &mappings {
             if addresses.range(mapping.start..mapping.end).next().is_some() {
-                // A file that cannot be read gives no names.
+                // A file that cannot be read contributes no names.
                 let _ = add_names(mapping, addresses, &mut names);
             }
         }
         Names { mappings, names }
     }
 
-    /// The name of an address.
+    /// Returns the function name of an address.
     pub fn name(&self, address: usize) -> Option<&str> {
         self.names.get(&address).map(String::as_str)
     }
 }
 
-/// The mapping that a line of `/proc/self/maps` is about, if it can be executed (proc_pid_maps(5)).
+/// Parses a line of `/proc/self/maps`; `None` if the mapping is not executable (proc_pid_maps(5)).
 fn mapping(line: &str) -> Option<Mapping> {
     let mut parts = line.split_ascii_whitespace();
     let (range, permissions, offset) = (parts.next()?, parts.next()?, parts.next()?);
@@ -65,7 +65,7 @@ fn add_names(
     addresses: &BTreeSet<usize>,
     names: &mut HashMap<usize, String>,
 ) -> Option<()> {
-    // The program itself may have been replaced under its path.
+    // The program's file may have been replaced under its path.
     let own = std::env::current_exe().ok();
     let is_own = own.is_some_and(|own| Path::new(&mapping.file) == own);
     let path = if is_own { Path::new("/proc/self/exe") } else { Path::new(&mapping.file) };
@@ -73,14 +73,15 @@ fn add_names(
         return None;
     }
     let file = File::open(path).ok()?;
-    // SAFETY: the file is mapped already, and the process runs its code: who truncates it in place breaks the process anyway.
+    // SAFETY: the file is mapped already, and the process runs its code: truncating it in place breaks the
+    // process in any case.
     let bytes = unsafe { Mmap::map(&file) }.ok()?;
     let object = object::File::parse(&*bytes).ok()?;
-    // Which address of the file the mapping begins with.
+    // Find the address in the file that the mapping begins with.
     let end = mapping.offset + (mapping.end - mapping.start) as u64;
     let begins = |offset: u64| (mapping.offset..end).contains(&offset);
     let goes_on = |(offset, len)| (offset..offset + len).contains(&mapping.offset);
-    // Mappings begin with a page, so the end of the segment before may be in it as well.
+    // Mappings begin at a page boundary, so the mapping may also contain the end of the previous segment.
     let segment = (object.segments().find(|segment| begins(segment.file_range().0)))
         .or_else(|| object.segments().find(|segment| goes_on(segment.file_range())))?;
     let base = mapping.start as u64 - mapping.offset;
@@ -94,7 +95,7 @@ fn add_names(
         }
         for &address in addresses.range(begin..end) {
             if let Ok(name) = symbol.name() {
-                // Without the hash at the end.
+                // The alternate format leaves out the hash at the end.
                 names.entry(address).or_insert_with(|| format!("{:#}", rustc_demangle::demangle(name)));
             }
         }

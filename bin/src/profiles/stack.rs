@@ -1,11 +1,11 @@
-//! Where a thread is: the addresses of its stack, innermost first, found as the unwinder of panics finds them.
+//! Stacks of threads: return addresses, innermost first, found by the unwinder that panics use.
 //!
-//! Safe in a signal handler once it was called elsewhere: glibc from 2.35 on finds tables without a lock
-//! (`_dl_find_object`), and the unwinder allocates nothing.
+//! This is safe in a signal handler after a first call outside of one: glibc 2.35 and later finds the unwind
+//! tables without a lock (`_dl_find_object`), and the unwinder does not allocate.
 
 use std::ffi::{c_int, c_void};
 
-/// Most addresses of a stack; what is further out is left out.
+/// Maximum number of addresses of a stack; outer frames beyond it are left out.
 pub const DEPTH: usize = 48;
 
 /// Results of a callback of the unwinder (Itanium C++ ABI, level I).
@@ -20,12 +20,12 @@ unsafe extern "C" {
     fn _Unwind_GetIPInfo(context: *mut c_void, is_before: *mut c_int) -> usize;
 }
 
-/// From which frame on a stack is wanted.
+/// The frame that a stack begins with.
 #[derive(Clone, Copy)]
 pub enum From {
-    /// After so many, of which that of [`fill`] is the first.
+    /// Skips this many frames, the first of which is that of [`fill`].
     Frame(usize),
-    /// The one that a signal interrupted.
+    /// Begins with the frame that a signal interrupted.
     Interrupted,
 }
 
@@ -35,20 +35,21 @@ struct Walk<'a> {
     from: From,
 }
 
-/// Writes the stack of the calling thread, and says how many addresses it has. They are of calls, not of returns.
+/// Writes the stack of the calling thread, and returns the number of addresses. The addresses are those of
+/// the calls, not the return addresses.
 #[inline(never)]
 pub fn fill(frames: &mut [usize; DEPTH], from: From) -> usize {
     let mut walk = Walk { frames, len: 0, from };
-    // SAFETY: `each` gets the pointer as long as the call takes, and does not unwind.
+    // SAFETY: `each` uses the pointer only during the call, and does not unwind.
     unsafe { _Unwind_Backtrace(each, (&raw mut walk).cast()) };
     walk.len
 }
 
 extern "C" fn each(context: *mut c_void, argument: *mut c_void) -> c_int {
-    // SAFETY: it is what `fill` gave, which waits.
+    // SAFETY: the pointer comes from `fill`, which waits for this call.
     let walk = unsafe { &mut *argument.cast::<Walk>() };
     let mut is_before = 0;
-    // SAFETY: the unwinder's own context.
+    // SAFETY: the context comes from the unwinder.
     let address = unsafe { _Unwind_GetIPInfo(context, &raw mut is_before) };
     match walk.from {
         From::Frame(0) => {}

@@ -1,15 +1,15 @@
-//! A node agent that runs no containers: it speaks an agent's API over TLS, and its commands are processes of this machine
-//! in a directory of their own.
+//! A node agent that runs no containers: it has the API of a node agent over TLS, and its commands are
+//! processes of this machine in a directory of their own.
 //!
 //! ```text
-//! /containerLogs/<ns>/<pod>/<container>   what was asked, then lines for as long as it is followed
+//! /containerLogs/<ns>/<pod>/<container>   the request, then lines for as long as the log is followed
 //! /exec/<ns>/<pod>/<container>            a process, over SPDY/3.1
 //! /attach/<ns>/<pod>/<container>          its input, as output
 //! /portForward/<ns>/<pod>                 a port of this machine
 //! /stats/summary, and other paths         documents for the proxy: an echo, a page, a redirect, an upgrade
 //! ```
 //!
-//! It takes only connections with a certificate of its authority, and counts what it has open.
+//! The agent accepts only connections with a certificate of its authority, and counts open streams.
 
 pub mod spdy;
 
@@ -46,7 +46,8 @@ use spdy::Stream;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Keys and certificates of one cluster: an authority, which signed the agent's certificate and the server's.
+/// Keys and certificates of one cluster: an authority, and the certificates that it signed for the agent and
+/// the server.
 pub struct Keys {
     pub authority: String,
     pub client_certificate: String,
@@ -93,22 +94,22 @@ impl Keys {
     }
 }
 
-/// A running agent; it ends with this value.
+/// A running agent, which ends when it is dropped.
 pub struct Agent {
     pub address: SocketAddr,
     pub seen: Arc<Seen>,
     life: watch::Sender<bool>,
 }
 
-/// What the agent has seen and has open.
+/// The agent's observations and open streams.
 pub struct Seen {
-    /// Followed logs and forwarded connections.
+    /// Number of followed logs and forwarded connections.
     pub open: AtomicUsize,
-    /// Sizes of terminals, as they came.
+    /// Sizes of terminals, in the order of arrival.
     pub sizes: parking_lot::Mutex<Vec<u8>>,
     /// The last request for an upgrade: its URL and headers.
     pub upgrade: parking_lot::Mutex<Value>,
-    /// Where commands run.
+    /// Working directory of commands.
     pub root: TempDir,
 }
 
@@ -134,7 +135,7 @@ impl Agent {
                 };
                 stream.set_nodelay(true).unwrap();
                 let (acceptor, state, mut alive) = (acceptor.clone(), state.clone(), alive.clone());
-                // What took the connection over dies with the agent too.
+                // Code that took over the connection must end with the agent too.
                 let socket = stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from).unwrap();
                 let mut dying = alive.clone();
                 tokio::spawn(async move {
@@ -234,7 +235,7 @@ async fn answer(
     })
 }
 
-/// One more thing that is open, until this is dropped.
+/// Counts an open stream until it is dropped.
 struct Open(Arc<Seen>);
 
 impl Open {
@@ -250,7 +251,7 @@ impl Drop for Open {
     }
 }
 
-/// The log of a container. Some names stand for what can go wrong.
+/// Returns the log of a container. Some names cause a failure.
 fn log(container: &str, url: &str, seen: Arc<Seen>, life: watch::Receiver<bool>) -> Response<Body> {
     match container {
         "absent" => return text(404, "text/plain", "no such container"),
@@ -276,7 +277,7 @@ fn log(container: &str, url: &str, seen: Arc<Seen>, life: watch::Receiver<bool>)
                 _ = life.wait_for(|alive| !alive) => true,
             };
             if is_dead {
-                // The connection ends by itself.
+                // The agent is killed, which ends the connection.
                 std::future::pending::<()>().await;
             }
             Some((format!("line {number}\n"), (number + 1, open, life)))
@@ -330,7 +331,7 @@ where
             let run = async {
                 if kind == "exec" { exec(&words, streams, &seen).await } else { attach(streams).await }
             };
-            // The end of the connection ends the command.
+            // The end of the connection also ends the command.
             tokio::select! {
                 () = run => {}
                 _ = async { while opened.recv().await.is_some() {} } => {}
@@ -360,10 +361,10 @@ where
     }
 }
 
-/// Runs a process with the streams of a command, and tells how it ended.
+/// Runs a process with the streams of a command, and reports its exit status.
 async fn exec(words: &[String], mut streams: HashMap<String, Stream>, seen: &Arc<Seen>) {
     let error = streams.remove("error").unwrap();
-    // Paths are those of the container.
+    // Paths are relative to the root of the container.
     let root = seen.root.path().display().to_string();
     let mapped = |word: &String| if word.starts_with('/') { format!("{root}{word}") } else { word.clone() };
     let mut command = Command::new(&words[0]);
@@ -428,7 +429,7 @@ async fn copied(mut from: impl AsyncReadExt + Unpin, to: Option<Stream>) {
     }
 }
 
-/// Says hello, and then what it is told, until the input ends.
+/// Sends a greeting, and then its input, until the input ends.
 async fn attach(mut streams: HashMap<String, Stream>) {
     let out = streams.remove("stdout").unwrap().output;
     let _ = out.write(b"attached\n").await;
@@ -443,7 +444,7 @@ async fn attach(mut streams: HashMap<String, Stream>) {
     let _ = out.finish().await;
 }
 
-/// One forwarded connection.
+/// Forwards a connection to a port.
 async fn forward(error: Stream, mut data: Stream) {
     let port: u16 = data.headers["port"].parse().unwrap();
     let connection = TcpStream::connect(("127.0.0.1", port)).await;
@@ -467,7 +468,8 @@ async fn forward(error: Stream, mut data: Stream) {
         }
         data.output.finish().await
     };
-    // A direction that fails ends the other one, which may wait for it: the port takes no more than it can send back.
+    // If one direction fails, the other one must end, because it may wait for the first: the port reads no
+    // more than it can send back.
     let _: std::io::Result<_> = tokio::try_join!(up, down);
     let _ = error.output.finish().await;
 }

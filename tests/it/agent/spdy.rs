@@ -1,6 +1,6 @@
-//! The server side of SPDY/3.1 as node agents speak it: streams that the client opens, with their headers.
+//! The server side of SPDY/3.1 as in node agents: streams that the client opens, with their headers.
 //!
-//! Made apart from the server's client side, so that a mistake of one of them shows.
+//! It is independent of the server's client side, so that a mistake in one of them becomes visible.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 use tokio::sync::{Mutex, mpsc};
 
-/// Words that headers are compressed with (SPDY protocol draft 3.1, section 2.6.10.1).
+/// Dictionary for the compression of headers (SPDY protocol draft 3.1, section 2.6.10.1).
 const WORDS: &str = "options|head|post|put|delete|trace|accept|accept-charset|accept-encoding|accept-language|\
     accept-ranges|age|allow|authorization|cache-control|connection|content-base|content-encoding|content-language|\
     content-length|content-location|content-md5|content-range|content-type|date|etag|expect|expires|from|host|if-match|\
@@ -37,7 +37,7 @@ fn dictionary() -> Vec<u8> {
 /// A stream that the client opened.
 pub struct Stream {
     pub headers: HashMap<String, String>,
-    /// Its data; it ends when the client ends the stream.
+    /// Data of the stream; it ends when the client ends the stream.
     pub input: mpsc::Receiver<Bytes>,
     pub output: Output,
 }
@@ -54,7 +54,7 @@ impl Output {
         self.frame(0, payload).await
     }
 
-    /// Ends the stream.
+    /// Ends the stream in this direction.
     pub async fn finish(&self) -> std::io::Result<()> {
         self.frame(1, b"").await
     }
@@ -70,13 +70,13 @@ impl Output {
     }
 }
 
-/// Reads a connection to its end, and hands out its streams as they are opened.
+/// Reads a connection to its end, and returns its streams as they are opened.
 pub fn serve<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(io: I) -> mpsc::Receiver<Stream> {
     let (reader, writer): (ReadHalf<I>, WriteHalf<I>) = tokio::io::split(io);
     let (opened, streams) = mpsc::channel(16);
     let writer: Arc<Mutex<Box<dyn AsyncWrite + Send + Unpin>>> = Arc::new(Mutex::new(Box::new(writer)));
     tokio::spawn(async move {
-        // The end of the connection, whatever its reason, ends the streams.
+        // When the connection ends for any reason, the streams end as well.
         let _ = read(BufReader::new(reader), writer, opened).await;
     });
     streams
@@ -112,13 +112,14 @@ async fn read<R: AsyncRead + Unpin>(
                 let headers = inflate(&mut headers, &payload[10..]);
                 let (sender, input) = mpsc::channel(16);
                 inputs.insert(stream, sender);
-                // An answer without headers: no pair in a stored block of a zlib stream, and the empty block of a flush.
+                // A reply without headers: a stored block of a zlib stream with zero pairs, and the empty
+                // block of a flush.
                 let mut reply = vec![0x80, 3, 0, 2, 0, 0, 0, 4];
                 reply.extend_from_slice(&stream.to_be_bytes());
                 {
                     let mut writer = writer.lock().await;
                     let block: &[u8] = &[0x78, 0x01, 0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
-                    // Only the first block of a connection begins the zlib stream.
+                    // Only the first block of a connection has the header of the zlib stream.
                     let block = if stream == 1 { block } else { &block[2..] };
                     reply[7] += block.len() as u8;
                     reply.extend_from_slice(block);
@@ -141,7 +142,7 @@ async fn read<R: AsyncRead + Unpin>(
     }
 }
 
-/// The headers in a block.
+/// Decompresses the headers in a block.
 fn inflate(decompress: &mut Decompress, block: &[u8]) -> HashMap<String, String> {
     let mut text = Vec::with_capacity(64 * 1024);
     let before = decompress.total_in();

@@ -1,4 +1,5 @@
-//! Resources that are kept in an etcd of their own: `--etcd-servers-overrides` (docs/api/etcd.md#resources-kept-apart).
+//! Resources that have an etcd of their own: `--etcd-servers-overrides`
+//! (docs/api/etcd.md#resources-kept-apart).
 
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ async fn made(client: &Client, path: &str, object: &Value) -> Value {
     answer.json()
 }
 
-/// A server that keeps events and leases in another etcd.
+/// Starts a server that stores events and leases in another etcd.
 async fn server(main: &Etcd, other: &Etcd) -> Server {
     let (events, leases) = (other.urls(), other.urls());
     let overrides = format!("--etcd-servers-overrides=/events#{events},coordination.k8s.io/leases#{leases}");
@@ -46,7 +47,7 @@ async fn events_and_leases_are_kept_in_another_etcd() {
     let (mut one, two) = (server(&main, &other).await, server(&main, &other).await);
     made(one.client(), NAMESPACES, &json!({"metadata": {"name": "goes"}})).await;
 
-    // Each is in its etcd, under the usual key, at a revision of it.
+    // Each object is in its etcd, under the usual key, and its version is a revision of that etcd.
     let owner = made(one.client(), MAPS, &map("owner", "0")).await;
     let told = made(one.client(), &events("default"), &event("default", "told")).await;
     for (etcd, elsewhere, key, object) in [
@@ -57,11 +58,12 @@ async fn events_and_leases_are_kept_in_another_etcd() {
         assert_eq!(u64::try_from(kept.mod_revision).unwrap(), version(object), "{key}");
         assert!(elsewhere.get(key).await.is_none(), "{key}");
     }
-    // Both servers run and are elected by leases of the other etcd.
+    // Both servers run; leases in the other etcd elect one of them.
     let known = two.client().get(&leases("kube-system")).await.json();
     assert!(known["items"].as_array().is_some_and(|leases| leases.len() >= 3), "{known}");
 
-    // The other server has them at once, in both groups; lists, watches and conflicts go by the same revisions.
+    // The other server has the objects at once, in both groups; lists, watches and conflicts use the same
+    // revisions.
     let path = format!("{}/told", events("default"));
     assert_eq!(two.client().get(&path).await.json(), told);
     let list = two.client().get(&events("default")).await.json();
@@ -81,7 +83,7 @@ async fn events_and_leases_are_kept_in_another_etcd() {
     let newer = one.client().get("/apis/events.k8s.io/v1/namespaces/default/events/told").await.json();
     assert_eq!(newer["note"], "first");
 
-    // The garbage collector and the end of a namespace reach them.
+    // The garbage collector and the deletion of a namespace include these objects.
     let reference =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]});
     let owned = json!({"metadata": {"name": "owned", "ownerReferences": [reference]}, "spec": {}});
@@ -98,13 +100,13 @@ async fn events_and_leases_are_kept_in_another_etcd() {
         assert!(other.get(key).await.is_none(), "{key}");
     }
 
-    // A restart goes on with both copies.
+    // A restart continues with both copies.
     one.terminate();
     one.restart().await;
     assert_eq!(one.client().get(&path).await.json()["message"], "first");
     assert!(one.log().matches("the copy of etcd's store is filled").count() == 2, "{}", one.log());
 
-    // Without the other etcd the rest goes on, and health checks say so.
+    // Without the other etcd all other resources are served, and health checks report the failure.
     other.kill(0);
     assert_eq!(one.client().put(&format!("{MAPS}/kept"), &map("kept", "1")).await.status, 404);
     made(one.client(), MAPS, &map("kept", "0")).await;

@@ -1,4 +1,5 @@
-//! An etcd of the tests: members on loopback, each in a directory of its own, that can be stopped, killed and started again.
+//! An etcd for tests: members on loopback, each in a directory of its own, which can be stopped, killed and
+//! started again.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use tests::{Options, PATIENCE, Server, TempDir};
 
-/// A cluster; its processes end with it.
+/// A cluster, whose processes end when it is dropped.
 pub struct Etcd {
     members: Vec<Member>,
     client: Client,
@@ -32,12 +33,12 @@ struct Member {
     child: Option<Child>,
 }
 
-/// Stops a process, until all of its threads have stopped, or lets it go on.
+/// Stops a process and waits until all of its threads have stopped, or lets it continue.
 pub fn pause(id: u32, paused: bool) {
     let signal = if paused { Signal::STOP } else { Signal::CONT };
     let pid = Pid::from_raw(id.cast_signed()).expect("a child has a pid");
     kill_process(pid, signal).expect("the signal can be sent");
-    // The thread that takes the signal stops the others when it runs the next time.
+    // The thread that receives the signal stops the others when it runs the next time.
     while paused && has_running_threads(id) {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -47,7 +48,7 @@ fn has_running_threads(id: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{id}/task")).expect("the process lives");
     threads.flatten().any(|thread| {
         let status = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // The state follows the name, which stands in parentheses.
+        // The state follows the name, which is in parentheses.
         status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['R', 'S', 'D']))
     })
 }
@@ -57,7 +58,7 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("a listener has an address").port()
 }
 
-/// The binary; `None`, after a word about it, where there is none.
+/// Returns the path of the binary; without one, prints a line and returns `None`.
 fn binary() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path).map(|dir| dir.join("etcd")).find(|file| file.is_file());
@@ -68,12 +69,12 @@ fn binary() -> Option<PathBuf> {
 }
 
 impl Etcd {
-    /// Starts a cluster of so many members and waits until it answers.
+    /// Starts a cluster with this number of members and waits until it responds.
     pub async fn start(members: usize) -> Option<Etcd> {
         Etcd::start_with(members, &[]).await
     }
 
-    /// The same with further flags.
+    /// Like [`Etcd::start`], with additional flags.
     pub async fn start_with(members: usize, flags: &[&str]) -> Option<Etcd> {
         let binary = binary()?;
         let ports: Vec<(u16, u16)> = (0..members).map(|_| (free_port(), free_port())).collect();
@@ -110,7 +111,7 @@ impl Etcd {
         Some(etcd)
     }
 
-    /// Waits until a quorum read is answered.
+    /// Waits until a quorum read succeeds.
     pub async fn answers(&self) {
         let until = std::time::Instant::now() + PATIENCE;
         let request = RangeRequest { key: "x".into(), ..RangeRequest::default() };
@@ -120,12 +121,12 @@ impl Etcd {
         }
     }
 
-    /// A client of all members.
+    /// Returns a client of all members.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The value of `--etcd-servers`.
+    /// Returns the value of `--etcd-servers`.
     pub fn urls(&self) -> String {
         self.members.iter().map(|member| member.url.as_str()).collect::<Vec<_>>().join(",")
     }
@@ -135,25 +136,25 @@ impl Etcd {
         Server::start(self.options(flags)).await
     }
 
-    /// The options of a server on this etcd.
+    /// Returns the options of a server on this etcd.
     pub fn options(&self, flags: &[&str]) -> Options {
         let mut all = vec![format!("--etcd-servers={}", self.urls())];
         all.extend(flags.iter().map(|flag| (*flag).to_owned()));
         Options { flags: all, ..Options::default() }
     }
 
-    /// Kills a member.
+    /// Kills a member of the cluster.
     pub fn kill(&mut self, member: usize) {
         self.members[member].kill();
     }
 
-    /// Starts a member again on what it has.
+    /// Starts a member again on its existing data.
     pub fn restart(&mut self, member: usize) {
         let binary = binary().expect("it was found before");
         self.members[member].start(&binary);
     }
 
-    /// Has a member begin anew with nothing, as if it were another cluster's.
+    /// Makes a member start again with an empty directory, as a member of another cluster.
     pub fn wipe(&mut self, member: usize) {
         self.kill(member);
         let data = self.members[member].directory.path().join("data");
@@ -161,7 +162,7 @@ impl Etcd {
         self.restart(member);
     }
 
-    /// Saves a snapshot; false where there is no `etcdctl`.
+    /// Saves a snapshot; returns false without `etcdctl`.
     pub fn save(&self, file: &Path) -> bool {
         let command = |arguments: &[&str]| {
             let saved = Command::new("etcdctl").env("ETCDCTL_API", "3").args(arguments).output().ok()?;
@@ -172,7 +173,7 @@ impl Etcd {
         command(&[&endpoints, "snapshot", "save", &file.display().to_string()]).is_some()
     }
 
-    /// Has the only member begin anew with what a snapshot has.
+    /// Makes the only member start again with the contents of a snapshot.
     pub fn restore(&mut self, member: usize, file: &Path) {
         self.kill(member);
         let of = &self.members[member];
@@ -191,7 +192,7 @@ impl Etcd {
         self.restart(member);
     }
 
-    /// Ends a lease before its time.
+    /// Ends a lease before its expiry.
     pub async fn revoke(&self, lease: i64) {
         self.post("/v3/lease/revoke", &format!("{{\"ID\":\"{lease}\"}}")).await;
     }
@@ -210,7 +211,7 @@ impl Etcd {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
-    /// Stops all members where they are, or lets them go on.
+    /// Stops all members without ending them, or lets them continue.
     pub fn pause(&self, paused: bool) {
         for member in &self.members {
             if let Some(child) = &member.child {
@@ -219,12 +220,12 @@ impl Etcd {
         }
     }
 
-    /// The same for one of them.
+    /// Stops a single member, or lets it continue.
     pub fn pause_one(&self, member: usize, paused: bool) {
         pause(self.members[member].child.as_ref().expect("the member runs").id(), paused);
     }
 
-    /// A proxy before each member.
+    /// Starts a proxy for each member.
     pub async fn proxies(&self) -> Vec<Proxy> {
         let mut proxies = Vec::new();
         for member in &self.members {
@@ -241,7 +242,7 @@ impl Etcd {
         answer.header.expect("an answer has a header").revision
     }
 
-    /// Reads a key.
+    /// Reads a key of the cluster.
     pub async fn get(&self, key: &str) -> Option<KeyValue> {
         let request = RangeRequest { key: key.to_owned().into(), ..RangeRequest::default() };
         self.client.range(&request).await.expect("etcd answers").kvs.into_iter().next()
@@ -259,7 +260,7 @@ impl Member {
 
     fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // A stopped process is killed all the same.
+            // This also kills a stopped process.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -272,27 +273,27 @@ impl Drop for Member {
     }
 }
 
-/// What stands between servers and a member: passes bytes on, late if asked to, breaks connections off, and stops.
+/// A proxy between servers and a member: it forwards bytes, delays them, closes connections, and stops.
 pub struct Proxy {
-    /// Where it listens.
+    /// URL that the proxy listens on.
     pub url: String,
     gate: Arc<Gate>,
     accepting: JoinHandle<()>,
 }
 
-/// How a proxy stops.
+/// The behaviour of a stopped proxy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stop {
-    /// Connections are broken off.
+    /// The proxy closes its connections.
     Cut,
-    /// They are kept, and nothing passes.
+    /// The proxy keeps its connections, but forwards nothing.
     Hold,
 }
 
 struct Gate {
     delay_ms: AtomicU64,
     cuts: watch::Sender<u64>,
-    /// After how many bytes of the member's it stops, and how.
+    /// The number of the member's bytes after which the proxy stops, and how it stops.
     stop: Mutex<Option<(usize, Stop)>>,
     is_stopped: watch::Sender<bool>,
 }
@@ -328,29 +329,29 @@ impl Proxy {
         Proxy { url, gate, accepting }
     }
 
-    /// Has bytes pass so much later.
+    /// Delays all bytes by this time.
     pub fn delay(&self, ms: u64) {
         self.gate.delay_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Breaks all connections off.
+    /// Closes all connections of the proxy.
     pub fn cut(&self) {
         self.gate.cut();
     }
 
-    /// Stops once so many more bytes of the member's have passed, until it is opened.
+    /// Stops after this many more bytes from the member, until [`Proxy::open`].
     pub fn stop_after(&self, bytes: usize, stop: Stop) {
         *self.gate.stop.lock() = Some((bytes, stop));
     }
 
-    /// Resolves once it has stopped.
+    /// Waits until the proxy has stopped.
     pub async fn stopped(&self) {
         let mut is_stopped = self.gate.is_stopped.subscribe();
         let stopped = tokio::time::timeout(PATIENCE, is_stopped.wait_for(|stopped| *stopped)).await;
         stopped.expect("as many bytes pass").expect("the proxy is there");
     }
 
-    /// Lets bytes pass again.
+    /// Lets the proxy forward bytes again.
     pub fn open(&self) {
         self.gate.is_stopped.send_replace(false);
     }
@@ -367,7 +368,7 @@ impl Gate {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Resolves while the proxy is not stopped.
+    /// Waits until the proxy is not stopped.
     async fn is_open(&self) {
         let _ = self.is_stopped.subscribe().wait_for(|stopped| !stopped).await;
     }
@@ -388,7 +389,7 @@ impl Gate {
         }
     }
 
-    /// Stops where that is due.
+    /// Counts bytes, and stops the proxy if it is due.
     fn count(&self, bytes: usize) {
         let mut stop = self.stop.lock();
         let Some((left, how)) = *stop else { return };

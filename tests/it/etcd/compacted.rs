@@ -1,4 +1,5 @@
-//! History that etcd forgets before a server's stream has had it: watches that miss something end, and begin again.
+//! History that etcd compacts before a server's stream has received it: watches that miss an event end, and
+//! clients must list again.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ async fn open_watches_end_where_states_are_compacted_behind_the_stream() {
     }
     let list = server.client().get(MAPS).await.json();
     let from = version(&list);
-    // One that is concerned, and one that waits for what never comes.
+    // The first watch selects the changed objects, the second selects objects that never change.
     let concerned = format!("{MAPS}?watch=true&resourceVersion={from}");
     let idle = format!("/api/v1/namespaces/default/secrets?watch=true&resourceVersion={from}");
     let mut watches =
@@ -31,7 +32,7 @@ async fn open_watches_end_where_states_are_compacted_behind_the_stream() {
     assert_eq!(first.status, 200, "{}", first.text());
     assert_eq!(watches[0].expect().await.0, "MODIFIED");
 
-    // What happens now is lost on its way, and forgotten before it is asked for again.
+    // These changes are lost on their way, and compacted before they are requested again.
     proxy.delay(60_000);
     assert_eq!(other.client().put(&format!("{MAPS}/changes"), &map("changes", "3")).await.status, 200);
     assert_eq!(other.client().put(&format!("{MAPS}/changes"), &map("changes", "4")).await.status, 200);
@@ -61,7 +62,7 @@ async fn open_watches_end_where_states_are_compacted_behind_the_stream() {
         other.client().get(MAPS).await.json()["items"]
     );
     assert_eq!(value(server.client(), "changes").await, "4");
-    // From before there is nothing to be had; from the new list all that comes.
+    // Watches from earlier versions are refused; a watch from the new list gets all later events.
     for before in [from, version(&first.json())] {
         let refused = server.client().get(&format!("{MAPS}?watch=true&resourceVersion={before}")).await;
         assert!(refused.text().contains("\"code\":410"), "{}", refused.text());

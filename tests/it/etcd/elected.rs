@@ -1,4 +1,5 @@
-//! What only one of several servers does (docs/api/etcd.md#election): once, and by another one after the first was killed.
+//! Work that only one of several servers does (docs/api/etcd.md#election): it is done once, and by another
+//! server after the first one was killed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -41,7 +42,8 @@ fn secret(name: &str) -> Value {
     })
 }
 
-/// Makes `stored` the storage version through `client`, and checks that each object was written once for it, by `at` alone.
+/// Makes `stored` the storage version through `client`, and checks that each object was written once for it,
+/// by `by` alone.
 async fn migrates_once(client: &Client, stored: &str, by: &Server, other: &Server) {
     let logged = |server: &Server| server.log().matches("objects migrated").count();
     let before = (logged(by), logged(other));
@@ -56,7 +58,7 @@ async fn migrates_once(client: &Client, stored: &str, by: &Server, other: &Serve
         object.is_some_and(|object| object["status"]["storedVersions"] == json!([stored]))
     };
     client.until(&path, is_over).await;
-    // An object made now ends what is told of those before.
+    // The creation of this object marks the end of the events to check.
     let last = json!({"apiVersion": "elected.example.com/v1", "kind": "Mover", "metadata": {"name": format!("last-{stored}")}});
     assert_eq!(client.post(&movers("v1"), &last).await.status, 201);
     let mut watch = client.watch(&format!("{}?watch=true&resourceVersion={from}", movers("v1"))).await;
@@ -74,7 +76,8 @@ async fn migrates_once(client: &Client, stored: &str, by: &Server, other: &Serve
     assert_eq!((logged(by), logged(other)), (before.0 + 1, before.1));
 }
 
-/// Damages what is allocated, as a server that stopped between two writes leaves it; returns the address of the service.
+/// Damages the allocation, as a server that stopped between two writes leaves it; returns the address of the
+/// service.
 async fn damage(etcd: &Etcd, client: &Client, name: &str, orphan: &str) -> String {
     let service = json!({"metadata": {"name": name}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
     let made = client.post(SERVICES, &service).await;
@@ -118,7 +121,7 @@ async fn one_server_does_what_only_one_may_and_another_goes_on_when_it_is_killed
     let leads = |server: &Server| server.log().matches("this server runs the controllers").count();
     assert_eq!((leads(&one), leads(&two)), (1, 0));
 
-    // What the first one left half done, and what comes later, is the other's.
+    // The other server completes the first one's work, and does later work.
     one.kill();
     let address = damage(&etcd, client, "s", "10.0.0.201").await;
     assert_eq!(client.post(SECRETS, &secret("fedcba")).await.status, 201);
@@ -134,7 +137,7 @@ async fn one_server_does_what_only_one_may_and_another_goes_on_when_it_is_killed
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     migrates_once(client, "v1", &two, &one).await;
-    // The address of the server's own service was there all the time.
+    // The address of the server's own service has always existed.
     let own = client.get("/api/v1/namespaces/default/services/kubernetes").await.json();
     let own =
         format!("/apis/networking.k8s.io/v1/ipaddresses/{}", own["spec"]["clusterIP"].as_str().unwrap());

@@ -1,4 +1,5 @@
-//! What goes wrong with etcd, row by row of docs/api/etcd.md#failures-of-etcd: the rows that are not among the tests of `mod.rs`.
+//! Failures of etcd, row by row of docs/api/etcd.md#failures-of-etcd: the rows that are not tested in
+//! `mod.rs`.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -45,7 +46,7 @@ async fn a_server_without_a_quorum_says_so_and_serves_what_it_has() {
         assert!(Instant::now() < until, "{} {}", reply.status, reply.text());
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    // The watch that was open all the time goes on.
+    // The watch that has been open all the time continues.
     while watch.next().await.expect("it goes on")["object"]["data"]["v"] != "2" {}
 }
 
@@ -73,7 +74,7 @@ async fn a_lease_that_is_over_before_its_time_is_made_anew() {
     let first = etcd.get("/registry/events/default/one").await.expect("it is there").lease;
     etcd.revoke(first).await;
     server.client().until_gone(&format!("{events}/one")).await;
-    // Events within a minute share a lease; this one is not there any more.
+    // Events within a minute share a lease; this one no longer exists.
     let made = server.client().post(events, &event("two")).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let second = etcd.get("/registry/events/default/two").await.expect("it is there").lease;
@@ -103,7 +104,7 @@ async fn a_restored_etcd_is_noticed_and_its_state_is_served() {
     server.restart().await;
     assert_eq!(value(server.client(), "old").await, "1");
     assert_eq!(server.client().get(&format!("{MAPS}/newer")).await.status, 404);
-    // A version from before the restore has not happened here.
+    // A version from before the restore is a future version now.
     let from = format!("{MAPS}?resourceVersion={}", version(&newer) + 1_000_000);
     let unknown = server.client().get(&from).await;
     assert_eq!(unknown.status, 504, "{}", unknown.text());
@@ -119,7 +120,7 @@ async fn a_copy_whose_disk_is_full_says_that_writes_are_stored_and_follows_later
     let server = Server::start_in(directory, etcd.options(&["--controllers="])).await;
     let (other, client) = (etcd.server(&["--controllers="]).await, server.client());
     assert_eq!(client.post(MAPS, &map("x", "0")).await.status, 201);
-    // All that is left of the disk.
+    // Fill the remaining space of the disk.
     let ballast = path.join("ballast");
     let mut file = std::fs::File::create(&ballast).unwrap();
     while file.write_all(&[b'b'; 4096]).is_ok() {}
@@ -136,7 +137,7 @@ async fn a_copy_whose_disk_is_full_says_that_writes_are_stored_and_follows_later
     assert_eq!(told.status, 504, "{}", told.text());
     assert!(told.text().contains("the write is stored at revision"), "{}", told.text());
     assert_eq!(value(other.client(), &format!("full{at}")).await, text);
-    // What the copy has it serves; what must be newer it does not.
+    // The server still serves the contents of its copy, but no reads that require the newest state.
     let any = client.another().get(&format!("{MAPS}/x?resourceVersion=0")).await;
     assert_eq!(any.status, 200, "{}", any.text());
     assert_eq!(client.another().get(&format!("{MAPS}/x")).await.status, 504);

@@ -1,18 +1,19 @@
-//! Fillings of a copy that break off: they begin again from where they were, with what etcd has by then.
+//! Interrupted fills of a copy: they continue from their last position, with the present contents of etcd.
 
 use tests::{Client, Options, Server};
 
 use super::cluster::{Etcd, Stop};
 use super::{MAPS, map, version};
 
-/// Maps, and bytes of each: far more than one window of a filling.
+/// Number of maps, and bytes of each: far more than one window of a fill.
 const MAPS_MADE: usize = 800;
 const MAP_BYTES: usize = 4_000;
 
-/// Bytes of etcd after which a filling breaks off. By then one window is applied: the four that may be under way have less.
+/// Bytes from etcd after which a fill is interrupted. By then a window has been applied: the four that may be
+/// in flight have fewer bytes.
 const BREAK_OFF_AT: usize = 2_200_000;
 
-/// Values that are too large to be read a hundred at a time.
+/// Number and size of values that are too large to read a hundred at a time.
 const LARGE: (usize, usize) = (110, 100_000);
 
 fn name(at: usize) -> String {
@@ -35,7 +36,7 @@ async fn make(client: &Client, names: impl Iterator<Item = String>, bytes: usize
     }
 }
 
-/// Changes, deletes and makes anew the `at`th map and the two after it.
+/// Changes, deletes and creates again the map number `at` and the two after it.
 async fn disturb(client: &Client, at: usize) {
     let path = |at| format!("{MAPS}/{}", name(at));
     let changed = client.put(&path(at), &map(&name(at), "changed")).await;
@@ -55,7 +56,8 @@ async fn a_filling_that_breaks_off_begins_again_with_what_etcd_has_by_then() {
     let mut server = Server::start(Options { flags, ..Options::default() }).await;
     make(other.client(), (0..MAPS_MADE).map(name), MAP_BYTES).await;
     make(other.client(), (0..LARGE.0).map(|at| format!("large{at}")), LARGE.1).await;
-    // How it breaks off, whether the revision that it reads is forgotten then, whether the process is killed.
+    // Rows: how the fill is interrupted, whether the revision that it reads is compacted then, whether the
+    // process is killed.
     for (round, (stop, is_compacted, is_killed)) in [
         (Stop::Cut, false, false),
         (Stop::Cut, true, false),
@@ -72,7 +74,7 @@ async fn a_filling_that_breaks_off_begins_again_with_what_etcd_has_by_then() {
         proxy.stop_after(BREAK_OFF_AT, stop);
         server.begin();
         proxy.stopped().await;
-        // Of what the filling has taken over, and of what it has not.
+        // Change maps that the fill has copied already, and maps that it has not.
         let before = version(&other.client().get(MAPS).await.json());
         for at in [10 * round, MAPS_MADE - 10 * (round + 1)] {
             disturb(other.client(), at).await;
@@ -95,7 +97,8 @@ async fn a_filling_that_breaks_off_begins_again_with_what_etcd_has_by_then() {
         assert!(!log.contains("filled anew"), "{row}: {log}");
         let (ours, theirs) = (server.client().get(MAPS).await, other.client().get(MAPS).await);
         assert!(ours.json()["items"] == theirs.json()["items"], "{row}: the copies differ");
-        // What the copy does not have every change of is not told, and what comes is.
+        // The copy lacks the changes from before the fill, so such a watch is refused; a watch from now on
+        // gets all events.
         let path = format!("{MAPS}?watch=true&resourceVersion=");
         let refused = server.client().get(&format!("{path}{before}")).await;
         assert!(refused.text().contains("\"code\":410"), "{row}: {}", refused.text());

@@ -1,5 +1,5 @@
-//! Several servers on one etcd (docs/api/etcd.md): real members on loopback, which are killed, stopped, compacted and replaced.
-//! Without an etcd binary each test says that it is skipped.
+//! Several servers on one etcd (docs/api/etcd.md): real members on loopback, which are killed, stopped,
+//! compacted and replaced. Without an etcd binary each test prints that it is skipped.
 
 mod apart;
 pub mod cluster;
@@ -46,7 +46,7 @@ async fn servers_share_objects_versions_watches_and_conflicts() {
     let from = list["metadata"]["resourceVersion"].as_str().unwrap();
     let mut watch = b.watch(&format!("{MAPS}?watch=true&resourceVersion={from}")).await;
 
-    // What one server acknowledged, the other has, at once.
+    // A write that one server acknowledged is visible on the other at once.
     let made = a.post(MAPS, &map("shared", "0")).await;
     assert_eq!(made.status, 201, "{}", made.text());
     assert_eq!(b.get(&format!("{MAPS}/shared")).await.json(), made.json());
@@ -59,7 +59,7 @@ async fn servers_share_objects_versions_watches_and_conflicts() {
         assert_eq!(value(reader, "shared").await, round.to_string());
         let names = reader.get(&format!("{MAPS}?fieldSelector=metadata.name=shared")).await.json();
         assert_eq!(names["items"][0]["data"]["v"], round.to_string());
-        // The version that was read is not the newest any more, on either server.
+        // The version that was read is no longer the newest, on either server.
         let stale = reader.put(&format!("{MAPS}/shared"), &object).await;
         assert_eq!(stale.status, 409, "{}", stale.text());
     }
@@ -77,7 +77,7 @@ async fn servers_share_objects_versions_watches_and_conflicts() {
         assert!(at > last, "{at} after {last}");
         last = at;
     }
-    // The key in etcd is the reference server's.
+    // The key in etcd is that of the reference server.
     a.post(MAPS, &map("kept", "1")).await;
     let kept = etcd.get("/registry/configmaps/default/kept").await.expect("it is there");
     assert!(kept.value.starts_with(b"k8s\0\n\x0f\n\x02v1\x12\tConfigMap"), "{:?}", kept.value);
@@ -100,7 +100,7 @@ async fn each_server_counts_the_changes_of_all_once() {
     assert_eq!(two.client().post(path, &object).await.status, 409);
     assert_eq!(two.client().delete(&format!("{path}/a")).await.status, 200);
     for server in [&one, &two] {
-        // Has the server follow up to here.
+        // This read makes the server follow up to the newest revision.
         assert_eq!(server.client().get(&format!("{path}/a")).await.status, 404);
         let page = server.client().get("/metrics").await.text();
         let series = "apiserver_storage_events_received_total{group=\"\",resource=\"podtemplates\"} ";
@@ -183,7 +183,8 @@ async fn a_watch_from_before_a_copy_was_made_begins_again() {
     let made = one.client().post(MAPS, &map("goes", "1")).await.json();
     assert_eq!(one.client().delete(&format!("{MAPS}/goes")).await.status, 200);
     let two = etcd.server(&[]).await;
-    // The first server has the delete; the second never saw the object, and must not leave its end out.
+    // The first server has the delete event; the second one never saw the object, and must not omit the event
+    // silently.
     let path =
         format!("{MAPS}?watch=true&fieldSelector=metadata.name=goes&resourceVersion={}", version(&made));
     let mut watch = one.client().another().watch(&path).await;
@@ -212,7 +213,7 @@ async fn what_was_compacted_while_a_server_was_down_is_filled_in() {
     assert!(version(&again) > old.mod_revision.unsigned_abs());
     assert_eq!(one.client().get(&format!("{MAPS}/goes")).await.status, 404);
     assert_eq!(one.client().get(MAPS).await.json()["items"], two.client().get(MAPS).await.json()["items"]);
-    // Who followed from before is told to begin again.
+    // A watch from before must list again.
     let watch = one.client().get(&format!("{MAPS}?watch=true&resourceVersion={}", old.mod_revision)).await;
     assert!(watch.text().contains("\"code\":410"), "{}", watch.text());
 }
@@ -224,7 +225,7 @@ async fn another_etcd_under_the_same_address_is_noticed() {
     assert_eq!(server.client().post(MAPS, &map("old", "1")).await.status, 201);
     etcd.wipe(0);
     etcd.answers().await;
-    // The process ends by itself: its copy is of a store that is not there any more.
+    // The process ends by itself, because its copy belongs to a store that no longer exists.
     let until = Instant::now() + Duration::from_secs(60);
     while !server.log().contains("the copy of etcd's store is broken") {
         assert!(Instant::now() < until, "{}", server.log());
@@ -253,7 +254,7 @@ async fn one_member_of_three_may_go() {
             if reply.status == 200 {
                 break;
             }
-            // An answer that leaves the outcome open, or says that nothing happened; never a wrong one.
+            // The response leaves the outcome open, or reports that nothing happened, but is never wrong.
             assert!(matches!(reply.status, 409 | 500 | 503 | 504), "{} {}", reply.status, reply.text());
             assert!(began.elapsed() < Duration::from_secs(60), "{}", reply.text());
         }
@@ -280,7 +281,7 @@ async fn a_stopped_etcd_gives_errors_in_time_and_nothing_old() {
         assert!(matches!(reply.status, 503 | 504), "{what}: {} {}", reply.status, reply.text());
         assert!(began.elapsed() < Duration::from_secs(40), "{what} took {:?}", began.elapsed());
     }
-    // Who asks for any version is answered.
+    // A read at any version succeeds.
     let any = client.another().get(&format!("{MAPS}/x?resourceVersion=0")).await;
     assert_eq!(any.status, 200, "{}", any.text());
     let until = Instant::now() + Duration::from_secs(30);
@@ -295,7 +296,7 @@ async fn a_stopped_etcd_gives_errors_in_time_and_nothing_old() {
         assert!(Instant::now() < until, "{}", server.log());
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    // The write of which nothing was known has happened or not; the next one is decided.
+    // The outcome of the earlier write is unknown, but that of the next one is certain.
     let reply = client.post(MAPS, &map("y", "1")).await;
     assert!(matches!(reply.status, 201 | 409), "{}", reply.text());
 }
@@ -325,7 +326,7 @@ async fn one_server_leads_and_another_takes_over() {
     one.kill();
     let second = two.client().until(lease, |lease| holder(lease) != first).await;
     assert_ne!(holder(second.as_ref()), first);
-    // What controllers do is done again: a namespace gets its default account.
+    // The controllers run again: a namespace gets its default account.
     let made = two.client().post("/api/v1/namespaces", &json!({"metadata": {"name": "later"}})).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let account = "/api/v1/namespaces/later/serviceaccounts/default";
@@ -347,7 +348,7 @@ async fn addresses_and_ports_are_handed_out_once_by_all_servers() {
     }
     for made in making {
         let made = made.await.unwrap();
-        // Who lost against the other server too often is told to try again.
+        // A server that lost too many conflicts against the other one asks the client to retry.
         assert!(matches!(made.status, 201 | 409), "{}", made.text());
     }
     let list = servers[0].client().get("/api/v1/services").await.json();
@@ -358,7 +359,7 @@ async fn addresses_and_ports_are_handed_out_once_by_all_servers() {
         all.iter().filter_map(|service| service["spec"]["ports"][0]["nodePort"].as_u64()).collect();
     assert_eq!((addresses.len(), ports.len()), (all.len(), all.len() - 1), "{list}");
     assert!(all.len() > 20, "{}", all.len());
-    // What names the addresses is there for each, and goes with its service.
+    // Each service has an object for its address, which is deleted with it.
     let named = "/apis/networking.k8s.io/v1/ipaddresses";
     let count =
         async |server: &Server| server.client().get(named).await.json()["items"].as_array().map(Vec::len);
@@ -369,7 +370,7 @@ async fn addresses_and_ports_are_handed_out_once_by_all_servers() {
     assert_eq!(shown["spec"]["parentRef"]["name"], name);
     assert_eq!(servers[1].client().delete(&format!("{services}/{name}")).await.status, 200);
     assert_eq!(servers[0].client().get(&format!("{named}/{address}")).await.status, 404);
-    // An address that another service has is not given.
+    // An address of another service is refused.
     let free = (2..62).map(|last| format!("10.0.0.{last}"));
     let free = free.into_iter().find(|address| !addresses.contains(address.as_str())).expect("some are free");
     let wants = |name: &str| json!({"metadata": {"name": name}, "spec": {"clusterIP": free, "ports": [{"port": 80}]}});

@@ -1,5 +1,5 @@
-//! Moving a store between the server's own log, etcd and snapshots of it (docs/api/etcd.md#moving): by the command, and while
-//! it is served, with writers and watchers.
+//! Moves of a store between the server's own log, etcd and snapshots of it (docs/api/etcd.md#moving): with
+//! the command, and while it is served, with writers and watchers.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
@@ -44,13 +44,13 @@ fn refused(from: &str, to: &str, want: &str) {
     assert!(!output.status.success() && told.contains(want), "{from} {to}: {told}, not {want}");
 }
 
-/// Writes after which a writer reads its object.
+/// Number of writes after which a writer reads its object.
 const READ_EVERY: u64 = 16;
 
-/// Where objects are that no one writes.
+/// Path of objects that no client writes during the move.
 const OTHERS: &str = "/api/v1/namespaces/kube-public/configmaps";
 
-/// Paths whose lists are compared.
+/// Paths of the lists that are compared.
 const LISTS: [&str; 7] = [
     MAPS,
     "/api/v1/services",
@@ -61,14 +61,15 @@ const LISTS: [&str; 7] = [
     "/apis/move.example.com/v1/namespaces/default/things",
 ];
 
-/// What a server has: by path and name the object, without its version, and who was last seen to have written it.
+/// Returns the objects of a server by path and name, without their versions, and with the last user that
+/// wrote them.
 async fn state(client: &Client) -> BTreeMap<String, Value> {
     let mut state = BTreeMap::new();
     for path in LISTS {
         let list = client.until(path, |list| list.is_some()).await.expect("it is a list");
         for mut item in list["items"].as_array().cloned().unwrap_or_default() {
-            // The server's own service names its port, which is another one after each start, and an imported store has an
-            // authority of its own.
+            // The server's own service has the server's port, which changes at each start, and an imported
+            // store has an authority of its own.
             let is_own = |of: &str, name: &str| path == of && item["metadata"]["name"] == name;
             if is_own("/api/v1/services", "kubernetes") || is_own(MAPS, "kube-root-ca.crt") {
                 continue;
@@ -80,7 +81,7 @@ async fn state(client: &Client) -> BTreeMap<String, Value> {
     state
 }
 
-/// Objects of several kinds: maps, a service with a port, an event, a custom type with an object.
+/// Creates objects of several kinds: maps, a service with a port, an event, a custom type with an object.
 async fn furnish(client: &Client) {
     for at in 0..150 {
         assert_eq!(client.post(MAPS, &map(&format!("m{at}"), "x")).await.status, 201);
@@ -100,7 +101,7 @@ async fn furnish(client: &Client) {
     });
     let made = client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    // It is served before its status says so, which is part of what is moved.
+    // A custom type is served before its status says so, and the status is moved as well.
     let established = |definition: &Value| {
         let conditions = definition["status"]["conditions"].as_array();
         conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Established"))
@@ -128,7 +129,8 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
     assert_eq!(etcd.get("/registry/migration").await, None, "a dry run writes nothing");
     let moved = migrated(&dir, &etcd.urls(), &[]);
     assert_eq!(moved["resources"], told["resources"]);
-    // The objects are elsewhere: nothing serves the old state by mistake, and nothing fills what is in use.
+    // The objects have moved: no server may serve the old state by mistake, and no move may fill a target
+    // that is in use.
     let alone = server.data_dir().join("log");
     assert!(!alone.exists() && server.data_dir().join("log.moved").exists());
     refused(&dir, &etcd.urls(), "there is no store in it");
@@ -140,13 +142,13 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
     assert!(items.iter().all(|item| version(item) > newest), "no object has a revision of another state");
     let old = server.client().get(&format!("{MAPS}?watch=true&resourceVersion={newest}")).await;
     assert!(old.text().contains("\"code\":410"), "{}", old.text());
-    // What a service has is taken.
+    // The port of the existing service is still allocated.
     let service = json!({"metadata": {"name": "other"}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30123}]}});
     let refusal = server.client().post("/api/v1/namespaces/default/services", &service).await;
     assert_eq!(refusal.status, 422, "{}", refusal.text());
     server.terminate();
 
-    // From a snapshot, before anything else happens to etcd.
+    // Import a snapshot, before etcd changes again.
     let scratch = TempDir::new();
     let file = scratch.path().join("snapshot.db").display().to_string();
     let saved = Command::new("etcdctl")
@@ -174,7 +176,7 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
         refused(&file, &format!("{}/x", scratch.path().display()), "its digest does not fit");
     }
 
-    // And back, at the revisions of etcd.
+    // Move the store back, at the revisions of etcd.
     let other = TempDir::new();
     let to = other.path().display().to_string();
     migrated(&etcd.urls(), &to, &["--dry-run"]);
@@ -186,14 +188,14 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
         list["items"].as_array().unwrap().iter().find(|map| map["metadata"]["name"] == "m0").map(version)
     };
     assert!(of_m0(&kept).is_some() && of_m0(&kept) == of_m0(&there), "objects keep their versions");
-    // No server takes what has left for the store.
+    // A mark keeps servers from using an etcd that the store has left.
     let left = etcd.get("/registry/migration").await.expect("there is a mark");
     assert!(left.value.starts_with(b"left "), "{:?}", left.value);
     refused(&etcd.urls(), &format!("{}/y", scratch.path().display()), "the mark of a move");
 }
 
-/// A writer of one object, on one server after the other: what was acknowledged is never gone. It writes once in `pause`, or as
-/// often as it can.
+/// Writes one object, on one server after the other, and checks that acknowledged writes are never lost.
+/// Writes once in `pause`, or continuously without one.
 async fn count_up(
     (name, share, pause): (String, String, Option<Duration>),
     client: Client,
@@ -210,7 +212,7 @@ async fn count_up(
     let mut object = map(&name, "0");
     object["metadata"]["labels"] = json!({"share": share});
     let text = object.to_string();
-    // The server may be started again meanwhile.
+    // The server may be restarting.
     while client.try_send("POST", MAPS, &json, text.as_bytes()).await.is_none_or(|made| made.status >= 500) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -219,7 +221,8 @@ async fn count_up(
         if let Some(paced) = &mut paced {
             paced.tick().await;
         }
-        // What a write answered is written on; after a failure, and now and then, the object is read.
+        // The next write is based on the last response; after a failure, and periodically, the object is
+        // read.
         let object = known.take().filter(|_| !acknowledged.is_multiple_of(READ_EVERY));
         let mut object: Value = match object {
             Some(object) => object,
@@ -253,14 +256,14 @@ fn value_of(map: &ConfigMap) -> String {
 
 /// An informer of the kube crate.
 struct Informer {
-    /// What it selects, if not everything.
+    /// The label that the informer selects; `None`: it selects everything.
     share: Option<String>,
     store: reflector::Store<ConfigMap>,
     task: JoinHandle<()>,
 }
 
 impl Informer {
-    /// Begins; `listed` counts its lists.
+    /// Starts the informer; `listed` counts its lists.
     fn begin(kube: &kube::Client, share: Option<String>, listed: &Arc<AtomicU64>) -> Informer {
         let api: Api<ConfigMap> = Api::namespaced(kube.clone(), "default");
         let (store, writer) = reflector::store();
@@ -282,7 +285,7 @@ impl Informer {
         Informer { share, store, task }
     }
 
-    /// Waits until it has what is there.
+    /// Waits until the informer has the expected objects.
     async fn comes_to(self, there: &BTreeMap<String, (String, String)>) {
         let of_share =
             there.iter().filter(|(_, (of, _))| self.share.as_ref().is_none_or(|share| share == of));
@@ -302,9 +305,10 @@ impl Informer {
     }
 }
 
-/// As many writers and watchers as `MOVE_WRITERS` and `MOVE_WATCHERS` say, all writers together with `MOVE_RATE` writes in a second;
-/// 0: as fast as they can. `MOVE_SHARES`: each watcher follows the objects of so many shares of the writers. `MOVE_OBJECTS`: how
-/// many objects there are besides. `MOVE_SECONDS`: how long they write before and after the move.
+/// Environment variables: `MOVE_WRITERS` and `MOVE_WATCHERS` set the numbers of writers and watchers.
+/// `MOVE_RATE` is the number of writes per second of all writers together; 0: as many as possible.
+/// `MOVE_SHARES`: each watcher follows only one of so many shares of the objects. `MOVE_OBJECTS` is the
+/// number of additional objects. `MOVE_SECONDS` is how long clients write before and after the move.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
     let number =
@@ -331,7 +335,7 @@ async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
     ] {
         server.terminate();
         let port = format!("--secure-port={}", super::cluster::free_port());
-        // A server that goes on with its store, and moves it once its clients are there.
+        // The server continues with its store, and moves it once its clients are connected.
         let before = match direction {
             "to-etcd" => vec![port.as_str()],
             _ => vec![port.as_str(), urls.as_str()],
@@ -358,7 +362,7 @@ async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
         let mut phases = vec![("before", now())];
         tokio::time::sleep(steady).await;
         phases.push(("while it is started again", now()));
-        // The flag comes with a restart; the move itself happens within one process, which keeps its socket.
+        // The flag requires a restart; the move itself happens within one process, which keeps its socket.
         let live = format!("--live-migration={direction}");
         server.restart_with(&[&port, &urls, &live]).await;
         phases.push(("while it moves", now()));
@@ -394,7 +398,7 @@ async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
             .collect();
         for (name, acknowledged) in &want {
             let count: u64 = there[name].1.parse().unwrap();
-            // One write more may have happened without an answer.
+            // A further write may have happened without a response.
             assert!(
                 (*acknowledged..=acknowledged + 1).contains(&count),
                 "{name}: {count}, not {acknowledged}"
@@ -483,6 +487,6 @@ async fn a_server_that_stops_gives_up_its_lead_and_each_has_an_identity() {
     });
     assert!(second.await.is_some());
     eprintln!("taken over after {:?}", began.elapsed());
-    // The one that leads from now on deletes what is over.
+    // The server that is elected next deletes expired objects.
     two.client().until_gone(&format!("{leases}/apiserver-gone")).await;
 }

@@ -1,4 +1,4 @@
-//! The endpoints of the servers' own service: all servers that are alive, kube-apiservers among them.
+//! The endpoints of the servers' own service: all live servers, including kube-apiservers.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,15 @@ use super::cluster::Etcd;
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
 const SLICE: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
 
-/// The key of a server that died lasts for fifteen seconds, and others look every ten.
+/// Maximum time until a failure is noticed: the key of a killed server expires after fifteen seconds, and the
+/// others check every ten.
 const NOTICED: Duration = Duration::from_secs(60);
 
 fn texts<'v>(all: impl IntoIterator<Item = &'v Value>) -> Vec<String> {
     all.into_iter().map(|value| value.as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// The addresses of both objects, once both are there and the same.
+/// Returns the addresses of both objects, once both exist and agree.
 async fn addresses(client: &Client) -> Option<Vec<String>> {
     let (endpoints, slice) = (client.get(ENDPOINTS).await.json(), client.get(SLICE).await.json());
     let subset = &endpoints["subsets"][0];
@@ -56,21 +57,21 @@ async fn all_servers_that_are_alive_are_behind_their_service() {
     let kept = etcd.get("/registry/masterleases/10.1.1.1").await.expect("there is a key of the server");
     assert!(kept.lease != 0 && kept.value.starts_with(b"k8s\0"), "{kept:?}");
 
-    // Another's words, in the form of kube-apiserver; and what nobody can read.
+    // Write a key of another server, in the format of kube-apiserver, and an unreadable one.
     let theirs = [&kept.value[..]].concat();
     let theirs = String::from_utf8_lossy(&theirs).replace("10.1.1.1", "10.1.1.9").into_bytes();
     etcd.put("/registry/masterleases/10.1.1.9", theirs).await;
     etcd.put("/registry/masterleases/unreadable", b"x".to_vec()).await;
     until(one.client(), &["10.1.1.1", "10.1.1.2", "10.1.1.3", "10.1.1.9"]).await;
 
-    // One that is killed is taken away by the others; one that stops goes by itself, at once.
+    // The others remove a killed server; a server that stops removes itself at once.
     two.kill();
     until(one.client(), &["10.1.1.1", "10.1.1.3", "10.1.1.9"]).await;
     three.terminate();
     assert!(etcd.get("/registry/masterleases/10.1.1.3").await.is_none());
     assert_eq!(addresses(one.client()).await.unwrap(), ["10.1.1.1", "10.1.1.9"]);
 
-    // What somebody does to the endpoints is put right; without them they are made again.
+    // Changes of the endpoints by clients are reverted; deleted endpoints are created again.
     let mut changed = one.client().get(ENDPOINTS).await.json();
     changed["subsets"][0]["addresses"] = serde_json::json!([{"ip": "10.2.2.2"}]);
     assert_eq!(one.client().put(ENDPOINTS, &changed).await.status, 200);

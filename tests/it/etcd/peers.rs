@@ -1,5 +1,6 @@
-//! Servers on one etcd that serve different types (docs/api/peers.md): what one does not serve the other does for it, under the
-//! identity of the one who asks, with streams and upgrades, and never in a circle.
+//! Servers on one etcd that serve different types (docs/api/peers.md): a server forwards requests for other
+//! types to a peer that serves them, under the identity of the user, with streams and upgrades, and never in
+//! a circle.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// An authority that signs the certificates of servers, and those by which they know each other.
+/// An authority that signs the certificates of servers, and their client certificates for peers.
 struct Authority(Issuer<'static, KeyPair>, String);
 
 impl Authority {
@@ -39,7 +40,7 @@ impl Authority {
     }
 }
 
-/// The options of a server that knows its peers.
+/// Returns the options of a server that connects to its peers.
 fn options(etcd: &Etcd, authority: &Authority, flags: &[&str]) -> Options {
     let (serving, serving_key) =
         authority.signed(&["127.0.0.1", "localhost", "kubernetes.default.svc"], "server");
@@ -72,7 +73,7 @@ fn job(name: &str) -> Value {
         "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}})
 }
 
-/// How often requests for a resource were passed on with this answer.
+/// Returns how often requests for a resource were forwarded with this response code.
 async fn passed_on(client: &Client, code: u16, resource: &str) -> u64 {
     let page = client.get("/metrics").await.text();
     let of = |line: &&str| {
@@ -84,7 +85,7 @@ async fn passed_on(client: &Client, code: u16, resource: &str) -> u64 {
     line.map_or(0, |number| number.parse().unwrap())
 }
 
-/// The versions of a group in the aggregated document.
+/// Returns the versions of a group in aggregated discovery.
 async fn versions(client: &Client, accept: &str, group: &str) -> Vec<String> {
     let list = client.send("GET", "/apis", &[("accept", accept)], b"").await.json();
     assert_eq!(list["kind"], "APIGroupDiscoveryList", "{list}");
@@ -93,7 +94,7 @@ async fn versions(client: &Client, accept: &str, group: &str) -> Vec<String> {
     versions.map(|version| version["version"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Asks until the answer has this code.
+/// Retries until the response has this code.
 async fn answers(client: &Client, path: &str, code: u16) -> String {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -116,7 +117,7 @@ async fn what_a_server_does_not_serve_a_peer_does() {
     let (a, b) = (part.client(), whole.client());
     a.until(JOBS, |list| list.is_some()).await;
 
-    // Writes, reads, watches: what the one passes on is what the other answers.
+    // Writes, reads and watches: the response is that of the server that serves the type.
     let mut watch = a.watch(&format!("{JOBS}?watch=true&resourceVersion=0")).await;
     let made = a.post(JOBS, &job("one")).await;
     assert_eq!(made.status, 201, "{}", made.text());
@@ -154,7 +155,7 @@ async fn what_a_server_does_not_serve_a_peer_does() {
     }
     assert!(text.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&text));
 
-    // The peer takes the one who asks for who asked here, and not for one that a client names.
+    // The peer sees the user that this server authenticated, not one that a client names.
     let key = KeyPair::generate().unwrap();
     let signed = CertificateParams::new(Vec::new()).unwrap().serialize_request(&key).unwrap().pem().unwrap();
     let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, signed);
@@ -173,12 +174,12 @@ async fn what_a_server_does_not_serve_a_peer_does() {
     assert_eq!(spec["username"], "jane", "{spec}");
     assert!(spec["groups"].as_array().unwrap().contains(&json!("system:masters")), "{spec}");
     assert_eq!(spec["extra"], json!({"example.com/k": ["v"]}), "{spec}");
-    // Permissions are looked at here first.
+    // This server checks permissions first.
     let nobody = [("impersonate-user", "nobody")];
     assert_eq!(a.send("GET", JOBS, &nobody, b"").await.status, 403);
     assert_eq!(a.anonymous().get(JOBS).await.status, 403);
 
-    // What was passed on once is not passed on again, and what no server has is not there.
+    // A forwarded request is not forwarded again, and a type that no server has is not found.
     assert_eq!(a.send("GET", JOBS, &[("x-kubernetes-peer-proxied", "true")], b"").await.status, 404);
     for path in
         ["/apis/batch/v2/namespaces/default/jobs", "/apis/batch/v1/namespaces/default/tasks", "/apis/g/v1/x"]
@@ -187,7 +188,7 @@ async fn what_a_server_does_not_serve_a_peer_does() {
         assert_eq!(b.get(path).await.status, 404, "{path}");
     }
 
-    // Discovery shows the types of both, and those of this server alone to who asks for these.
+    // Discovery has the types of both servers; the types of this server alone are a profile.
     assert_eq!(versions(a, AGGREGATED, "batch").await, ["v1"]);
     assert_eq!(versions(a, &format!("{AGGREGATED};profile=nopeer"), "batch").await, Vec::<String>::new());
     assert_eq!(versions(b, &format!("{AGGREGATED};profile=nopeer"), "batch").await, ["v1"]);
@@ -198,7 +199,7 @@ async fn what_a_server_does_not_serve_a_peer_does() {
     };
     assert_eq!(order(a).await, order(b).await);
 
-    // A peer that is gone is no peer that never was: 503, until it is there again.
+    // A peer that is gone differs from a type without a server: 503 until it is back.
     let key_of_whole = |keys: Vec<etcd::rpc::KeyValue>| keys.len();
     let keys = async || {
         let request = etcd::rpc::RangeRequest {
@@ -224,7 +225,7 @@ async fn what_a_server_does_not_serve_a_peer_does() {
     );
     whole.restart().await;
     answers(a, JOBS, 200).await;
-    // One that stops says so.
+    // A server that stops removes its key.
     whole.terminate();
     assert_eq!(keys().await, 1);
 }
@@ -249,7 +250,7 @@ async fn types_that_come_from_the_store_are_not_looked_for_at_peers() {
     assert_eq!(one.client().post(path, &definition).await.status, 201);
     let things = "/apis/peers.example.com/v1/namespaces/default/things";
     two.client().until(things, |list| list.is_some()).await;
-    // Peers are asked again what they serve, now with the type.
+    // The server reads the types of its peers again, which now include the new type.
     let three = Server::start(options(&etcd, &authority, &[])).await;
     three.client().until(things, |list| list.is_some()).await;
     assert_eq!(versions(three.client(), AGGREGATED, "peers.example.com").await, ["v1"]);

@@ -1,4 +1,5 @@
-//! A store that kube-apiserver wrote, put into an etcd: read as it was served, and changed in nothing but what a request changes.
+//! A store that kube-apiserver wrote, copied into an etcd: it is served unchanged, and requests change only
+//! what they write.
 
 use std::path::Path;
 
@@ -12,21 +13,21 @@ use super::cluster::Etcd;
 use super::moving::migrated;
 use crate::support::reference;
 
-/// Keys whose values the reference server writes otherwise than it had them: defaults of a later release are given when an
-/// object is read, and raw JSON in an object becomes compact.
+/// Keys whose values the reference server does not write back unchanged: an object gets the defaults of a
+/// later release when it is read, and raw JSON in an object becomes compact.
 const REWRITTEN: [&str; 3] =
     ["/registry/jobs/", "/registry/persistentvolumeclaims/", "/registry/controllerrevisions/"];
 
-/// What addresses a service has is no object of its own in the server's own store: they are made anew.
+/// The server's own store has no objects for the addresses of services: they are created anew.
 const ADDRESSES: &str = "/registry/ipaddresses/";
 
-/// The object without what depends on this store.
+/// Returns the object without the members that depend on this store.
 fn plain(mut object: Value) -> Value {
     object["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
     object
 }
 
-/// The path of an object, by its own words and the discovery of the server.
+/// Returns the path of an object, from its own members and the server's discovery.
 async fn path(client: &tests::Client, served: &Value) -> Option<String> {
     let api_version = served["apiVersion"].as_str()?;
     let root = if api_version.contains('/') { "/apis" } else { "/api" };
@@ -43,7 +44,7 @@ async fn path(client: &tests::Client, served: &Value) -> Option<String> {
     })
 }
 
-/// An object as JSON without the label, and without who owns what.
+/// Returns an object as JSON without the label and the managed fields.
 fn without_label(mut object: Value) -> Value {
     let Some(metadata) = object["metadata"].as_object_mut() else { return object };
     metadata.remove("managedFields");
@@ -56,7 +57,8 @@ fn without_label(mut object: Value) -> Value {
     object
 }
 
-/// A value of etcd without the label and without who owns what: the object's bytes otherwise, in their order.
+/// Returns a value of etcd without the label and the managed fields; otherwise the same bytes in the same
+/// order.
 fn bare(value: &[u8]) -> Vec<u8> {
     let Some(enveloped) = value.strip_prefix(b"k8s\0") else {
         let object = without_label(serde_json::from_slice(value).expect("it is JSON"));
@@ -75,12 +77,12 @@ fn bare(value: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Bare bytes without the generation, which is metadata's field 7.
+/// Removes the generation from such bytes; it is field 7 of the metadata.
 fn without_generation(bare: &[u8]) -> Vec<u8> {
     rewritten(bare, 2, &|raw| Some(rewritten(raw, 1, &|metadata| Some(rewritten(metadata, 7, &|_| None)))))
 }
 
-/// The fields of a message: number, all their bytes, and what is in them.
+/// Returns the fields of a message: number, all bytes of the field, and its content.
 fn fields(message: &[u8]) -> Vec<(u64, &[u8], &[u8])> {
     let (mut all, mut rest) = (Vec::new(), message);
     let varint = |bytes: &mut &[u8]| {
@@ -116,7 +118,7 @@ fn fields(message: &[u8]) -> Vec<(u64, &[u8], &[u8])> {
     all
 }
 
-/// A message whose fields of one number are what `change` makes of them; `None`: left out.
+/// Returns a message in which `change` has replaced the fields with one number; `None` removes a field.
 fn rewritten(message: &[u8], number: u64, change: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
     let mut out = Vec::new();
     for (of, whole, content) in fields(message) {
@@ -138,7 +140,7 @@ fn rewritten(message: &[u8], number: u64, change: &dyn Fn(&[u8]) -> Option<Vec<u
 
 #[test]
 fn bare_bytes_tell_a_changed_field_from_a_label() {
-    // An object with a name, labels, and owners, in an envelope.
+    // The message is an object with a name, labels, and managed fields, in an envelope.
     let field = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
     let owners = |text: &[u8]| [&[0x8a, 1, text.len() as u8], text].concat();
     let object = |name: &[u8], labels: &[&[u8]], owned: &[u8]| {
@@ -158,7 +160,8 @@ fn bare_bytes_tell_a_changed_field_from_a_label() {
     }
 }
 
-/// Puts the recorded store into an etcd; the keys of objects, their values, and what the reference server shows of them.
+/// Puts the recorded store into an etcd. Returns the keys of objects, their values, and the responses of the
+/// reference server.
 async fn fill(etcd: &Etcd, file: &Path) -> Vec<(String, Vec<u8>, Value)> {
     let mut recorded = Vec::new();
     for line in std::fs::read_to_string(file).unwrap().lines() {
@@ -176,7 +179,8 @@ async fn fill(etcd: &Etcd, file: &Path) -> Vec<(String, Vec<u8>, Value)> {
     recorded
 }
 
-/// The other way: what this server makes of the objects as it keeps them itself is what the reference server had written.
+/// The opposite direction: this server reads the objects into its own log and writes them to an etcd with the
+/// same bytes as the reference server.
 #[tokio::test]
 async fn a_store_that_this_server_writes_is_the_one_of_the_reference_server() {
     let Some(file) = reference("etcd/objects.jsonl") else {
@@ -216,7 +220,7 @@ async fn a_store_of_the_reference_server_is_served_and_kept() {
     let client = server.client();
     let (mut wrong, mut looked_at) = (Vec::new(), 0);
     for (key, value, served) in &recorded {
-        // What a start writes: the server's own objects.
+        // The start writes the server's own objects.
         let now = etcd.get(key).await.map(|kv| kv.value.to_vec());
         if now.as_ref() != Some(value) {
             eprintln!("{key} is written by the start");
@@ -233,14 +237,15 @@ async fn a_store_of_the_reference_server_is_served_and_kept() {
         }
     }
     assert!(looked_at > 400, "{looked_at} of {}", recorded.len());
-    // A label changes the label, and who owns it: as it is shown, and in the bytes that etcd has.
+    // Setting a label changes only the label and the managed fields, in responses and in the bytes in etcd.
     let mut changed = 0;
     for (key, value, served) in &recorded {
         if etcd.get(key).await.is_none_or(|kv| kv.value != *value) {
             continue;
         }
         let Some(path) = path(client, served).await else { continue };
-        // A slice's generation counts changes of its labels too; what the reference server rewrites is compared at the second write.
+        // The generation of an EndpointSlice also counts changes of its labels; values that the reference
+        // server rewrites are compared after the second write.
         let counts = key.starts_with("/registry/endpointslices/");
         let is_rewritten = REWRITTEN.iter().any(|start| key.starts_with(start));
         let mut known_value = value.clone();

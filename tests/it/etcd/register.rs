@@ -1,8 +1,9 @@
-//! Registers under many writers on several servers: what was acknowledged forms one order for each key that respects time.
+//! Registers with many writers on several servers: for each key, the acknowledged operations must form one
+//! order that respects time.
 //!
-//! Each value is written once, so a read says which write it saw. A history is checked by the versions: writes of a key have
-//! the order of their versions, and a read that begins after a write or another read has ended never sees an older version.
-//! The checker is shown histories with planted faults first.
+//! Each value is written once, so a read shows which write it saw. A history is checked by the versions:
+//! writes of a key are ordered by their versions, and a read that begins after a write or another read has
+//! ended never sees an older version. The checker itself is first tested with faulty histories.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ const WRITERS: usize = 64;
 pub(super) const KEYS: u64 = 4;
 const TIME: Duration = Duration::from_secs(6);
 
-/// One operation that was answered.
+/// An operation that got a response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub(super) key: u64,
@@ -33,18 +34,18 @@ pub(super) struct Operation {
     replaced: u64,
 }
 
-/// A list that was answered.
+/// A list request that got a response.
 #[derive(Clone, Debug)]
 pub(super) struct List {
     begun: Instant,
     ended: Instant,
-    /// Of the list itself.
+    /// Version of the list itself.
     version: u64,
     /// Version and value of each register.
     registers: Vec<(u64, u64)>,
 }
 
-/// What clients of a round were answered.
+/// All responses to the clients of a round.
 #[derive(Default)]
 pub(super) struct History {
     pub(super) operations: Vec<Operation>,
@@ -52,7 +53,8 @@ pub(super) struct History {
 }
 
 impl History {
-    /// What is wrong with it: with single registers, and with lists as states of all of them at one version.
+    /// Returns the problems of the history: of single registers, and of lists as states of all registers at
+    /// one version.
     pub(super) fn check(&self) -> Vec<String> {
         let mut all = self.operations.clone();
         for list in &self.lists {
@@ -90,7 +92,7 @@ impl History {
     }
 }
 
-/// What is wrong with a history; nothing: it is linearizable as far as versions tell.
+/// Returns the problems of a history; empty if it is linearizable as far as versions show.
 fn check(history: &[Operation]) -> Vec<String> {
     let mut wrong = Vec::new();
     for key in 0..KEYS {
@@ -110,7 +112,7 @@ fn check(history: &[Operation]) -> Vec<String> {
                 wrong.push(format!("a write went back: {operation:?}"));
             }
         }
-        // No operation sees less than what had ended before it began.
+        // No operation sees an older version than an operation that ended before it began.
         operations.sort_by_key(|operation| operation.begun);
         let mut ended: Vec<&Operation> = operations.clone();
         ended.sort_by_key(|operation| operation.ended);
@@ -228,7 +230,7 @@ async fn registers_are_linearizable_on_three_servers_while_one_is_killed() {
     assert!(writes > 50, "{writes} writes of {} operations", history.operations.len());
 }
 
-/// Reads and writes registers on one server until the time is over. `seed` is another for each writer.
+/// Reads and writes registers on one server until the time is over. Each writer has its own `seed`.
 pub(super) async fn exercise(client: tests::Client, seed: u64, until: Instant, history: Arc<Mutex<History>>) {
     let mut random = Random(seed);
     let mut count = 0_u64;
@@ -284,12 +286,12 @@ pub(super) async fn exercise(client: tests::Client, seed: u64, until: Instant, h
     }
 }
 
-/// What a register holds.
+/// Returns the value of a register.
 pub(super) fn number(object: &Value) -> u64 {
     object["data"]["v"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// A list of all registers; `None` where the server does not answer it.
+/// Lists all registers; `None` if the server does not respond with a list.
 pub(super) async fn list(client: &tests::Client, begun: Instant) -> Option<List> {
     let reply = client.try_get(MAPS).await.filter(|reply| reply.status == 200)?;
     let ended = Instant::now();
@@ -305,14 +307,14 @@ pub(super) async fn list(client: &tests::Client, begun: Instant) -> Option<List>
 }
 
 impl List {
-    /// The newest version of a register.
+    /// Returns the newest version of a register.
     pub(super) fn newest(&self) -> u64 {
         self.registers.iter().map(|(version, _)| *version).max().unwrap_or(0)
     }
 }
 
 impl History {
-    /// Writes of the first register, by version and value, one after the other.
+    /// Returns a history with consecutive writes of the first register, by version and value.
     pub(super) fn of_writes(writes: &[(u64, u64)]) -> History {
         let mut replaced = 0;
         let operations = writes.iter().map(|&(version, value)| {

@@ -1,8 +1,10 @@
-//! Rounds in which something goes wrong while registers are written, read, listed and watched on three servers and three members.
+//! Rounds with a failure while registers are written, read, listed and watched on three servers and three
+//! members.
 //!
-//! After each round the history is checked (`register.rs`), and what watches saw of it: nothing twice, nothing out of order, nothing
-//! left out, wherever they went on. A watcher goes to the next server when its stream ends, and begins again where it is told 410.
-//! `ETCD_ROUNDS` says how many rounds, `ETCD_SEED` in which way, `ETCD_ROUND_MS` how long each is written.
+//! After each round the history is checked (`register.rs`), and the events of watches: no duplicates, no
+//! wrong order, no missing events, wherever a watch was resumed. When its stream ends, a watcher continues at
+//! the next server, and lists again after a 410 response. `ETCD_ROUNDS` sets the number of rounds,
+//! `ETCD_SEED` their order, `ETCD_ROUND_MS` their duration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,30 +21,30 @@ use super::register::{History, KEYS, exercise, list, number};
 use super::{MAPS, map, version};
 use crate::support::Random;
 
-/// Clients of a round.
+/// Number of clients in a round.
 const CLIENTS: usize = 16;
 
-/// What goes wrong in a round.
+/// The failure of a round.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Nothing,
     /// A server is killed and started again.
     KillServer,
-    /// A server stands still for a while.
+    /// A server is stopped for a while.
     StopServer,
     /// A member is killed and started again.
     KillMember,
-    /// A member stands still for a while.
+    /// A member is stopped for a while.
     StopMember,
-    /// What a member says and hears comes late.
+    /// The traffic of a member is delayed.
     Delay,
-    /// Connections of a member break off, again and again.
+    /// Connections of a member are closed repeatedly.
     Drop,
-    /// etcd forgets its history while it is written.
+    /// etcd is compacted during writes.
     Compact,
-    /// The same while connections break off: history is forgotten that a stream has not had.
+    /// etcd is compacted while connections break: the history is lost before a stream has received it.
     CompactBehind,
-    /// etcd takes no writes: its alarm of no space is raised, and taken back.
+    /// etcd refuses writes: its NOSPACE alarm is raised, and later disarmed.
     Full,
 }
 
@@ -59,37 +61,37 @@ const FAULTS: [Fault; 10] = [
     Fault::Full,
 ];
 
-/// What a watcher has been told, in its order.
+/// An event of a watcher, in the order of arrival.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Told {
-    /// A register's state.
+    /// The version and value of a register.
     State { key: u64, version: u64, value: u64 },
-    /// Everything up to this version was told.
+    /// All events up to this version have arrived.
     Bookmark(u64),
-    /// The watch began again: states of this version follow, what was between may be left out.
+    /// The watch lists again: states of a new version follow, and events in between may be missing.
     Begun,
 }
 
 #[derive(Default)]
 struct Watcher {
     told: Vec<Told>,
-    /// The newest version told: the watch goes on from there.
+    /// The newest version received, from which the watch resumes.
     at: u64,
     resumed: u64,
     begun_again: u64,
 }
 
-/// What is wrong with what a watcher was told of `history`, starting behind `from`.
+/// Returns the problems of a watcher's events compared with `history`, starting after `from`.
 fn check_watch(told: &[Told], history: &History, from: u64) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut seen = BTreeMap::new();
-    // Versions up to which events may be missing because the watch began again.
+    // Ranges of versions whose events may be missing because the watcher listed again.
     let mut excused: Vec<(u64, u64)> = Vec::new();
     let (mut at, mut begins) = (from, false);
     for one in told {
         match *one {
             Told::Begun => begins = true,
-            // The bookmark that ends the initial states.
+            // This bookmark ends the initial states.
             Told::Bookmark(version) if begins => {
                 excused.push((at, version));
                 (at, begins) = (version, false);
@@ -146,7 +148,7 @@ fn the_checker_of_watches_finds_planted_faults() {
     }
 }
 
-/// Watches the registers, at one server after the other, until it is aborted.
+/// Watches the registers, at one server after the other, until the task is aborted.
 async fn follow(first: usize, clients: Arc<Mutex<Vec<Client>>>, watcher: Arc<Mutex<Watcher>>) {
     let mut attempt = first;
     loop {
@@ -183,7 +185,7 @@ async fn follow(first: usize, clients: Arc<Mutex<Vec<Client>>>, watcher: Arc<Mut
     }
 }
 
-/// Notes an event; false where the stream is of no use any more.
+/// Records an event; returns false if the stream has become useless.
 fn note(watcher: &mut Watcher, event: &Value) -> bool {
     let object = &event["object"];
     match event["type"].as_str() {
@@ -216,7 +218,7 @@ fn note(watcher: &mut Watcher, event: &Value) -> bool {
     }
 }
 
-/// Raises etcd's alarm of no space, or takes it back, through its JSON gateway.
+/// Raises or disarms etcd's NOSPACE alarm through its JSON gateway.
 async fn no_space(url: &str, raised: bool) {
     let host = url.trim_start_matches("http://");
     let action = if raised { "ACTIVATE" } else { "DEACTIVATE" };
@@ -232,7 +234,7 @@ async fn no_space(url: &str, raised: bool) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// One round of each fault, in an order that the seed says; more with `ETCD_ROUNDS`.
+/// Runs one round of each failure, in an order that depends on the seed; more with `ETCD_ROUNDS`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn registers_are_linearizable_whatever_goes_wrong() {
     let setting =
@@ -356,7 +358,7 @@ async fn registers_are_linearizable_whatever_goes_wrong() {
     assert!(operations > 0, "nothing was written");
 }
 
-/// The newest version of a register, once each server answers a list.
+/// Waits until each server responds to a list, and returns the newest version of a register.
 async fn settled(servers: &[Server]) -> u64 {
     let until = Instant::now() + 2 * PATIENCE;
     let mut newest = 0;
@@ -374,7 +376,7 @@ async fn settled(servers: &[Server]) -> u64 {
     newest
 }
 
-/// Waits until each watcher was told of `version`.
+/// Waits until each watcher has reached `version`.
 async fn reach(watchers: &[Arc<Mutex<Watcher>>], version: u64) {
     let until = Instant::now() + 2 * PATIENCE;
     for watcher in watchers {

@@ -82,7 +82,7 @@ async fn objects_are_changed_in_every_way_there_is() {
     }
     assert_eq!(kubectl.ok("get deploy web -o 'jsonpath={.spec.replicas}'").await, "6");
 
-    // Validation errors are shown in the server's words.
+    // Validation errors are printed with the server's messages.
     let pod =
         |spec: &str| format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"x"}},"spec":{spec}}}"#);
     for (arguments, object, wanted) in [
@@ -115,7 +115,7 @@ async fn objects_are_changed_in_every_way_there_is() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delete_cascades_by_propagation_policy() {
-    // docs/api/delete.md, docs/api/controllers.md#garbage-collector.
+    // See docs/api/delete.md and docs/api/controllers.md#garbage-collector.
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
     let client = server.client();
@@ -169,7 +169,8 @@ async fn apply_on_the_server_knows_owners_and_changes_nothing_twice() {
     let hidden = kubectl.ok("get deployment web -o yaml").await;
     assert!(!hidden.contains("managedFields") && hidden.contains("image: a:1"), "{hidden}");
 
-    // Another client scales; kubectl's next apply names the owner of the count, and takes it with force.
+    // Another client scales; kubectl's next apply reports the owner of the replica count, and takes it over
+    // with force.
     kubectl.ok("scale deployment web --replicas=5").await;
     let refused = kubectl.run(SERVER_SIDE, &web(1, "a:1")).await;
     assert_ne!(refused.code, Some(0));

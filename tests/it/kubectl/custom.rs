@@ -1,4 +1,4 @@
-//! Definitions that people install, and objects of them: all that kubectl does with custom types.
+//! Definitions that users install, and objects of their types: all kubectl commands for custom types.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use tests::Server;
 use super::{Kubectl, cells, finish};
 use crate::support::reference;
 
-/// Levels of a schema below which the generator gives nothing.
+/// Depth of a schema below which the generator produces no values.
 const DEPTH_MAX: usize = 12;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -56,7 +56,7 @@ async fn real_definitions_are_applied_and_their_objects_used() {
     assert_eq!(kubectl.ok("get crd -o name").await, "");
 }
 
-/// A value that a schema allows, with what it requires.
+/// Returns a value that a schema accepts, with all required members.
 fn sample(schema: &Value, depth: usize) -> Value {
     if let Some(value) = schema.get("default") {
         return value.clone();
@@ -141,7 +141,7 @@ async fn custom_objects_are_shown_scaled_and_waited_for() {
 async fn custom_objects_are_pruned_by_label_and_by_set() {
     let server = Server::start_upstream().await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
-    // Objects of the type may also be what a set is known by.
+    // Objects of the type may also be parents of an apply set.
     let parent =
         "metadata: {name: fleets.e2e.example.com, labels: {applyset.kubernetes.io/is-parent-type: 'true'}}";
     let definition = SCALED.replace("metadata: {name: fleets.e2e.example.com}", parent);

@@ -1,5 +1,5 @@
-//! Identity as operators see it through kubectl: certificates that are asked for and approved, tokens, questions about
-//! permissions, acting as others, programs that know credentials, and a node that joins with a bootstrap token
+//! Identity as operators use it through kubectl: certificates that are requested and approved, tokens,
+//! permission checks, impersonation, credential programs, and a node that joins with a bootstrap token
 //! (docs/api/authentication.md, docs/api/authorization.md, docs/api/controllers.md#certificates).
 
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use tests::{Options, Server};
 
 use super::Kubectl;
 
-/// A key, and a request for a certificate with it.
+/// Returns a key, and a certificate request with it.
 fn request(name: &str, groups: &[&str]) -> (KeyPair, String) {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -33,7 +33,7 @@ fn manifest(name: &str, request: &str, signer: &str, usages: &str) -> String {
     )
 }
 
-/// A kubeconfig with the server of another one and a user of its own.
+/// Writes a kubeconfig with the server of another one and its own user.
 fn kubeconfig(from: &Path, to: &Path, user: &str) {
     let text = std::fs::read_to_string(from).unwrap();
     let start = text.find("users:").unwrap();
@@ -43,7 +43,7 @@ fn kubeconfig(from: &Path, to: &Path, user: &str) {
     std::fs::write(to, [&text[..start], &users, &text[end..]].concat()).unwrap();
 }
 
-/// The certificate of a request, once there is one.
+/// Waits until a request has a certificate, and returns it.
 async fn certificate(kubectl: &Kubectl, name: &str) -> String {
     let wait = format!("wait '--for=jsonpath={{.status.certificate}}' csr/{name} --timeout=20s");
     kubectl.ok(&wait).await;
@@ -56,7 +56,7 @@ fn inline(certificate: &str, key: &KeyPair) -> String {
     format!("{{client-certificate-data: {certificate}, client-key-data: {key}}}")
 }
 
-/// kubectl with another kubeconfig.
+/// Returns a kubectl with another kubeconfig.
 fn as_user(kubectl: &Kubectl, name: &str, user: &str) -> Kubectl {
     let path = kubectl.home.path().join(name);
     kubeconfig(&kubectl.kubeconfig, &path, user);
@@ -77,7 +77,7 @@ async fn an_approved_request_ends_in_a_certificate_that_opens_the_door() {
         jane.ok("auth whoami -o 'jsonpath={.status.userInfo.username} {.status.userInfo.groups}'").await;
     assert_eq!(who, "jane [\"dev\",\"system:authenticated\"]");
 
-    // One that is not as its signer wants it fails, and says why; one that is denied stays unsigned.
+    // A request that violates the rules of its signer fails with the reason; a denied request stays unsigned.
     kubectl.ok_with("create -f -", &manifest("odd", &text, "kube-apiserver-client", "server auth")).await;
     kubectl.ok("certificate approve odd").await;
     kubectl.ok("wait --for=condition=Failed csr/odd --timeout=20s").await;
@@ -102,7 +102,7 @@ async fn a_node_joins_with_a_bootstrap_token() {
     };
     let server = Server::start(options).await;
     let Some(kubectl) = Kubectl::find(&server).await else { return };
-    // As kubeadm prepares it: the token, and who may ask and be approved.
+    // kubeadm prepares this: the token, and the permissions to request a certificate and to get it approved.
     kubectl
         .ok("create secret generic bootstrap-token-abcdef -n kube-system --type=bootstrap.kubernetes.io/token \
              --from-literal=token-id=abcdef --from-literal=token-secret=0123456789abcdef \
@@ -133,7 +133,7 @@ async fn a_node_joins_with_a_bootstrap_token() {
     let refused = node.run("create -f -", &object.replace("NAME", "n2")).await;
     assert!(refused.err.contains("node \"n1\" is not allowed to modify node \"n2\""), "{}", refused.err);
 
-    // It renews its certificate by itself, and gets one for its own server when that is approved.
+    // The node renews its certificate by itself, and gets a serving certificate once that is approved.
     kubectl
         .ok("create clusterrolebinding renew --group=system:nodes \
              --clusterrole=system:certificates.k8s.io:certificatesigningrequests:selfnodeclient")
@@ -153,7 +153,7 @@ async fn a_node_joins_with_a_bootstrap_token() {
     .await;
     kubectl.ok("certificate approve serving").await;
     assert!(certificate(&kubectl, "serving").await.starts_with("-----BEGIN CERTIFICATE-----"));
-    // Another node's name is not its to ask for.
+    // A node cannot request a certificate for another node's name.
     let (_, text) = request("system:node:n2", &["system:nodes"]);
     let csr = manifest("stolen", &text, "kube-apiserver-client-kubelet", "client auth, digital signature");
     let refused = node.run("create -f -", &csr).await;
@@ -235,7 +235,7 @@ async fn a_program_gives_kubectl_its_credentials() {
         let robot = as_user(&kubectl, "robot", &user);
         let who = robot.ok("auth whoami -o 'jsonpath={.status.userInfo.username}'").await;
         assert_eq!(who, "robot", "{version}");
-        // The server's own commands read the same file.
+        // The server's own commands read the same kubeconfig.
         let target = robot.home.path().join("backup");
         let ran = tokio::process::Command::new(tests::server::binary())
             .args(["backup", "--kubeconfig"])

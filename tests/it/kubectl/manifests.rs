@@ -1,4 +1,4 @@
-//! User manifests: applied, shown and deleted.
+//! User manifests are applied, printed and deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,9 +26,9 @@ async fn the_real_manifests_are_applied_shown_and_deleted() {
     assert!(outcomes.len() > 40, "{}", applied.out);
     assert!(outcomes.values().all(|outcomes| outcomes[0] == "created"), "{outcomes:?}");
 
-    // A second apply writes nothing. If kubectl cannot predict the server's form of a field it sends a patch and
-    // prints `configured`: selectors of budgets (which are replaced), claim templates (which have defaults) and
-    // quantities that are not canonical.
+    // A second apply writes nothing. If kubectl cannot predict the stored form of a field, it sends a patch
+    // and prints `configured`: selectors of budgets (which are replaced), claim templates (which have
+    // defaults) and quantities that are not canonical.
     let versions = async || {
         let template = r#"{range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion}{"\n"}{end}"#;
         kubectl.ok(&format!("get -R -f {manifests} -o 'jsonpath={template}'")).await
@@ -75,7 +75,7 @@ async fn the_real_manifests_are_applied_shown_and_deleted() {
     let same = kubectl.run(&format!("diff -R -f {manifests}/guestbook"), "").await;
     assert_eq!((same.code, same.out.as_str()), (Some(0), ""), "{}", same.err);
 
-    // Claims and volumes wait for controllers that do not run here.
+    // Claims and volumes wait for controllers that this server does not run.
     let deleted = kubectl.ok(&format!("delete -R --ignore-not-found --wait=false -f {manifests}")).await;
     assert!(deleted.lines().all(|line| line.contains("\" deleted")), "{deleted}");
     let left = kubectl.ok(&format!("get -R --ignore-not-found -o name -f {manifests}")).await;

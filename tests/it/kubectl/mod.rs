@@ -1,16 +1,16 @@
 //! The installed kubectl against the server: commands and their exact output.
 //!
 //! ```text
-//! shown      get, explain, wait, output in every form
+//! shown      get, explain, wait, output in every format
 //! custom     definitions, and objects of them
 //! changed    create, patch, edit, apply, delete
-//! identity   certificates, tokens, permissions, acting as others, programs with credentials
+//! identity   certificates, tokens, permissions, impersonation, credential programs
 //! manifests  all user manifests
 //! workloads  the life cycle of the workloads among them
 //! ```
 //!
-//! Expected texts are kubectl's output against kube-apiserver; ages are masked. Without kubectl, and without the
-//! manifests that some tests read, the tests print `skipped: …` and pass.
+//! Expected texts are kubectl's output against kube-apiserver; ages are masked. Without kubectl, and without
+//! the manifests that some tests read, the tests print `skipped: …` and pass.
 
 mod changed;
 mod custom;
@@ -27,26 +27,26 @@ use tests::{PATIENCE, Server};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// kubectl with its own home directory, so that its cache belongs to one server.
+/// A kubectl with a home directory of its own, so that its cache belongs to one server.
 pub struct Kubectl {
     program: PathBuf,
     kubeconfig: PathBuf,
     home: TempDir,
 }
 
-/// Result of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ran {
     /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Standard output.
+    /// Text on standard output.
     pub out: String,
-    /// Standard error.
+    /// Text on standard error.
     pub err: String,
 }
 
 impl Kubectl {
-    /// kubectl for `server`, or `None` and a line that reports its absence.
+    /// Returns kubectl for `server`; without kubectl, prints a line and returns `None`.
     pub async fn find(server: &Server) -> Option<Kubectl> {
         let version = Command::new("kubectl").args(["version", "--client"]).output().await;
         if !version.is_ok_and(|output| output.status.success()) {
@@ -60,8 +60,9 @@ impl Kubectl {
         Kubectl { program, kubeconfig: server.kubeconfig(), home: TempDir::new() }
     }
 
-    /// kubectl of the oldest and the newest release that are here: beside the installed one as `kubectl.<release>`, or what
-    /// `KUBECTLS` names, separated by colons. With one release alone it is that one, and without any none.
+    /// Returns the oldest and the newest available release of kubectl. These are files `kubectl.<release>`
+    /// next to the installed one, or those that `KUBECTLS` names, separated by colons. Returns one release if
+    /// only one is available, and an empty list without kubectl.
     pub async fn releases(server: &Server) -> Vec<Kubectl> {
         let named = std::env::var("KUBECTLS").unwrap_or_default();
         let mut programs: Vec<PathBuf> =
@@ -78,24 +79,24 @@ impl Kubectl {
         programs.into_iter().map(|program| Kubectl::of(program, server)).collect()
     }
 
-    /// The program, for what a failed test says.
+    /// Returns the path of the program, for messages of failed tests.
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// The words that start a command in a shell.
+    /// Returns the words that start a command in a shell.
     pub fn line(&self, arguments: &str) -> String {
         format!("{} {arguments}", self.program.display())
     }
 
-    /// A command that is not started yet.
+    /// Returns a command that is not started yet.
     pub fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.args(words(arguments));
         self.prepared(command)
     }
 
-    /// The same for another program that starts kubectl.
+    /// Prepares another program, which starts kubectl, in the same way.
     pub fn prepared(&self, mut command: Command) -> Command {
         command.env("KUBECONFIG", &self.kubeconfig).env("HOME", self.home.path());
         command
@@ -112,12 +113,12 @@ impl Kubectl {
         finish(command, stdin).await.unwrap_or_else(|| panic!("kubectl {arguments} does not end"))
     }
 
-    /// Standard output of a successful command.
+    /// Returns the standard output of a successful command.
     pub async fn ok(&self, arguments: &str) -> String {
         self.ok_with(arguments, "").await
     }
 
-    /// The same for a command that reads standard input.
+    /// Like [`Kubectl::ok`], for a command that reads standard input.
     pub async fn ok_with(&self, arguments: &str, stdin: &str) -> String {
         let ran = self.run(arguments, stdin).await;
         assert_eq!(ran.code, Some(0), "kubectl {arguments}: {}{}", ran.out, ran.err);
@@ -134,7 +135,7 @@ impl Kubectl {
     }
 }
 
-/// Programs `kubectl.<major>.<minor>` beside the installed one, by release.
+/// Returns the programs `kubectl.<major>.<minor>` next to the installed one, by release.
 fn beside() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let installed =
@@ -157,7 +158,7 @@ pub async fn finish(mut command: Command, stdin: &str) -> Option<Ran> {
     let mut input = child.stdin.take().expect("it is piped");
     let stdin = stdin.to_owned();
     let feed = tokio::spawn(async move {
-        // A command that does not read its input closes it.
+        // A command that does not read its input closes the pipe.
         let _ = input.write_all(stdin.as_bytes()).await;
     });
     let output =
@@ -167,7 +168,7 @@ pub async fn finish(mut command: Command, stdin: &str) -> Option<Ran> {
     Some(Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) })
 }
 
-/// Splits at spaces; single quotes keep words together.
+/// Splits a line at spaces; single quotes keep words together.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (i, part) in line.split('\'').enumerate() {
@@ -180,7 +181,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The cells of each line, joined by single spaces; ages become `*`.
+/// Returns the cells of each line, joined by single spaces; ages become `*`.
 fn cells(text: &str) -> Vec<String> {
     let is_age = |cell: &str| {
         cell.len() > 1
@@ -195,7 +196,7 @@ fn cells(text: &str) -> Vec<String> {
     text.lines().map(line).filter(|line| !line.is_empty()).collect()
 }
 
-/// Objects of many kinds, one of each.
+/// Objects of many kinds, one of each kind.
 const MANY: &str = r#"
 apiVersion: v1
 kind: Node

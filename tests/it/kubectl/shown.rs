@@ -179,7 +179,7 @@ async fn get_watch_sees_live_changes() {
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     let client = server.client();
     let pods = "/api/v1/namespaces/default/pods";
-    // It prints nothing before the first pod, so pods are created until it prints one.
+    // The command prints nothing before the first pod, so pods are created until it prints one.
     let mut first = None;
     for i in 0..2000 {
         let pod = json!({"metadata": {"name": format!("early-{i}")}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -282,7 +282,7 @@ async fn objects_are_waited_for_and_shown_in_every_form() {
     let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     assert_eq!(client.post(pods, &pod).await.status, 201);
 
-    // Waits that end by a change, by the present state, and by a deletion.
+    // These waits end by a change, by the present state, and by a deletion.
     let condition = "wait pod/p --for=condition=Ready --timeout=60s";
     let waiting = kubectl.ok(condition);
     let change = async {

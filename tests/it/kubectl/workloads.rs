@@ -1,8 +1,8 @@
-//! kubectl commands that change workloads, on user manifests: client-side and server-side apply, edit, patch, scale,
-//! rollback, replace, and delete with dependents.
+//! kubectl commands that change workloads, on user manifests: client-side and server-side apply, edit, patch,
+//! scale, rollback, replace, and delete with dependents.
 //!
-//! No workload controller runs beside the server, so scenarios write what one would have written (replica sets,
-//! revisions, a status). Without kubectl or the manifests the tests print `skipped: …` and pass.
+//! The server has no workload controllers, so scenarios write what a controller would have written (replica
+//! sets, revisions, a status). Without kubectl or the manifests the tests print `skipped: …` and pass.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,20 @@ use tests::{Client, Server};
 use super::{Kubectl, Ran, finish};
 use crate::support::reference;
 
-/// A server, its kubectl and the manifests; `None` if one of them is missing.
+/// Returns a server, its kubectl and the manifests; `None` if one of them is missing.
 async fn fixture() -> Option<(Server, Kubectl, PathBuf)> {
     let server = Server::start_upstream().await;
     let kubectl = Kubectl::find(&server).await?;
     Some((server, kubectl, reference("manifests/workloads")?))
 }
 
-/// A manifest's text.
+/// Returns the text of a manifest.
 fn text(manifests: &Path, name: &str) -> String {
     let path = manifests.join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// `kubectl edit` with a `sed` script as the editor.
+/// Runs `kubectl edit` with a `sed` script as the editor.
 async fn edit(kubectl: &Kubectl, arguments: &str, script: &str) -> Ran {
     let mut command = kubectl.command(&format!("edit {arguments}"));
     command.env("EDITOR", format!("sed -i '{script}'"));
@@ -44,7 +44,7 @@ fn containers(workload: &Value) -> BTreeMap<&str, &Value> {
     list.iter().map(|container| (container["name"].as_str().expect("a name"), container)).collect()
 }
 
-/// `-f` for each manifest below a directory.
+/// Returns `-f` for each manifest below a directory.
 fn files(directory: &Path) -> String {
     let mut arguments = String::new();
     let mut pending = vec![directory.to_owned()];
@@ -54,14 +54,14 @@ fn files(directory: &Path) -> String {
             pending.extend(entries.map(|entry| entry.expect("the manifests can be listed").path()));
             pending.sort();
         } else if !path.ends_with("nfs.yaml") {
-            // It uses the name of its neighbour's volume for another one.
+            // This manifest uses the name of another manifest's volume.
             arguments.push_str(&format!(" -f {}", path.display()));
         }
     }
     arguments
 }
 
-/// Each directory of manifests is one application; some names are used again in the next.
+/// Each directory of manifests is one application; some names occur in several applications.
 const APPLICATIONS: &[&str] = &[
     "guestbook",
     "statefulset/cassandra",
@@ -90,12 +90,12 @@ async fn every_manifest_is_applied_on_the_server_and_a_second_time_nothing_is_wr
         let created = versions().await;
         let second = kubectl.ok(&format!("apply --server-side {files}")).await;
         assert_eq!(second, first, "{application}");
-        // The first write after the creation of a claim stores the status that reading completes.
+        // The first write after the creation of a claim stores the status that reads had completed.
         let before = versions().await;
         let claims = |line: &&str| !line.starts_with("PersistentVolumeClaim/");
         let others = |versions: &str| versions.lines().filter(claims).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(others(&before), others(&created), "{application}: applied twice, written once");
-        // The output of a read can be written back, and nothing changes.
+        // The output of a read can be written back without a change.
         let read = kubectl.ok(&format!("get {files} -o json")).await;
         let replaced = kubectl.ok_with("replace -f -", &read).await;
         assert!(replaced.lines().all(|line| line.ends_with(" replaced")), "{replaced}");
@@ -236,7 +236,7 @@ async fn objects_are_edited_as_text_and_refused_edits_are_explained() {
         let what = arguments.split(" -").next().unwrap();
         assert_eq!(kubectl.ok(&format!("get {what} -o 'jsonpath={path}'")).await, value, "{arguments}");
     }
-    // The editor is opened again with the server's error; this one changes nothing.
+    // The editor is opened again with the server's error; the script then changes nothing.
     for (arguments, script, refusal) in [
         (
             "sts etcd",
@@ -266,7 +266,7 @@ async fn workloads_are_patched_in_three_ways() {
     let Some((_server, kubectl, manifests)) = fixture().await else { return };
     kubectl.ok(&format!("apply -R -f {0}/statefulset/etcd -f {0}/guestbook", manifests.display())).await;
     let template = |spec: &str| format!(r#"{{"spec":{{"template":{{"spec":{spec}}}}}}}"#);
-    // (kind of patch, object, patch, path, value afterwards)
+    // Columns: kind of patch, object, patch, path, value afterwards.
     let ports = "{.spec.template.spec.containers[0].ports[*].containerPort}";
     for (kind, what, patch, path, wanted) in [
         ("strategic", "sts etcd", template(r#"{"containers":[{"name":"etcd","env":[{"name":"SET_NAME","value":"other"}]}]}"#), "{.spec.template.spec.containers[0].env[*].value}", "3 other"),
@@ -367,7 +367,7 @@ async fn everything_that_has_a_scale_is_scaled() {
     assert_eq!(said, "deployment.apps/frontend scaled\n");
 }
 
-/// A replica set as the deployment controller writes it.
+/// Returns a replica set like that of the deployment controller.
 fn replica_set(deployment: &Value, revision: u32, cause: &str, image: &str) -> Value {
     let mut template = deployment["spec"]["template"].clone();
     template["metadata"]["labels"]["pod-template-hash"] = json!(format!("h{revision}"));

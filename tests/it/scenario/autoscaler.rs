@@ -1,4 +1,4 @@
-//! kubectl, a controller and an autoscaler on one deployment: ownership of the replica count.
+//! Scenarios with kubectl, a controller and an autoscaler on one deployment: ownership of the replica count.
 
 use super::scenarios;
 

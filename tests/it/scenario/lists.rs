@@ -1,4 +1,4 @@
-//! Lists: keyed, sets, atomic.
+//! Scenarios of ownership in lists: keyed lists, sets, and atomic lists.
 
 use super::scenarios;
 

@@ -1,4 +1,4 @@
-//! From updates, and from client-side apply, to server-side apply.
+//! Scenarios of migrations from updates, and from client-side apply, to server-side apply.
 
 use super::scenarios;
 

@@ -11,10 +11,10 @@
 //! kubectl Apply v1: .data.k                   all managers with all their fields
 //! ```
 //!
-//! `creates` POSTs to the collection, `puts`, `merges` (merge patch), `patches` (JSON patch), `strategic` (strategic
-//! merge), `applies`, `forces` (apply with force) and `deletes` go to the object. The body `{...}` of `puts` is the
-//! stored object; `with` and a merge patch change it first. A manager's subresource follows its version:
-//! `apps/v1/scale`.
+//! `creates` POSTs to the collection, `puts`, `merges` (merge patch), `patches` (JSON patch), `strategic`
+//! (strategic merge), `applies`, `forces` (apply with force) and `deletes` apply to the object. The body
+//! `{...}` of `puts` is the stored object; `with` and a merge patch change it first. A manager's subresource
+//! follows its version: `apps/v1/scale`.
 
 mod autoscaler;
 mod lists;
@@ -37,7 +37,7 @@ pub async fn run(text: &str) {
     }
 }
 
-/// One step: the request and its expected outcome.
+/// Runs a step and compares the outcome.
 async fn take(fixture: &Fixture, step: &str) {
     let mut lines =
         step.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();
@@ -102,16 +102,17 @@ async fn take(fixture: &Fixture, step: &str) {
             lines.sort();
             lines
         };
-        // Entries are ordered by time first, whose unit is a second.
+        // Entries are sorted by time first, which has second precision.
         let wanted = sorted(wanted.into_iter().map(str::to_owned).collect());
         assert_eq!(sorted(found.clone()), wanted, "{head}\n{}", found.join("\n"));
     }
 }
 
-/// Item and subresource of a path.
+/// Returns the path and the subresource of an object's path.
 fn parent(path: &str) -> (String, String) {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    // /api/v1/namespaces/<ns>/<plural>/<name>[/<subresource>], with one part more outside of the core group.
+    // /api/v1/namespaces/<ns>/<plural>/<name>[/<subresource>], with one more segment outside of the core
+    // group.
     let item = if parts[0] == "api" { 6 } else { 7 };
     (format!("/{}", parts[..item.min(parts.len())].join("/")), parts[item.min(parts.len())..].join("/"))
 }
@@ -121,7 +122,7 @@ async fn current(fixture: &Fixture, path: &str) -> Value {
     if reply.status == 200 { reply.json() } else { Value::Null }
 }
 
-/// A body with kind, version and name from the path.
+/// Returns a body with kind, version and name from the path.
 fn filled(path: &str, body: &str) -> Value {
     let mut body: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error} in {body}"));
     let (item, subresource) = parent(path);
@@ -158,7 +159,8 @@ fn filled(path: &str, body: &str) -> Value {
     body
 }
 
-/// The body of a PUT: as given, or with `with` the stored object, changed by the merge patch that follows.
+/// Returns the body of a PUT: the given one, or with `with` the stored object, changed by the merge patch
+/// that follows.
 async fn put_body(fixture: &Fixture, path: &str, body: &str, before: &Value) -> String {
     let Some(change) = body.trim().strip_prefix("with ") else { return filled(path, body).to_string() };
     let mut object = match parent(path).1.as_str() {
@@ -187,7 +189,7 @@ fn merge(target: &mut Value, change: &Value) {
     }
 }
 
-/// All managers with all their fields: `manager operation version: path path`.
+/// Returns all managers with all their fields: `manager operation version: path path`.
 fn owners(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let shown = entries.iter().map(|entry| {
@@ -214,7 +216,7 @@ fn owners(object: &Value) -> Vec<String> {
     shown.collect()
 }
 
-/// Scenarios by name: each is a test.
+/// Defines a test for each named scenario.
 macro_rules! scenarios {
     ($($name:ident: $text:expr;)*) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Appliers: owning, sharing, conflicts, force, releasing.
+//! Scenarios of appliers: ownership, sharing, conflicts, force, and release of fields.
 
 use super::scenarios;
 

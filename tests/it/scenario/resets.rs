@@ -1,4 +1,4 @@
-//! Managed fields sent by clients: kept, replaced, reset.
+//! Scenarios of managed fields that clients send: they are kept, replaced, or reset.
 
 use super::scenarios;
 

@@ -1,5 +1,5 @@
-//! Scenarios of ownership through subresources: a write of a status or scale makes its manager the owner of the fields
-//! that this endpoint writes, and of no others.
+//! Scenarios of ownership through subresources: a write of a status or scale makes its manager the owner of
+//! the fields that this endpoint writes, and of no other fields.
 
 use super::scenarios;
 

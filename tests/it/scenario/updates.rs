@@ -1,4 +1,4 @@
-//! Updates: a writer owns the fields it changes.
+//! Scenarios of updates: a writer owns the fields that it changes.
 
 use super::scenarios;
 

@@ -1,12 +1,13 @@
-//! `migrate`: moves a store between a data directory and etcd, or out of a snapshot file of etcd, while nothing serves it.
+//! `migrate`: moves a store between a data directory and etcd, or out of a snapshot file of etcd, while no
+//! server uses it.
 //!
 //! ```text
-//! DIR      ─► etcd   objects, in kube-apiserver's form, above the source's revisions
+//! DIR      ─► etcd   objects, in kube-apiserver's encoding, above the source's revisions
 //! etcd     ─► DIR    a copy at etcd's revisions, which becomes a log        FILE ─► DIR  the same, far above
-//! etcd, FILE ─► etcd keys and values as they are (`raw`)
+//! etcd, FILE ─► etcd keys and values unchanged (`raw`)
 //! ```
 //!
-//! Reports what there is of each resource, by a digest that source and target have in common.
+//! The report has the number of objects of each resource and a digest that source and target have in common.
 
 mod raw;
 
@@ -34,21 +35,22 @@ use crate::files;
 use crate::flags::{EtcdFlags, Profile};
 use crate::moving::{self, IntoEtcd, Place};
 
-/// How far above a snapshot's revision a store goes on: above all that was written since, for years.
+/// Distance of the new store's revisions from the snapshot's revision: enough for all writes since then, for
+/// years.
 const ABOVE_SNAPSHOT: u64 = 1_000_000_000;
 
-/// What a source or a target is.
+/// A source or a target of a move.
 enum End {
     Etcd(EtcdConfig),
     Dir(PathBuf),
     File(PathBuf),
 }
 
-/// What was moved, or would be.
+/// The moved objects, or those that a dry run would move.
 #[derive(Default, Serialize)]
 struct Report {
     dry_run: bool,
-    /// The revision of the source that was moved.
+    /// The newest revision of the source that was moved.
     from_revision: u64,
     /// The newest revision of the target.
     revision: u64,
@@ -72,7 +74,7 @@ impl Report {
     }
 }
 
-/// Runs the command.
+/// Runs the command and prints the report.
 pub fn run(flags: &Migrate, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let (from, to) = (end(flags, &flags.from)?, end(flags, &flags.to)?);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -132,14 +134,14 @@ fn end(flags: &Migrate, text: &str) -> anyhow::Result<End> {
     config.map(End::Etcd).ok_or_else(|| anyhow!("{text:?} names no endpoint"))
 }
 
-/// Opens a store whose values are encrypted so.
+/// Opens a store with an encryption of values.
 fn open(dir: &Path, role: Role, secrecy: &Option<Arc<Secrecy>>) -> anyhow::Result<Engine> {
     let seal = secrecy.clone().map(|secrecy| secrecy as Arc<dyn engine::Seal>);
     let bloom_scheme = types::bloom::SCHEME;
     Ok(Engine::open(engine::Options { bloom_scheme, role, seal, ..engine::Options::new(dir) })?)
 }
 
-/// How values are encrypted in source and target.
+/// Returns the encryption of values in source and target.
 fn secrecy(flags: &Migrate, naming: Profile) -> anyhow::Result<Option<Arc<Secrecy>>> {
     let Some(path) = &flags.encryption_provider_config else { return Ok(None) };
     EncryptionConfig::read(path, false, naming)?.enforce().map(Some)
@@ -149,7 +151,7 @@ fn snapshot(path: &Path) -> anyhow::Result<Snapshot> {
     Snapshot::open(path).with_context(|| path.display().to_string())
 }
 
-/// The profile of a directory, or that of the flags.
+/// Returns the naming profile of a directory, or that of the flags.
 fn naming(flags: &Migrate, dir: &Path) -> anyhow::Result<Profile> {
     let Some(bytes) = files::read_if_there(&dir.join(PROFILE_FILE))? else { return Ok(flags.naming) };
     let text = String::from_utf8_lossy(&bytes);
@@ -192,7 +194,7 @@ async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdConfig) -> anyhow::R
     Ok(report.of(digests))
 }
 
-/// What a move would find, before anything is written.
+/// Checks before the first write that the target is empty or belongs to this move.
 async fn refuse_unless_free(replica: &Replica, dir: &Path) -> anyhow::Result<()> {
     let id = moving::store_id(dir)?;
     match replica.mark().await? {
@@ -241,12 +243,12 @@ async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<
     let naming = if flags.dry_run { flags.naming } else { begin_dir(flags, to)? };
     let dir = if flags.dry_run { scratch.0.clone() } else { to.join(COPY_DIR) };
     if dir.exists() {
-        // What an interrupted import left: it is made anew from the file.
+        // An interrupted import is started anew from the file.
         std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     }
     let secrecy = secrecy(flags, naming)?;
     let engine = open(&dir, Role::Follower, &secrecy)?;
-    // Nothing is asked of etcd.
+    // This client is never connected.
     let client = ::etcd::Client::new(::etcd::Config {
         endpoints: Vec::new(),
         tls: None,
@@ -273,7 +275,7 @@ async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<
     Ok(report.of(digests))
 }
 
-/// Makes a data directory that has no store of its own yet.
+/// Creates a data directory; refuses one that already has a store of its own.
 fn begin_dir(flags: &Migrate, to: &Path) -> anyhow::Result<Profile> {
     if store_dir(to).exists() && moving::recorded(to)? != Some(Place::Etcd) {
         bail!("--to {}: there is a store in it", to.display());
@@ -284,7 +286,7 @@ fn begin_dir(flags: &Migrate, to: &Path) -> anyhow::Result<Profile> {
     Ok(naming)
 }
 
-/// A directory that goes again.
+/// A temporary directory that is removed when this value is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,6 +1,7 @@
-//! From etcd, or a snapshot of it, to another etcd: keys and values as they are, whatever they mean.
+//! Copies etcd, or a snapshot of it, to another etcd: keys and values unchanged, without interpreting them.
 //!
-//! Leases of servers stay behind, other leases are made anew. Afterwards both are read again and compared.
+//! Leases of servers are left out, other leases are created anew. Afterwards both sides are read again and
+//! compared.
 
 use anyhow::{Context, bail};
 use engine::{KeyRange, Revision, Role};
@@ -17,22 +18,22 @@ use crate::cli::progress::Progress;
 use crate::etcd::EtcdConfig;
 use crate::moving;
 
-/// Keys of one page.
+/// Number of keys in a page.
 const PAGE_KEYS: usize = 100;
 
-/// Writes under way at once.
+/// Maximum number of concurrent writes.
 const WRITES_MAX: usize = 32;
 
-/// Leases of servers, the marks of moves, and what raises a revision.
+/// Keys that are not copied: leases of servers, the marks of moves, and the key that raises a revision.
 const LEFT_OUT: [&str; 4] = ["masterleases/", "peerserverleases/", "migration", "migration-revisions"];
 
-/// The source.
+/// The source of a copy.
 pub enum From<'s> {
     Etcd(&'s EtcdConfig),
     File(&'s Snapshot),
 }
 
-/// Pages of a source, or of the target.
+/// Reads the keys of a source or a target in pages.
 enum Pages<'s> {
     Etcd { client: Client, next: Option<Vec<u8>>, end: Vec<u8>, at: i64 },
     File { snapshot: &'s Snapshot, order: Vec<usize>, done: usize },
@@ -58,7 +59,7 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// The next keys in order; none: that was all.
+    /// Returns the next keys in order; empty at the end.
     async fn next(&mut self) -> anyhow::Result<Vec<KeyValue>> {
         match self {
             Pages::Etcd { client, next, end, at } => {
@@ -85,11 +86,11 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// Copies, and compares.
+/// Copies all keys and compares the copies with the source.
 pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdConfig) -> anyhow::Result<Report> {
     let prefix = format!("/{}/", to.prefix().trim_matches('/'));
     let scratch = Scratch::new()?;
-    // Of a target all that is needed is its mark.
+    // The replica of a target is only used for its mark.
     let replica_of = |config: &EtcdConfig, name: &str| {
         let engine = open(&scratch.0.join(name), Role::Follower, &None)?;
         let ports = &flags.service_node_port_range;
@@ -98,7 +99,8 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdConfig) -> anyhow::R
     };
     let target = replica_of(to, "target")?;
     let id = match &from {
-        // The same file or etcd again goes on with what is half filled.
+        // The identity must stay the same, so that a second run with the same file or etcd continues an
+        // interrupted copy.
         From::File(snapshot) => format!("snapshot-{}-{}", snapshot.revision(), snapshot.keys().len()),
         From::Etcd(config) => {
             let client = config.client();
@@ -116,7 +118,7 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdConfig) -> anyhow::R
     let at = match &from {
         From::File(snapshot) => snapshot.revision(),
         From::Etcd(config) if flags.dry_run => newest(&config.client()).await?,
-        // No server of ours writes to the source from then on.
+        // From here on no server of this project writes to the source.
         From::Etcd(config) => {
             let source = replica_of(config, "source")?;
             source.leave(&id).await?.get().cast_signed()
@@ -135,7 +137,7 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdConfig) -> anyhow::R
     let client = to.client();
     let total = there.values().map(|digest| digest.objects).sum();
     let (mut pages, mut progress, mut done) = (Pages::of(&from, &prefix, at), Progress::new("migrate", 0), 0);
-    // One lease for all that have one: they live as long as objects with a lease do.
+    // All keys with a lease share a single new lease, with the usual lifetime of such objects.
     let mut lease = None;
     loop {
         let page = pages.next().await?;
@@ -184,7 +186,7 @@ fn is_moved(key: &[u8], prefix: &str) -> bool {
     })
 }
 
-/// What there is below each first part of a key.
+/// Returns a digest of the keys below each first segment of a key.
 async fn digests(mut pages: Pages<'_>, prefix: &str) -> anyhow::Result<Digests> {
     let mut sums = Sums::default();
     loop {
