@@ -1,4 +1,4 @@
-//! One step of a field path in field ownership (docs/api/apply.md#field-sets).
+//! A step of a field path in field ownership (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! Field  .replicas                              f:replicas
@@ -17,7 +17,7 @@ use std::fmt::{self, Display, Write};
 use super::go_quote;
 use crate::values::json::{self, Value};
 
-/// One step of a path into an object.
+/// A step of a path into an object.
 #[derive(Clone, Debug)]
 pub enum Element<'t> {
     /// A member of a struct or map, by name.

@@ -18,7 +18,7 @@ pub struct FieldSet<'t> {
     nodes: Vec<Node<'t>>,
 }
 
-/// One step on the way to the members of a set.
+/// A step on the way to the members of a set.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Node<'t> {
     /// The step from the parent node.
