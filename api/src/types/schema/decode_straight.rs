@@ -249,7 +249,7 @@ impl<'t> Reader<'t> {
         let is_managed_fields =
             |kind: &Kind| matches!(kind, Kind::Message(message) if message.is(builtin::MANAGED_FIELDS_ENTRY));
         if items.is_empty() && is_managed_fields(&list.item.kind) {
-            return None; // means something of its own
+            return None; // an empty list drops all ownership; the general decoder handles it
         }
         Some(Some(Value::Array(items)))
     }

@@ -240,7 +240,7 @@ fn assign(message: &Message, plan: &Defaults, object: &mut Object, filled: &mut 
             match message.position(name.as_bytes()).filter(|position| field_at <= *position) {
                 Some(position) if position < target => field_at = position + 1,
                 Some(position) => break position == target,
-                None => {} // no field's member, or one out of order
+                None => {} // an undeclared member, or one out of order
             }
             at += 1;
         };

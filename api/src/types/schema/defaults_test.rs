@@ -462,8 +462,8 @@ fn every_default_of_the_reference_data_is_set_wherever_it_says() {
         "CustomResourceDefinition status.storedVersions",
         "CustomResourceDefinitionSpec names.singular",
         "CustomResourceDefinitionSpec names.listKind",
-        "ConfigMap data",       // an empty map is no different from none
-        "PodLogOptions stream", // query options, behind a gate that is off
+        "ConfigMap data",                               // an empty map counts as absent
+        "PodLogOptions stream",                         // query options, behind a gate that is off
         "CSIDriver spec.preventPodSchedulingIfMissing", // behind a gate that is off
     ]
     .into();

@@ -115,7 +115,7 @@ impl Slot {
             return Ok(made);
         }
         let made = Arc::new(make()?);
-        let _ = self.0.set(Arc::clone(&made) as Arc<dyn Any + Send + Sync>); // or another caller's, which is the same
+        let _ = self.0.set(Arc::clone(&made) as Arc<dyn Any + Send + Sync>); // another caller's value is equal
         Ok(made)
     }
 }

@@ -76,7 +76,7 @@ pub struct Rule {
     pub rule: Text,
     /// Message for a value that breaks the rule; empty for a message derived from the rule.
     pub message: Text,
-    /// Expression that computes the message; empty if there is none.
+    /// Expression that computes the message; may be empty.
     pub message_expression: Text,
     /// Reason of the error; empty means invalid.
     pub reason: Text,

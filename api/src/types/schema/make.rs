@@ -261,7 +261,7 @@ impl Struct {
     /// Returns the struct as a value.
     ///
     /// # Errors
-    /// [`MakeError`] if the fields contradict each other.
+    /// [`MakeError`] if a field is invalid or its name occurs twice.
     pub fn node(self) -> Result<Node, MakeError> {
         Ok(Node::new(Kind::Message(self.message("", false)?)))
     }
@@ -269,7 +269,7 @@ impl Struct {
     /// Returns the type of the objects of a group version.
     ///
     /// # Errors
-    /// [`MakeError`] if the fields contradict each other.
+    /// [`MakeError`] if a field is invalid or its name occurs twice.
     pub fn object(self, (group, version): (&str, &str)) -> Result<Ref<Message>, MakeError> {
         let reversed: Vec<&str> = group.rsplit('.').collect();
         self.message(&format!("{}.{version}", reversed.join(".")), true)
@@ -369,7 +369,7 @@ impl ResourceMaker {
     /// Creates a stored resource with the name `plural`, whose objects have the fields of `object`.
     ///
     /// # Errors
-    /// [`MakeError`] if the fields contradict each other.
+    /// [`MakeError`] if a field is invalid or its name occurs twice.
     pub fn new(
         (group, version): (&str, &str),
         plural: impl Into<Text>,

@@ -40,7 +40,7 @@ impl Pattern {
     pub fn compile(&self) -> Result<(), String> {
         let regex =
             compile_within(&self.text, AUTOMATON_BYTES_MAX).map_err(|error| error.message.into_owned())?;
-        let _ = self.regex.set(Some(regex)); // or that of another caller, which is the same
+        let _ = self.regex.set(Some(regex)); // another caller's regex is equal
         Ok(())
     }
 

@@ -40,7 +40,7 @@ impl Published {
         let mut text = Vec::with_capacity(self.length);
         match Decompress::new(true).decompress_vec(&self.kept, &mut text, FlushDecompress::Finish) {
             Ok(_) => parse(&text),
-            Err(_) => Value::Null, // it was written by `compressed`
+            Err(_) => Value::Null, // unreachable: `compressed` wrote the data
         }
     }
 }

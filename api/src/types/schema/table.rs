@@ -33,7 +33,7 @@ pub struct Message {
     /// Package stem as in OpenAPI names without the root of the naming profile, for example `api.core.v1`,
     /// `apimachinery.pkg.apis.meta.v1`, `apiextensions-apiserver.pkg.apis.apiextensions.v1`.
     pub package: Text,
-    /// One or two sentences for `explain`; empty if the schema has none.
+    /// Description for `explain` in one or two sentences; empty if the schema has none.
     pub description: Text,
     /// Fields in the order in which JSON writes them; fields of inlined structs are included.
     pub fields: Slice<Field>,
@@ -84,7 +84,7 @@ pub struct Union {
 /// Fields of which one is in use (`x-kubernetes-unions`).
 #[derive(Debug)]
 pub struct PublishedUnion {
-    /// Field that selects the member in use; empty if there is none.
+    /// Field that selects the member in use; may be empty.
     pub discriminator: &'static str,
     /// Names of the fields.
     pub members: &'static [&'static str],
@@ -104,7 +104,7 @@ pub struct Extension {
 pub struct WireField {
     /// Field number in protobuf.
     pub number: u32,
-    /// What is written under the number.
+    /// Field or struct that is written under the number.
     pub place: Place,
 }
 
@@ -132,7 +132,7 @@ const TYPE_FIELDS: usize = 3;
 
 impl Message {
     /// Returns the position of the field with the JSON name `name`. Costs one comparison.
-    #[inline(always)] // of the loops of all that read text; as a call it costs them 2 % of their instructions
+    #[inline(always)] // part of every decoding loop; a call would add 2 % to their instructions
     pub fn position(&self, name: &[u8]) -> Option<usize> {
         let Some(Some(names)) = self.compiled.names.get() else { return self.position_otherwise(name) };
         let at = usize::from(names.candidate(name)?);

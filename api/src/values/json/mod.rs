@@ -129,7 +129,7 @@ impl Value {
     }
 
     /// Counts the objects and arrays in this value, including the value itself. Settled objects do not count.
-    #[inline] // most values are neither, and are not worth a call
+    #[inline] // most values are scalars, for which a call costs too much
     pub fn structures(&self) -> usize {
         match self {
             Value::Array(items) => 1 + items.iter().map(Value::structures).sum::<usize>(),

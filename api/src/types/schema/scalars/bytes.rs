@@ -72,7 +72,7 @@ mod tests {
             ("aGk=", Ok("aGk=")),
             ("aGVsbG8gd29ybGQ=", Ok("aGVsbG8gd29ybGQ=")),
             ("aGVs\nbG8g\r\nd29ybGQ=", Ok("aGVsbG8gd29ybGQ=")),
-            ("aGl=", Ok("aGk=")), // stray bits behind the last byte
+            ("aGl=", Ok("aGk=")), // stray bits after the last byte
             ("aG!=", Err("illegal base64 data at input byte 2")),
             ("aGk", Err("illegal base64 data at input byte 0")),
         ] {
