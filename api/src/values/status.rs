@@ -142,7 +142,7 @@ pub struct Status {
     pub message: String,
     /// Details, if the template has any. Boxed to keep every `Result` small.
     pub details: Option<Box<Details>>,
-    /// `metadata.continue`: a token that continues an expired list at the newest revision
+    /// `metadata.continue`: a token that continues an expired list inconsistently, at a newer revision
     /// (docs/api/lists.md#continue-tokens).
     pub continue_token: Option<String>,
     /// Fields that are copied from the Status of another server when its response is passed on.

@@ -381,7 +381,7 @@ impl ResourceMaker {
         Ok(ResourceMaker::of((group, version), plural, scope, (kind, message)))
     }
 
-    /// Creates a stored resource from the kind of its objects and their finished type, which is not accessed.
+    /// Creates a stored resource from the kind of its objects and their type. A lazy type is not made.
     pub fn of(
         (group, version): (&str, &str),
         plural: impl Into<Text>,

@@ -139,7 +139,7 @@ pub struct Subresource {
 }
 
 impl Registry {
-    /// Creates a registry of the built-in types under the names of `naming`. Events do not expire.
+    /// Creates a registry of the built-in types under the names of `naming`. Objects do not expire.
     pub fn new(naming: &'static Naming) -> Registry {
         Registry::with_event_ttl(naming, None)
     }

@@ -63,7 +63,8 @@ impl Inputs {
         Inputs { list: list.filter(|list| list.len() <= INPUTS_MAX).unwrap_or_default() }
     }
 
-    /// Returns the inputs that `reads`, a part of `all`, selects; `None` if an input is missing.
+    /// Returns the inputs that `reads`, a part of `all`, selects; `None` if `reads` selects more than single
+    /// members, or a member that is not an input.
     pub fn mask(&self, reads: &Reads) -> Option<Mask> {
         members_of(reads)?.into_iter().try_fold(0, |mask, (is_metadata, name, _)| {
             let is_whole_metadata = !is_metadata && name == "metadata";
