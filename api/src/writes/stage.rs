@@ -1,41 +1,43 @@
-//! The stages of the write path, by name, and in tests a trace of those that a write passed.
+//! Names of the stages of the write path, and in tests a trace of the stages that a write passed.
 //!
-//! The path itself is in [`crate::writes::write`]; admission, below it, notes its own two stages.
+//! The path itself is in [`crate::writes::write`]. Admission, which is called by it, records its own two
+//! stages.
 
-/// The stages of the write path that a caller can leave out, in the order in which a write passes them.
+/// A stage of the write path, in the order in which a write passes them. Callers can skip most of them.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Stage {
-    /// The source makes the wanted object from the newest state. Never left out.
+    /// The source produces the desired object from the newest version. Never skipped.
     Decode,
-    /// Values that the writer left open are filled in.
+    /// Defaulting fills in fields that the client left out.
     Default,
-    /// The mutating point of admission.
+    /// Mutating admission may change the object.
     Mutate,
-    /// A role or a binding grants nothing that its writer does not hold.
+    /// Privilege escalation check: a role or binding must not grant permissions that its writer lacks.
     Escalate,
-    /// The version and the identity that the writer saw are compared with the stored ones. Updates only.
+    /// Comparison of the resourceVersion and the UID that the writer sent with the stored ones. Updates only.
     Compare,
-    /// Changed fields are given to the writing manager. Left out, the object says who owns its fields.
+    /// Ownership of changed fields goes to the writing field manager. If this stage is skipped, the object
+    /// itself states who owns its fields.
     Own,
-    /// Addresses and ports are handed out. Only writes of the resource itself.
+    /// Allocation of cluster IPs and node ports. Only for writes of the resource itself, not of subresources.
     Allocate,
-    /// The strategy of the endpoint: which parts may be written, and what the server derives.
+    /// The strategy of the endpoint decides which fields may be written, and derives fields.
     Prepare,
-    /// The rules of the kind.
+    /// Validation by the rules of the kind.
     Validate,
-    /// The writer of a policy or of its binding may read the objects that it makes the parameters. Only writes of the
-    /// resource itself.
+    /// Check that the writer of an admission policy or its binding may read the objects used as parameters.
+    /// Only for writes of the resource itself, not of subresources.
     Confirm,
-    /// The validating point of admission.
+    /// Validating admission may reject the object.
     Admit,
-    /// The bytes to store; a write that changes nothing ends here. Never left out.
+    /// Encoding of the bytes to store. A no-op write ends here. Never skipped.
     Encode,
-    /// The conditional write to the store. Left out by a dry run.
+    /// The conditional write to the store. A dry run skips this stage.
     Commit,
 }
 
-/// Which stages a write passed, for the test that shows them as a table. One list per thread: the test runs the whole
-/// server on its own.
+/// Trace of the stages that a write passed, for the test that prints them as a table. The list is per thread:
+/// the test runs the whole server on its own thread.
 #[cfg(test)]
 pub(crate) mod trace {
     use std::cell::RefCell;
@@ -47,12 +49,12 @@ pub(crate) mod trace {
         static PASSED: RefCell<BTreeSet<Stage>> = const { RefCell::new(BTreeSet::new()) };
     }
 
-    /// Notes that a write passes `stage`.
+    /// Records that a write passes `stage`.
     pub(crate) fn note(stage: Stage) {
         PASSED.with_borrow_mut(|passed| passed.insert(stage));
     }
 
-    /// The stages since the last call, in order.
+    /// Returns the stages since the last call, in order.
     pub(crate) fn take() -> BTreeSet<Stage> {
         PASSED.take()
     }

@@ -1,20 +1,21 @@
-//! Selector attributes: the labels and selectable fields of an object, encoded beside its stored value, so that lists
-//! and watches never parse the value.
+//! Selector attributes: the labels and selectable fields of an object, encoded next to its stored value, so
+//! that lists and watches need not parse the value.
 //!
 //! ```text
 //! 0  version, 1
-//! 1  flags: 1 has finalizers, 2 is being deleted, 4 too large: nothing follows the header, 8 where it is kept elsewhere, it
-//!    has fields there that this release does not know
+//! 1  flags: 1 has finalizers, 2 is being deleted, 4 too large: nothing follows the header, 8 the object is stored in another
+//!    store (etcd) and has fields there that this release does not know
 //! 2  layout (u32 LE): fingerprint of the paths whose values follow, and of the form of a custom object
 //! 6  labels_len (u32 LE)
 //! 10 labels, sorted by (length of key, key): key len (varint) ‖ value len (varint) ‖ key ‖ value …
 //!    values of the slots, in order: len (varint) ‖ text …
 //! ```
 //!
-//! Decoding never panics: damaged or truncated parts count as absent. Name and namespace are part of the key and not
-//! repeated. The *layout* identifies the slots that were written: if a resource's selectable fields change (by a
-//! release or a custom resource definition), older attributes are recognised by their layout, and field selectors are
-//! matched against the value instead ([`Selection::is_outdated`], [`Selection::matches_object`]).
+//! Decoding never panics: damaged or truncated parts count as absent. Name and namespace are part of the key
+//! and are not repeated. The *layout* identifies the slots that were written. If a resource's selectable
+//! fields change (by a release or a custom resource definition), older attributes are recognised by their
+//! layout, and field selectors are matched against the value instead ([`Selection::is_outdated`],
+//! [`Selection::matches_object`]).
 
 use std::borrow::Cow;
 
@@ -31,17 +32,17 @@ const IS_TOO_LARGE: u8 = 4;
 const HAS_UNKNOWN: u8 = 8;
 const HEADER_LEN: usize = 10;
 
-/// Encodes the selector attributes of `object`, stored as those of `stored`. Objects whose labels and values exceed the
-/// engine's limit get the header only and are always matched by their value.
+/// Encodes the selector attributes of `object`, whose storage is described by `stored`. If labels and values
+/// exceed the engine's limit, only the header is written, and the object is always matched by its value.
 ///
-/// Slot values are the texts that field selectors compare with: strings unchanged, integers in decimal, `true` and
-/// `false`, and the field's default text for absent ones.
+/// Slot values are the texts that field selectors compare with: strings unchanged, integers in decimal,
+/// `true` and `false`, and the field's default text if the field is absent.
 pub fn encode(stored: &ResourceTable, object: &Object) -> Vec<u8> {
     encode_changed(stored, object, &[])
 }
 
-/// As [`encode`] for what replaces an object with the attributes `replaced`. Parts that it has of that object, and that were
-/// never read, have the same values as they had there.
+/// Encodes like [`encode`] an object that replaces one with the attributes `replaced`. Parts that both
+/// objects share and that were never parsed have unchanged values, which are copied from `replaced`.
 pub fn encode_changed(stored: &ResourceTable, object: &Object, replaced: &[u8]) -> Vec<u8> {
     let replaced = Attributes::new(replaced);
     let layout = layout(stored);
@@ -72,7 +73,7 @@ pub fn encode_changed(stored: &ResourceTable, object: &Object, replaced: &[u8]) 
         out.extend(key.as_bytes());
         out.extend(value.as_bytes());
     }
-    // A length above 4 GiB is cut off below.
+    // If the length exceeds 4 GiB, the size check below drops the labels anyway.
     let labels_len = u32::try_from(out.len() - HEADER_LEN).unwrap_or(u32::MAX);
     out[6..HEADER_LEN].copy_from_slice(&labels_len.to_le_bytes());
     let mut before = (replaced.layout() == Some(layout)).then(|| replaced.raw_fields());
@@ -90,7 +91,7 @@ pub fn encode_changed(stored: &ResourceTable, object: &Object, replaced: &[u8]) 
     out
 }
 
-/// Whether all that a selectable field says stands in a part of the object that was not read.
+/// Returns whether the only path of a selectable field leads into an unread part of the object.
 fn is_unread(field: &Selectable, object: &Object) -> bool {
     let path = field.path.trim();
     let (root, _) = step(&mut path.strip_prefix('.').unwrap_or(path));
@@ -98,14 +99,15 @@ fn is_unread(field: &Selectable, object: &Object) -> bool {
     !field.path.contains('|') && part.is_some_and(|part| part.unread_text().is_some())
 }
 
-/// Notes in encoded attributes that the object has fields elsewhere that this release does not know.
+/// Sets the flag that the object has fields in another store (etcd) that this release does not know.
 pub fn note_unknown(attributes: &mut [u8]) {
     if let Some(flags) = attributes.get_mut(1) {
         *flags |= HAS_UNKNOWN;
     }
 }
 
-/// The text of a selectable field: the first of its paths with a non-empty scalar, or the text for an absent one.
+/// Returns the text of a selectable field: the first non-empty scalar at its paths, or else the text for an
+/// absent value.
 pub fn select<'o>(field: &Selectable, object: &'o Object) -> Cow<'o, str> {
     let found = |path: &str| follow(path.trim(), object).and_then(text).filter(|text| !text.is_empty());
     let path = &*field.path;
@@ -116,7 +118,7 @@ pub fn select<'o>(field: &Selectable, object: &'o Object) -> Cow<'o, str> {
     selected.unwrap_or_else(|| field.absent.clone())
 }
 
-/// Resolves `spec.a`, `status.podIPs[0].ip`.
+/// Resolves paths such as `spec.a` and `status.podIPs[0].ip`.
 fn follow<'o>(path: &str, object: &'o Object) -> Option<&'o Value> {
     let mut rest = path.strip_prefix('.').unwrap_or(path);
     let (name, indices) = step(&mut rest);
@@ -128,16 +130,16 @@ fn follow<'o>(path: &str, object: &'o Object) -> Option<&'o Value> {
     Some(value)
 }
 
-/// Takes a step off the front of a path: its name and its indices.
+/// Removes the first step from a path and returns its name and its indices.
 fn step<'p>(rest: &mut &'p str) -> (&'p str, &'p str) {
-    // Steps are short: a loop over their bytes costs less than a search.
+    // Steps are short, so a loop over their bytes costs less than a search.
     let len = rest.bytes().position(|byte| byte == b'.').unwrap_or(rest.len());
     let step = &rest[..len];
     *rest = rest.get(len + 1..).unwrap_or_default();
     step.split_at(step.bytes().position(|byte| byte == b'[').unwrap_or(len))
 }
 
-/// Resolves `[0][1]`.
+/// Resolves indices such as `[0][1]`.
 fn pick<'v>(mut value: &'v Value, mut indices: &str) -> Option<&'v Value> {
     while !indices.is_empty() {
         let (index, rest) = indices.strip_prefix('[')?.split_once(']')?;
@@ -162,8 +164,8 @@ fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Fingerprint of what is written: the slots of a storage, and of a custom type the form of its objects. FNV-1a over
-/// the paths of the slots and their texts for absent values.
+/// Returns the fingerprint of the encoded values: of the slots of a storage, and of the object form of a
+/// custom type. The fingerprint is FNV-1a over the paths of the slots and their texts for absent values.
 pub fn layout(stored: &ResourceTable) -> u32 {
     let mut hash = 0x811c_9dc5_u32 ^ stored.form.as_deref().copied().unwrap_or(0);
     for slot in slots(stored) {
@@ -174,7 +176,7 @@ pub fn layout(stored: &ResourceTable) -> u32 {
     hash
 }
 
-/// LEB128, like protobuf's lengths.
+/// Appends a length as LEB128, like protobuf's lengths.
 fn push_len(mut len: usize, out: &mut Vec<u8>) {
     while len >= 0x80 {
         out.push(len as u8 | 0x80);
@@ -183,7 +185,7 @@ fn push_len(mut len: usize, out: &mut Vec<u8>) {
     out.push(len as u8);
 }
 
-/// Reads a length off the front; at most four bytes, far more than any key or value needs.
+/// Reads a length from the front: at most four bytes, far more than any key or value needs.
 #[inline]
 fn take_len(bytes: &mut &[u8]) -> Option<usize> {
     let (&first, mut rest) = bytes.split_first()?;
@@ -219,8 +221,8 @@ pub struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// A view of `bytes`. Unknown versions and truncated bytes have neither labels nor values, and a layout that
-    /// matches no resource.
+    /// Creates a view of `bytes`. Bytes of an unknown version and truncated bytes have neither labels nor
+    /// values, and a layout that matches no resource.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         const ABSENT: Attributes = Attributes { labels: &[], slots: &[], flags: 0, layout: None };
@@ -232,7 +234,7 @@ impl<'a> Attributes<'a> {
         Attributes { labels, slots, flags, layout }
     }
 
-    /// The value of label `key`. Costs one step for each label with a shorter key.
+    /// Returns the value of the label `key`. Costs one step for each label with a shorter key.
     #[inline]
     pub fn label(&self, key: &str) -> Option<&'a str> {
         let mut rest = self.labels;
@@ -251,13 +253,13 @@ impl<'a> Attributes<'a> {
         None
     }
 
-    /// The labels, sorted by length of the key and key.
+    /// Returns the labels, sorted by length of the key, then by key.
     pub fn labels(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let text = |bytes| std::str::from_utf8(bytes).ok();
         self.raw_labels().map_while(move |(key, value)| Some((text(key)?, text(value)?)))
     }
 
-    /// The labels as raw bytes.
+    /// Returns the labels as raw bytes.
     pub fn raw_labels(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut rest = self.labels;
         std::iter::from_fn(move || {
@@ -267,7 +269,7 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The values of the slots present, as raw bytes.
+    /// Returns the values of the present slots as raw bytes.
     pub fn raw_fields(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut rest = self.slots;
         std::iter::from_fn(move || {
@@ -276,35 +278,36 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The value of a slot; empty if absent.
+    /// Returns the value of a slot; empty if absent.
     #[inline]
     pub fn field(&self, slot: usize) -> &'a str {
         self.raw_fields().nth(slot).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or("")
     }
 
-    /// Whether the object has finalizers.
+    /// Returns whether the object has finalizers.
     pub fn has_finalizers(&self) -> bool {
         self.flags & HAS_FINALIZERS != 0
     }
 
-    /// Whether the object has a deletion timestamp.
+    /// Returns whether the object has a deletion timestamp.
     pub fn is_deleting(&self) -> bool {
         self.flags & IS_DELETING != 0
     }
 
-    /// Whether the object has fields elsewhere that this release does not know ([`note_unknown`]).
+    /// Returns whether the object has fields in another store (etcd) that this release does not know
+    /// ([`note_unknown`]).
     pub fn has_unknown(&self) -> bool {
         self.flags & HAS_UNKNOWN != 0
     }
 
-    /// Fingerprint of the slots that were written ([`layout`]); `None` if the bytes are not attributes or were too
-    /// large to be encoded.
+    /// Returns the fingerprint of the written slots ([`layout`]); `None` if the bytes are not attributes, or
+    /// if the attributes were too large to be encoded.
     pub fn layout(&self) -> Option<u32> {
         self.layout
     }
 }
 
-/// The selection of a list, a watch or a collection delete: objects that match both selectors.
+/// The selection of a list, a watch or a deletecollection: objects that match both selectors.
 #[derive(Clone, Debug)]
 pub struct Selection {
     label: LabelSelector,
@@ -313,20 +316,20 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Selects objects of a storage by both selectors; `field` was resolved for that storage.
+    /// Creates a selection by both selectors; `field` was resolved for the storage `stored`.
     pub fn new(label: LabelSelector, field: FieldSelector, stored: &ResourceTable) -> Self {
         Selection { label, field, layout: layout(stored) }
     }
 
-    /// Selects every object of every storage.
+    /// Creates a selection of every object of every storage.
     pub const fn everything() -> Self {
         Selection { label: LabelSelector::everything(), field: FieldSelector::everything(), layout: 0 }
     }
 
-    /// Parses both query forms for `resource`, whose objects are stored as those of `stored`.
+    /// Parses the query forms of both selectors for `resource`, whose storage is described by `stored`.
     ///
     /// # Errors
-    /// 400; the label selector is checked first. Source: docs/api/selectors.md.
+    /// 400. The label selector is checked first. Source: docs/api/selectors.md.
     pub fn parse(
         label: &str,
         field: &str,
@@ -337,33 +340,33 @@ impl Selection {
         Ok(Selection::new(label, FieldSelector::parse(field, resource, stored)?, stored))
     }
 
-    /// Whether no object is excluded.
+    /// Returns whether every object is selected.
     pub fn is_everything(&self) -> bool {
         self.label.is_everything() && self.field.is_everything()
     }
 
-    /// The label selector.
+    /// Returns the label selector.
     pub fn label(&self) -> &LabelSelector {
         &self.label
     }
 
-    /// The field selector.
+    /// Returns the field selector.
     pub fn field(&self) -> &FieldSelector {
         &self.field
     }
 
-    /// Fingerprint of the slots that the field selector refers to.
+    /// Returns the fingerprint of the slots that the field selector refers to.
     pub fn layout(&self) -> u32 {
         self.layout
     }
 
-    /// Whether selection depends on the attributes; otherwise name and namespace suffice.
+    /// Returns whether the selection depends on the attributes; otherwise name and namespace suffice.
     pub fn needs_attributes(&self) -> bool {
         !self.label.is_everything() || self.field.needs_slots()
     }
 
-    /// Whether the attributes lack the values that this selection compares, because they were written with other slots,
-    /// were too large, or are damaged: then [`Selection::matches_object`] decides.
+    /// Returns whether the attributes lack the values that this selection compares, because they were written
+    /// with other slots, were too large, or are damaged. The caller then uses [`Selection::matches_object`].
     #[inline]
     pub fn is_outdated(&self, attributes: &Attributes) -> bool {
         match attributes.layout {
@@ -372,14 +375,15 @@ impl Selection {
         }
     }
 
-    /// Whether the object is selected. Allocates nothing. The attributes must not be outdated.
+    /// Returns whether the object is selected, without allocating. The attributes must not be outdated.
     #[inline]
     pub fn matches(&self, name: &str, namespace: &str, attributes: &Attributes) -> bool {
         self.label.matches(|key| attributes.label(key))
             && self.field.matches(name, namespace, |slot| attributes.field(slot))
     }
 
-    /// Whether the object is selected, decided by its value; `stored` is the storage of the selection.
+    /// Returns whether the object is selected, decided by its value; `stored` is the storage of the
+    /// selection.
     pub fn matches_object(
         &self,
         name: &str,

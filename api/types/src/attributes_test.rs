@@ -1,4 +1,4 @@
-//! Attributes: what is written comes back, and anything else is harmless.
+//! Tests of selector attributes: encoded values are decoded again, and malformed bytes are harmless.
 
 use std::sync::LazyLock;
 
@@ -68,7 +68,7 @@ fn values_of_parts_that_were_not_read_are_those_of_what_is_replaced() {
 
     let old = object(r#"{"spec":{"nodeName":"n1"},"status":{"replicas":3},"source":{"component":"c"}}"#);
     let replaced = encode(&PODS, &old);
-    // The text says something else, so that a look at it shows.
+    // The text has other values, so the test detects if it is read.
     let unread =
         || Value::Object(Object::unread(Bytes::from_static(br#"{"nodeName":"t","component":"t"}"#), &Parse));
     let mut new = object(r#"{"metadata":{"labels":{"a":"b"}},"status":{"replicas":4}}"#);
@@ -233,7 +233,7 @@ fn selecting_one_percent_of_fifty_thousand_objects_takes_nanoseconds_each() {
                 begin.elapsed().as_nanos() / 50_000
             })
             .min();
-        // The target is 50 ns and 25 were measured; the bound is wide because tests share their machine.
+        // The target is 50 ns, and 25 ns were measured. The limit is wide because tests share their machine.
         assert!(best.is_some_and(|best| best < 1_000), "{best:?} ns per object");
     }
 }

@@ -1,18 +1,18 @@
-//! Bloom filters of selector attributes, and the query by which a list skips objects that cannot match.
+//! Bloom filters of selector attributes, and the query with which a list skips objects that cannot match.
 //!
 //! ```text
-//! bits 0–31    layout of the slots, as the attributes have it
+//! bits 0–31    layout of the slots, as in the attributes
 //! bits 32–127  a Bloom filter: for each label 2 bits of its key and 3 of key and value, for each non-empty slot 3 of
 //!              its index and text
 //! ```
 //!
-//! With the 5 labels and 6 texts of a pod about a third of the bits are set, so for a selector `key=value` about 4 of
-//! 100 objects that do not match are read. Invariant: an object that matches is never skipped. Negative conditions
-//! require no bits. A slot holds another field under another layout, so field conditions apply only to objects with the
-//! same layout; attributes that are unreadable, or omitted because they were too large, have an unknown filter, which
-//! passes.
+//! With the 5 labels and 6 texts of a pod about a third of the bits are set, so for a selector `key=value`
+//! about 4 of 100 objects that do not match are read. Invariant: an object that matches is never skipped.
+//! Negative conditions require no bits. Under another layout a slot holds another field, so field conditions
+//! apply only to objects with the same layout. Attributes that are unreadable, or that were omitted because
+//! they were too large, have an unknown filter, which passes every query.
 //!
-//! Checkpoints contain the filters: a change of what [`filter`] computes must raise its kind.
+//! Checkpoints contain the filters: a change of the result of [`filter`] must increase its kind.
 
 use engine::{BloomFilter, BloomQuery, BloomScheme};
 
@@ -22,7 +22,7 @@ use crate::selector::label::{Operator, Requirement};
 /// Version of the filters that [`filter`] computes.
 pub const KIND: u32 = 1;
 
-/// How the engine computes the Bloom filters of stored objects.
+/// The engine's scheme for computing the Bloom filters of stored objects.
 pub const SCHEME: BloomScheme = BloomScheme { kind: KIND, filter };
 
 /// First bit and number of bits of the filter.
@@ -31,8 +31,9 @@ const FILTER_BITS: u64 = 96;
 
 const LAYOUT: BloomFilter = BloomFilter::from_bits(u32::MAX as u128);
 
-/// Most values of an `in` that are tested one by one. With more of them only the key is required: each value would be
-/// compared with every filter, and together they would let most objects pass.
+/// Maximum number of values of an `in` requirement that are tested one by one. With more values only the key
+/// is required: each value would be compared with every filter, and together they would let most objects
+/// pass.
 pub const VALUES_MAX: usize = 32;
 
 /// An element that sets bits of a filter.
@@ -43,7 +44,7 @@ enum Element<'a> {
     Slot(usize, &'a [u8]),
 }
 
-/// The Bloom filter of encoded selector attributes.
+/// Returns the Bloom filter of encoded selector attributes.
 pub fn filter(attributes: &[u8]) -> BloomFilter {
     let attributes = Attributes::new(attributes);
     let Some(layout) = attributes.layout() else { return BloomFilter::UNKNOWN };
@@ -57,7 +58,7 @@ pub fn filter(attributes: &[u8]) -> BloomFilter {
     BloomFilter::from_bits(all)
 }
 
-/// A query that passes every object that `selection` selects.
+/// Returns a query that passes every object that `selection` selects.
 pub fn query(selection: &Selection) -> BloomQuery {
     let mut query = BloomQuery::default();
     for requirement in selection.label().requirements() {
@@ -73,7 +74,8 @@ pub fn query(selection: &Selection) -> BloomQuery {
     query
 }
 
-/// Alternatives of bits, one of which every matching object has; `None` if the requirement implies no bits.
+/// Returns alternative sets of bits, of which every matching object has at least one; `None` if the
+/// requirement implies no bits.
 fn required(requirement: &Requirement) -> Option<Vec<BloomFilter>> {
     let key = requirement.key().as_bytes();
     let has_key = bits(Element::Key(key));
@@ -94,7 +96,7 @@ fn required(requirement: &Requirement) -> Option<Vec<BloomFilter>> {
     }
 }
 
-/// The bits of the filter that stand for `element`.
+/// Returns the bits of the filter that stand for `element`.
 fn bits(element: Element<'_>) -> u128 {
     let (count, hash) = match element {
         Element::Key(key) => (2, hash(1, &[key])),
@@ -107,7 +109,7 @@ fn bits(element: Element<'_>) -> u128 {
     numbers[..count].iter().fold(0, |bits, &number| bits | bit(number))
 }
 
-/// FNV-1a over the parts with a final mix; without it the high bits of short texts are similar.
+/// Returns FNV-1a over the parts with a final mix; without it the high bits of short texts are similar.
 fn hash(seed: u8, parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.iter());
     let mut hash = std::iter::once(&seed).chain(bytes).fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {

@@ -1,7 +1,7 @@
-//! Which of the built-in types are served: those of stable versions, but for what `--runtime-config` turns on and off
-//! (docs/api/operations.md#runtime-config).
+//! Selection of the built-in types to serve: by default those of stable versions, changed by
+//! `--runtime-config` (docs/api/operations.md#runtime-config).
 //!
-//! What is turned off keeps its place in the store and in the server's own work; only requests do not find it.
+//! Disabled types still exist in the store and in the server's own work; only requests do not find them.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,11 @@ use crate::schema::registry::Registry;
 use crate::version::Releases;
 use values::naming::Naming;
 
-/// Whether a wish is about a version.
+/// Predicate that tells whether a setting applies to a version.
 type IsMeant = fn(&str) -> bool;
 
-/// Wishes about whole stages, in the order in which they count; one about a version or a resource comes after them.
+/// Settings for whole stages, in the order in which they are applied. Settings for a version or a resource
+/// are applied after them.
 const STAGES: [(&str, IsMeant); 4] = [
     ("api/all", |_| true),
     ("api/ga", |version| stage(version) == Some("")),
@@ -20,21 +21,22 @@ const STAGES: [(&str, IsMeant); 4] = [
     ("api/alpha", |version| stage(version) == Some("alpha")),
 ];
 
-/// Groups of long ago, whose types have moved: they may be named.
+/// Former groups whose types have moved to other groups. Settings may still name them.
 const FORMER_GROUPS: &[&str] = &["extensions"];
 
-/// Groups that the reference server registers and that have no types here: stem, and whether it has the suffix of groups.
+/// Groups that the reference server registers and that have no types here: the stem, and whether the group
+/// has the suffix of the naming profile.
 const EMPTY_GROUPS: &[(&str, bool)] =
     &[("admission", true), ("imagepolicy", true), ("internal.apiserver", true), ("storagemigration", true)];
 
 /// A type: stem of its group, version and plural name.
 type Named = (&'static str, &'static str, &'static str);
 
-/// Types that are served with a feature alone, and its gate.
+/// Types that are served only if a feature is enabled, with the gate of the feature.
 const GATED: &[(Named, &str)] = &[(("certificates", "v1beta1", "clustertrustbundles"), "ClusterTrustBundle")];
 
-/// Types that are younger than the oldest release that the server can be like, and the minor number of the release that they
-/// came with.
+/// Types that are newer than the oldest release that the server can emulate, with the minor number of the
+/// release that introduced them.
 const INTRODUCED: &[(Named, u32)] = &[
     (("admissionregistration", "v1", "mutatingadmissionpolicies"), 36),
     (("admissionregistration", "v1", "mutatingadmissionpolicybindings"), 36),
@@ -49,22 +51,23 @@ const INTRODUCED: &[(Named, u32)] = &[
     (("storage", "v1", "volumeattributesclasses"), 34),
 ];
 
-/// The type without which no server starts.
+/// Type without which the server does not start.
 const NEEDED: Named = ("apiregistration", "v1", "apiservices");
 
-/// The types that are not served: group, version and plural name.
+/// The set of types that are not served: group, version and plural name.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Enablement {
     off: Vec<(String, String, String)>,
 }
 
 impl Enablement {
-    /// Reads pairs such as `apps/v1=false`, `api/beta=true` and `apps/v1/deployments=false`, separated by commas, about the
-    /// types of `registry`. Of equal keys the last one counts, and a key alone stands for true.
+    /// Parses pairs such as `apps/v1=false`, `api/beta=true` and `apps/v1/deployments=false`, separated by
+    /// commas, about the types of `registry`. The last of several equal keys counts, and a key without a
+    /// value means true.
     ///
     /// # Errors
-    /// A key of another form, a value that is no boolean, and a group or a version that there is not; in the words of the
-    /// reference server.
+    /// The key is malformed, the value is not a boolean, or the group or version does not exist. The messages
+    /// have the wording of the reference server.
     pub fn parse(text: &str, registry: &Registry) -> Result<Enablement, String> {
         let mut wishes: BTreeMap<&str, &str> = BTreeMap::new();
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
@@ -100,7 +103,7 @@ impl Enablement {
                 *on = wanted;
             }
         }
-        // A wish about a resource counts more than one about its version.
+        // A setting for a resource takes precedence over one for its version.
         named.sort_by_key(|(_, key, _)| key.plural.is_some());
         for (text, key, value) in named {
             let is_missing =
@@ -124,10 +127,10 @@ impl Enablement {
         Ok(Enablement { off: off.collect() })
     }
 
-    /// Whether the server can start with what is left.
+    /// Checks that the server can start with the enabled types.
     ///
     /// # Errors
-    /// The version that must be served, in the words of the reference server.
+    /// Names the version that must be served, in the wording of the reference server.
     pub fn check(&self, naming: &Naming) -> Result<(), String> {
         let (stem, version, plural) = NEEDED;
         let group = naming.group(stem, true);
@@ -139,14 +142,14 @@ impl Enablement {
         Ok(())
     }
 
-    /// The same without the types whose features are off.
+    /// Additionally disables the types whose features are disabled.
     #[must_use]
     pub fn gated(self, naming: &Naming, is_open: impl Fn(&str) -> bool) -> Enablement {
         let closed = GATED.iter().filter(|(_, gate)| !is_open(gate));
         self.without(naming, closed.map(|(named, _)| *named))
     }
 
-    /// The same without the types that the emulated release does not have yet.
+    /// Additionally disables the types that the emulated release does not have yet.
     #[must_use]
     pub fn released(self, naming: &Naming, releases: Releases) -> Enablement {
         let later = INTRODUCED.iter().filter(|(_, minor)| *minor > releases.emulated);
@@ -163,7 +166,7 @@ impl Enablement {
         self
     }
 
-    /// The types of `registry` that are served.
+    /// Returns `registry` without the disabled types.
     pub fn of(&self, registry: &Registry) -> Registry {
         self.off
             .iter()
@@ -175,7 +178,7 @@ fn has_types(group: &str, registry: &Registry) -> bool {
     registry.groups().iter().any(|known| known.name == group)
 }
 
-/// Whether a group may be named.
+/// Returns whether settings may name a group.
 fn is_registered(group: &str, registry: &Registry) -> bool {
     let naming = registry.naming();
     has_types(group, registry)
@@ -183,7 +186,7 @@ fn is_registered(group: &str, registry: &Registry) -> bool {
         || EMPTY_GROUPS.iter().any(|(stem, suffixed)| naming.group(stem, *suffixed) == group)
 }
 
-/// What a wish is about.
+/// The parsed key of a setting.
 #[derive(Clone, Copy)]
 struct Key<'k> {
     group: &'k str,
@@ -201,7 +204,7 @@ impl<'k> Key<'k> {
         Some(Key { group, version, plural })
     }
 
-    /// Checks the form of the resource's name; `text` is all of the key.
+    /// Checks the form of the resource's name; `text` is the whole key.
     fn check_plural(&self, text: &str) -> Result<(), String> {
         match self.plural {
             Some(plural) if plural.to_lowercase() != plural => Err(format!(
@@ -220,7 +223,7 @@ impl<'k> Key<'k> {
     }
 }
 
-/// The stage in the name of a version: `beta` of `v2beta1`, nothing of `v2`; `None` for other names.
+/// Returns the stage in the name of a version: `beta` in `v2beta1`, empty in `v2`; `None` for other names.
 fn stage(version: &str) -> Option<&str> {
     let rest = version.strip_prefix('v')?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -232,7 +235,7 @@ fn stage(version: &str) -> Option<&str> {
         .find(|stage| rest.split_once(stage).is_some_and(|(before, after)| digits(before) && digits(after)))
 }
 
-/// A boolean by Go's rules; nothing is true.
+/// Parses a boolean by Go's rules; an empty text is true.
 fn boolean(text: &str) -> Option<bool> {
     match text {
         "" | "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -250,7 +253,7 @@ mod tests {
     use super::*;
     use values::naming::KUBERNETES;
 
-    /// Whether types are served under a wish.
+    /// Returns for each type whether it is served with these settings.
     fn served(wishes: &str, types: &[(&str, &str, &str)]) -> Result<Vec<bool>, String> {
         let registry = Registry::new(&KUBERNETES);
         let left = Enablement::parse(wishes, &registry)?.of(&registry);

@@ -1,10 +1,12 @@
-//! Feature gates: optional behaviour, switched by `--feature-gates` (docs/api/operations.md#flags-and-features).
+//! Feature gates: optional behaviour that `--feature-gates` switches on or off
+//! (docs/api/operations.md#flags-and-features).
 //!
 //! `Name=true,kube:Other=false` → [`Features::parse`] → [`Features`], with warnings for the operator.
 //!
-//! `AllAlpha` and `AllBeta` switch all gates of their stage that the flag does not name, regardless of order. The gate
-//! of a stable feature may be locked: setting it to its value is allowed with a warning, another value is an error.
-//! A server that emulates an older release has no gates of later ones. Knows the names of gates, not their effects.
+//! `AllAlpha` and `AllBeta` switch all gates of their stage that the flag does not name, regardless of order.
+//! The gate of a stable feature may be locked: setting it to its own value is allowed with a warning, any
+//! other value is an error. A server that emulates an older release has no gates of later releases. This
+//! module knows the names of gates, not their effects.
 
 mod upstream;
 
@@ -13,49 +15,49 @@ use std::fmt;
 
 use crate::version::Releases;
 
-/// A gate.
+/// A feature gate with an effect in this server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Feature {
-    /// gzip for large responses to get and list.
+    /// gzip compression of large responses to get and list.
     ApiResponseCompression,
-    /// Deletion of unreadable objects.
+    /// Deletion of objects that cannot be read.
     AllowUnsafeMalformedObjectDeletion,
     /// CBOR request and response bodies.
     CborServingAndStorage,
     /// Permissions to act as another user for some verbs only.
     ConstrainedImpersonation,
-    /// Dry runs.
+    /// Dry runs of write requests.
     DryRun,
-    /// Server-side apply.
+    /// Server-side apply of configurations.
     ServerSideApply,
-    /// The `fieldValidation` parameter.
+    /// The query parameter `fieldValidation` of write requests.
     ServerSideFieldValidation,
-    /// Lists in chunks.
+    /// Lists in chunks, with a limit and a continue token.
     ApiListChunking,
-    /// The streams of a container's log apart.
+    /// Separate reading of the streams of a container's log.
     PodLogsQuerySplitStreams,
     /// Lists as the initial events of a watch.
     WatchList,
-    /// `/flagz`: what the flags of the process are.
+    /// `/flagz`: the values of the process's flags.
     ComponentFlagz,
-    /// `/statusz`: what the process is.
+    /// `/statusz`: information about the process.
     ComponentStatusz,
-    /// Requests for types that only another server on the same store serves.
+    /// Forwarding of requests for types that only another server on the same store serves.
     PeerProxy,
-    /// Issuers of tokens say in which network they are.
+    /// Egress network of each token issuer in the authentication configuration.
     IssuerNetworks,
 }
 
 /// The maturity of the behaviour behind a gate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stage {
-    /// Disabled by default.
+    /// Experimental behaviour, disabled by default.
     Alpha,
-    /// Enabled by default.
+    /// Mature behaviour, enabled by default.
     Beta,
-    /// Always enabled.
+    /// Stable behaviour that is always enabled.
     Stable,
-    /// Going to be removed.
+    /// Deprecated behaviour that will be removed.
     Deprecated,
 }
 
@@ -64,7 +66,7 @@ struct Gate {
     name: &'static str,
     stage: Stage,
     default: bool,
-    /// It may be named, but not changed.
+    /// Whether the flag may name the gate but not change it.
     locked: bool,
 }
 
@@ -73,7 +75,7 @@ const fn gate(feature: Feature, name: &'static str, stage: Stage) -> Gate {
     Gate { feature, name, stage, default, locked: matches!(stage, Stage::Stable) }
 }
 
-/// Gates with an effect here.
+/// Gates with an effect in this server.
 static GATES: [Gate; 14] = [
     gate(Feature::ApiResponseCompression, "APIResponseCompression", Stage::Beta),
     gate(Feature::AllowUnsafeMalformedObjectDeletion, "AllowUnsafeMalformedObjectDeletion", Stage::Alpha),
@@ -92,19 +94,19 @@ static GATES: [Gate; 14] = [
     Gate { feature: Feature::WatchList, name: "WatchList", stage: Stage::Beta, default: true, locked: true },
 ];
 
-/// A gate of kube-apiserver without an effect here.
+/// A gate of kube-apiserver without an effect in this server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Inert {
     stage: Stage,
     default: bool,
 }
 
-/// The gate of this name that has no effect here.
+/// Returns the gate with this name, if it has no effect in this server.
 fn inert(name: &str) -> Option<Inert> {
     INERT.iter().find(|(names, _)| names.contains(&name)).map(|(_, inert)| *inert)
 }
 
-/// Gates without an effect here by stage and default.
+/// Gates without an effect, by stage and default.
 const INERT: [(&[&str], Inert); 6] = [
     (upstream::ALPHA, Inert { stage: Stage::Alpha, default: false }),
     (upstream::BETA, Inert { stage: Stage::Beta, default: true }),
@@ -114,19 +116,19 @@ const INERT: [(&[&str], Inert); 6] = [
     (upstream::DEPRECATED, Inert { stage: Stage::Deprecated, default: false }),
 ];
 
-/// The set of enabled gates.
+/// The set of enabled feature gates.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Features {
     open: [bool; GATES.len()],
-    /// Gates without an effect that were set.
+    /// Values of gates without an effect that were set.
     inert: BTreeMap<&'static str, bool>,
-    /// What was asked of all gates of a stage.
+    /// Setting for all gates of a stage.
     of_stage: OfStage,
     /// Warnings for the operator about named gates, in order.
     pub warnings: Vec<String>,
 }
 
-/// What was asked of all gates of a stage.
+/// Settings for all gates of a stage.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct OfStage {
     alpha: Option<bool>,
@@ -155,17 +157,18 @@ impl Default for Features {
 }
 
 impl Features {
-    /// Whether a gate is enabled.
+    /// Returns whether a gate is enabled.
     pub fn has(&self, feature: Feature) -> bool {
         GATES.iter().zip(self.open).any(|(gate, open)| gate.feature == feature && open)
     }
 
-    /// Whether the feature of that name is on, whether this server gives it an effect or not.
+    /// Returns whether the gate with this name is enabled, with or without an effect in this server.
     pub fn is_open(&self, name: &str) -> bool {
         self.all().iter().any(|(known, _, open)| *known == name && *open)
     }
 
-    /// Each gate with its stage and whether it is enabled, and the two names for all of a stage; by name.
+    /// Returns each gate with its stage and whether it is enabled, and also `AllAlpha` and `AllBeta`, sorted
+    /// by name.
     pub fn all(&self) -> Vec<(&'static str, Stage, bool)> {
         let with_effect = GATES.iter().zip(self.open).map(|(gate, open)| (gate.name, gate.stage, open));
         let inert = INERT.iter().flat_map(|(names, inert)| names.iter().map(move |name| (*name, *inert)));
@@ -182,12 +185,12 @@ impl Features {
         all
     }
 
-    /// Whether the gate of a stable feature is one that kube-apiserver has dropped.
+    /// Returns whether this is the gate of a stable feature that kube-apiserver has removed.
     pub fn is_forgotten(&self, name: &str) -> bool {
         GATES.iter().any(|gate| gate.name == name && gate.stage == Stage::Stable)
     }
 
-    /// The same with a gate enabled, for tests and for embedding.
+    /// Returns the same set with a gate enabled, for tests and for embedding.
     #[must_use]
     pub fn with(mut self, feature: Feature) -> Self {
         for (gate, open) in GATES.iter().zip(&mut self.open) {
@@ -196,11 +199,11 @@ impl Features {
         self
     }
 
-    /// Parses the value of the flag, for a server of these releases. The last value of a repeated gate wins.
+    /// Parses the value of the flag for a server of these releases. The last value of a repeated gate wins.
     ///
     /// # Errors
-    /// A malformed pair, a value that is not a boolean, and a gate that is unknown, locked to another value or not there yet
-    /// in the release that is emulated.
+    /// A pair is malformed, a value is not a boolean, or a gate is unknown, locked to another value, or not
+    /// yet in the emulated release.
     pub fn parse(text: &str, releases: Releases) -> Result<Features, String> {
         let mut named: BTreeMap<&str, bool> = BTreeMap::new();
         let mut features = Features::default();
@@ -213,7 +216,7 @@ impl Features {
                 let why = format!("strconv.ParseBool: parsing {value:?}: invalid syntax");
                 format!("invalid value of {name}={value}, err: {why}")
             })?;
-            // Gates may be given per component; this server answers to upstream's component name.
+            // Gates may be given per component; this server accepts upstream's component name.
             let name = match name.split_once(':') {
                 None => name,
                 Some((COMPONENT, name)) => name,
@@ -236,7 +239,7 @@ impl Features {
         Ok(features)
     }
 
-    /// Refuses gates that are enabled without those that they depend on.
+    /// Rejects gates that are enabled without the gates that they depend on.
     fn check_dependencies(&self) -> Result<(), String> {
         let all = self.all();
         let state = |name: &str| all.iter().find(|(known, ..)| *known == name).map(|(.., open)| *open);
@@ -262,7 +265,7 @@ impl Features {
             (None, Some(Inert { stage, default })) => (stage, default, stage == Stage::Stable),
             (None, None) => return Err(format!("unrecognized feature gate: {name}")),
         };
-        // A gate that is not there yet is off, whatever its default becomes.
+        // A gate that the emulated release does not have is disabled, whatever its later default is.
         if open && comes_after(name, releases) {
             let Releases { emulated, compatible } = releases;
             return Err(format!(
@@ -293,16 +296,16 @@ impl Features {
     }
 }
 
-/// Whether a gate is not there yet in the release that is emulated.
+/// Returns whether the emulated release does not have the gate yet.
 fn comes_after(name: &str, releases: Releases) -> bool {
     upstream::CAME_LATER.iter().any(|(later, minor)| *later == name && *minor > releases.emulated)
 }
 
-/// The component prefix that gates of this server may have.
+/// Component prefix that gates of this server may have.
 const COMPONENT: &str = "kube";
 
 impl fmt::Display for Features {
-    /// The gates that differ from their defaults.
+    /// Writes the gates that differ from their defaults.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changed = GATES.iter().zip(self.open).filter(|(gate, open)| gate.default != *open);
         for (at, (gate, open)) in changed.enumerate() {
@@ -312,7 +315,7 @@ impl fmt::Display for Features {
     }
 }
 
-/// A boolean by Go's rules.
+/// Parses a boolean by Go's rules.
 pub fn boolean(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -353,7 +356,7 @@ mod tests {
         let is_known = |name: &str| all.iter().any(|(known, ..)| *known == name);
         let known: Vec<&str> =
             upstream::DEPENDENCIES.iter().map(|(name, _)| *name).filter(|name| is_known(name)).collect();
-        // Most gates of the table are there: a name that is misspelled would be skipped in silence.
+        // Most gates of the table must be known, because a misspelled name would be skipped silently.
         assert!(known.len() * 2 > upstream::DEPENDENCIES.len(), "{known:?}");
         assert_eq!(Features::default().check_dependencies(), Ok(()));
     }

@@ -1,4 +1,4 @@
-//! Types as values: schemas, the registry, what is served of them and the documents about them.
+//! Types as values: schemas, the registry, the served types, and the documents about them.
 
 pub mod attributes;
 pub mod bloom;

@@ -1,4 +1,5 @@
-//! The typed options of list, watch and delete (docs/api/paths-and-verbs.md#options, docs/api/lists.md#list-options).
+//! The typed options of list, watch and delete (docs/api/paths-and-verbs.md#options,
+//! docs/api/lists.md#list-options).
 
 use crate::attributes::Selection;
 use engine::Revision;
@@ -7,10 +8,10 @@ use values::json::Value;
 use values::query::{Query, check_dry_run, invalid_options};
 use values::status::{Reason, Status};
 
-/// How a list treats its resourceVersion.
+/// How a list interprets its resourceVersion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum VersionMatch {
-    /// At that version precisely.
+    /// Exactly at that version.
     Exact,
     /// At that version or a newer one.
     NotOlderThan,
@@ -19,26 +20,27 @@ pub enum VersionMatch {
 /// Options of list, watch and deletecollection.
 #[derive(Debug)]
 pub struct ListOptions {
-    /// Label and field selectors.
+    /// Label and field selectors combined.
     pub selection: Selection,
-    /// Raw resourceVersion; empty when absent.
+    /// Unparsed resourceVersion; empty when absent.
     pub resource_version: String,
-    /// resourceVersionMatch.
+    /// Value of the parameter `resourceVersionMatch`.
     pub version_match: Option<VersionMatch>,
-    /// Most items in a chunk; 0 = all.
+    /// Maximum number of items in a chunk; 0 means unlimited.
     pub limit: u64,
-    /// Token of the previous chunk; empty when absent.
+    /// Continue token of the previous chunk; empty when absent.
     pub continue_token: String,
-    /// Bookmarks are wanted.
+    /// Whether the client requests bookmarks.
     pub allow_bookmarks: bool,
-    /// Synthetic initial events are wanted, or expressly not.
+    /// Whether the client requests initial events; `None` if it leaves the choice to the server.
     pub send_initial_events: Option<bool>,
-    /// Seconds after which a watch ends; 0 = the server's choice, negative = at once.
+    /// Seconds after which a watch ends; 0 means that the server chooses, and a negative value ends the watch
+    /// at once.
     pub timeout_seconds: i64,
 }
 
 impl ListOptions {
-    /// Reads and checks the options (docs/api/lists.md#list-options); `watch` selects the rules of watches.
+    /// Parses and checks the options (docs/api/lists.md#list-options); `watch` selects the rules of watches.
     pub fn from_query(
         query: &Query,
         selection: Selection,
@@ -68,7 +70,8 @@ impl ListOptions {
             _ => None,
         };
         if watch && options.send_initial_events.is_none() && wanted.is_empty() {
-            // A legacy watch from the beginning is the streaming form without its marker.
+            // A legacy watch from the beginning is a watch with initial events but without the bookmark that
+            // marks their end.
             options.send_initial_events = Some(matches!(options.resource_version.as_str(), "" | "0"));
         }
         Ok(options)
@@ -120,7 +123,7 @@ impl ListOptions {
                 errors.push(FieldError::not_supported(PATH, &wanted.into(), &["NotOlderThan"]));
             }
         }
-        // The reference server says so whether or not there is a `resourceVersionMatch`.
+        // The reference server reports this error with or without `resourceVersionMatch`.
         if !self.continue_token.is_empty() {
             let why = "resourceVersionMatch is forbidden when continue is provided";
             errors.push(FieldError::forbidden(PATH, why));
@@ -129,13 +132,13 @@ impl ListOptions {
     }
 }
 
-/// A resourceVersion of a get or watch as a number; empty and `0` are 0. Anything else is a 500 without a reason, as in
-/// the reference server.
+/// Parses the resourceVersion of a get or watch; an empty text and `0` are 0. Anything else is a 500 without
+/// a reason, as in the reference server.
 pub fn version_number(text: &str) -> Result<Revision, Status> {
     parse_version(text).map_err(|why| Status::new(Reason::Unknown, why))
 }
 
-/// The same for a list, which refuses with 400.
+/// Parses the resourceVersion of a list, with 400 for malformed text.
 pub fn list_version_number(text: &str) -> Result<Revision, Status> {
     parse_version(text).map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))
 }
@@ -154,48 +157,48 @@ fn parse_version(text: &str) -> Result<Revision, String> {
     })
 }
 
-/// Digits and nothing else, not even a sign, as a number.
+/// Parses decimal digits; any other character, including a sign, is an error.
 pub fn decimal(text: &str) -> Option<u64> {
     if text.starts_with('+') { None } else { text.parse().ok() }
 }
 
-/// What becomes of the dependents of a deleted object.
+/// Propagation policy: what happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Propagation {
-    /// They lose their owner.
+    /// Dependents lose their owner reference.
     Orphan,
-    /// They go after it.
+    /// Dependents are deleted after their owner.
     Background,
-    /// They go before it.
+    /// Dependents are deleted before their owner.
     Foreground,
 }
 
 /// Options of delete and deletecollection (docs/api/paths-and-verbs.md#options, docs/api/delete.md).
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
-    /// Run every stage but storage.
+    /// Whether the request passes every stage except storage.
     pub dry_run: bool,
-    /// Seconds an object that supports it may take; negative counts as 1.
+    /// Grace period in seconds, for objects that support it; a negative value counts as 1.
     pub grace_period_seconds: Option<i64>,
-    /// Deprecated form of `propagation`; kept because `false` changes the response code.
+    /// Deprecated form of `propagation`. It is stored separately because `false` changes the response code.
     pub orphan_dependents: Option<bool>,
-    /// What becomes of dependents.
+    /// Propagation policy for the dependents; `None` if the client sets none.
     pub propagation: Option<Propagation>,
-    /// Delete only the object of this identity.
+    /// Precondition: the UID of the object.
     pub uid: Option<String>,
-    /// Delete only at this version.
+    /// Precondition: the resourceVersion of the object.
     pub resource_version: Option<String>,
-    /// Delete an object that cannot be read.
+    /// Whether to delete an object that cannot be read.
     pub ignore_store_read_error: bool,
 }
 
 impl DeleteOptions {
-    /// Whether they leave the dependents to the default of the kind.
+    /// Returns whether the options leave the propagation policy to the default of the kind.
     pub fn choose_no_propagation(&self) -> bool {
         self.propagation.is_none() && self.orphan_dependents.is_none()
     }
 
-    /// The options of the query, which count when there is no body.
+    /// Parses the options of the query, which apply if there is no body.
     pub fn from_query(query: &Query, meta_group: &str) -> Result<Self, Status> {
         let mut errors = Vec::new();
         let text = |name: &str| query.first(name).filter(|text| !text.is_empty()).map(str::to_owned);
@@ -211,7 +214,7 @@ impl DeleteOptions {
         options.finish(query.first("propagationPolicy"), errors, meta_group)
     }
 
-    /// The options that a value holds which is of their type.
+    /// Parses the options of a request body that is already decoded as `DeleteOptions`.
     pub fn from_value(value: &Value, meta_group: &str) -> Result<Self, Status> {
         let given = |name: &str| value.get(name).filter(|value| !value.is_null());
         let text = |value: &Value| value.as_str().map(str::to_owned);

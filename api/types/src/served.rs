@@ -1,16 +1,17 @@
-//! The served types: registry, discovery and OpenAPI documents as one value, and the one place where it is replaced.
+//! The served types: registry, discovery and OpenAPI documents as one value, and the only place where this
+//! value is replaced.
 //!
 //! ```text
 //! change: Registry ─► Registry ─► Served ─ swap ─► requests that begin from now on
-//!                                   └──── signal ─► watches of types that went · controllers
+//!                                   └──── signal ─► watches of removed types · controllers
 //! ```
 //!
-//! A request takes the value once, at its start, and sees the same types in its documents and in its verbs to its end,
-//! however often they change meanwhile. The value is dropped with the last request that has it. Documents are rendered
-//! at their first request, and those of versions that a change leaves alone are kept, so a swap costs what making the
-//! registry costs.
+//! A request takes the value once, at its start, and sees the same types in its documents and in its verbs
+//! until its end, even if they change in the meantime. The value is dropped with the last request that has
+//! it. Documents are rendered at their first request, and documents of unchanged versions are kept, so a swap
+//! costs as much as building the registry.
 //!
-//! Built-in types are in every value, and are the same in all of them.
+//! Every value contains the same built-in types.
 
 use std::sync::Arc;
 
@@ -32,8 +33,8 @@ pub struct Served {
 }
 
 impl Served {
-    /// The types of a registry. `server_address` is where `/api` sends clients; `other_paths` are the paths outside the
-    /// resource API.
+    /// Creates the value for the types of a registry. `server_address` is the address that `/api` gives to
+    /// clients; `other_paths` are the paths outside the resource API.
     pub fn new(registry: Registry, server_address: String, other_paths: Vec<String>) -> Self {
         let registry = Arc::new(registry);
         Served {
@@ -43,7 +44,7 @@ impl Served {
         }
     }
 
-    /// The same types, beside what these other servers serve.
+    /// Returns the same types, with the versions of these extension servers.
     fn beside(&self, foreign: Arc<[Foreign]>) -> Self {
         Served {
             openapi: self.openapi.beside(&foreign),
@@ -52,13 +53,13 @@ impl Served {
         }
     }
 
-    /// The same types, with the groups of these peers in the aggregated document.
+    /// Returns the same types, with the groups of these peers in the aggregated document.
     fn among(&self, peers: Arc<[Vec<Value>]>) -> Self {
         let (openapi, registry) = (self.openapi.with(self.registry.clone()), self.registry.clone());
         Served { discovery: self.discovery.among(peers), openapi, registry }
     }
 
-    /// The same server with other types.
+    /// Returns the same server with other types.
     fn with(&self, registry: Registry) -> Self {
         let registry = Arc::new(registry);
         Served {
@@ -68,39 +69,39 @@ impl Served {
         }
     }
 
-    /// The resource types.
+    /// Returns the served resource types.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The discovery documents.
+    /// Returns the discovery documents.
     pub fn discovery(&self) -> &Discovery {
         &self.discovery
     }
 
-    /// The OpenAPI documents.
+    /// Returns the OpenAPI documents.
     pub fn openapi(&self) -> &OpenApi {
         &self.openapi
     }
 
-    /// Whether this very type is served, and not another one in its place.
+    /// Returns whether this same resource is served, and has not been replaced or removed.
     pub fn has(&self, resource: &Arc<Resource>) -> bool {
         let found = self.registry.resource(&resource.group, &resource.version, &resource.table.plural);
         found.is_some_and(|found| Arc::ptr_eq(found, resource))
     }
 }
 
-/// The types that are served now.
+/// The types that are served now; requests take a reference to them.
 #[derive(Debug)]
 pub struct Types {
     now: ArcSwap<Served>,
-    /// Held while a registry is made from the one before. Readers do not take it.
+    /// Lock that is held while a registry is derived from the previous one. Readers do not take it.
     changing: Mutex<()>,
     changed: watch::Sender<()>,
 }
 
 impl Types {
-    /// These, to begin with.
+    /// Creates the holder with its first value.
     pub fn new(served: Served) -> Self {
         Types {
             now: ArcSwap::from_pointee(served),
@@ -109,16 +110,16 @@ impl Types {
         }
     }
 
-    /// Those of this moment.
+    /// Returns the types that are served now.
     pub fn now(&self) -> Arc<Served> {
         self.now.load_full()
     }
 
-    /// Serves what `make` makes of the registry, to every request that begins after the call. Changes come one after the
-    /// other; `make` must not begin another one.
+    /// Serves the registry that `make` derives from the current one, to every request that begins after the
+    /// call. Changes are serialized; `make` must not start another one.
     ///
     /// # Errors
-    /// Those of `make`; nothing changes then.
+    /// Errors of `make`. Then nothing changes.
     pub fn change<E>(&self, make: impl FnOnce(&Registry) -> Result<Registry, E>) -> Result<(), E> {
         let _changing = self.changing.lock();
         let now = self.now.load();
@@ -128,21 +129,21 @@ impl Types {
         Ok(())
     }
 
-    /// Shows what other servers serve in the documents of requests that begin after the call.
+    /// Adds the versions of extension servers to the documents of requests that begin after the call.
     pub fn show(&self, foreign: Arc<[Foreign]>) {
         let _changing = self.changing.lock();
         let next = self.now.load().beside(foreign);
         self.now.store(Arc::new(next));
     }
 
-    /// Shows the groups of these peers in the aggregated document of requests that begin after the call.
+    /// Adds the groups of these peers to the aggregated document of requests that begin after the call.
     pub fn show_peers(&self, peers: Arc<[Vec<Value>]>) {
         let _changing = self.changing.lock();
         let next = self.now.load().among(peers);
         self.now.store(Arc::new(next));
     }
 
-    /// Ends once this very type is not served any more: it went, or there is another one in its place.
+    /// Waits until this same resource is no longer served, because it was removed or replaced.
     pub fn retired(self: &Arc<Self>, resource: &Arc<Resource>) -> impl Future<Output = ()> + Send + 'static {
         let (types, resource, mut changes) = (self.clone(), resource.clone(), self.changes());
         async move {
@@ -151,7 +152,7 @@ impl Types {
         }
     }
 
-    /// Tells of every change from now on; several may be told as one.
+    /// Returns a receiver for all changes from now on; several changes may be reported as one.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }

@@ -13,15 +13,15 @@ use values::json::{Object, Value};
 use values::release::{MAJOR, MINOR};
 use values::status::Status;
 
-/// The minor numbers of releases that this server can be like: its own and the three before.
+/// Minor numbers of the releases that this server can emulate: its own and the three before.
 const MINORS: std::ops::RangeInclusive<u32> = 33..=36;
 
-/// Minor numbers of the releases that this server is like.
+/// Minor numbers of the releases that this server emulates and is compatible with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Releases {
-    /// Its gates and what it says of itself are those of this one.
+    /// Release whose feature gates and reported version apply.
     pub emulated: u32,
-    /// The oldest one that may run beside it.
+    /// Oldest release that may run next to this server.
     pub compatible: u32,
 }
 
@@ -31,7 +31,7 @@ impl Default for Releases {
     }
 }
 
-/// The releases that the operator asks for, in the range of those that there are or not.
+/// The releases that the operator requests, which may be out of range.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AskedReleases {
     emulated: Version,
@@ -42,10 +42,10 @@ pub struct AskedReleases {
 type Version = (u32, u32);
 
 impl AskedReleases {
-    /// Reads the values of the two flags: `1.35` or `kube=1.35` each.
+    /// Parses the values of the two flags, each like `1.35` or `kube=1.35`.
     ///
     /// # Errors
-    /// A version that is none, that names a patch, that is of another component or given twice.
+    /// A value is not a version, contains a patch number, is for another component, or occurs twice.
     pub fn parse(emulated: &[String], compatible: &[String]) -> Result<AskedReleases, String> {
         let emulated = version(emulated)?.unwrap_or((1, *MINORS.end()));
         let before = (emulated.0, emulated.1.saturating_sub(1));
@@ -53,7 +53,7 @@ impl AskedReleases {
         Ok(AskedReleases { emulated, compatible })
     }
 
-    /// The same as releases that this server can be like.
+    /// Converts the requested releases to releases that this server supports.
     ///
     /// # Errors
     /// Each version that is out of range.
@@ -78,13 +78,13 @@ impl AskedReleases {
         }
     }
 
-    /// Whether the release is the server's own.
+    /// Returns whether the emulated release is the server's own.
     pub fn is_own(self) -> bool {
         self.emulated == (1, *MINORS.end())
     }
 }
 
-/// The version in the values of one of the flags.
+/// Returns the version in the values of one of the flags.
 fn version(values: &[String]) -> Result<Option<Version>, String> {
     let mut found: Vec<(&str, Vec<u32>)> = Vec::new();
     for value in values {
@@ -105,7 +105,7 @@ fn version(values: &[String]) -> Result<Option<Version>, String> {
     Ok(found.first().map(|(_, numbers)| (numbers[0], numbers[1])))
 }
 
-/// The numbers at the start of a version, at least two: 1, 35 and 2 of `v1.35.2-beta.0`.
+/// Returns the numbers at the start of a version, at least two: 1, 35 and 2 for `v1.35.2-beta.0`.
 fn numbers(text: &str) -> Result<Vec<u32>, String> {
     let rest = text.strip_prefix('v').unwrap_or(text);
     if !rest.starts_with(|c: char| c.is_ascii_digit()) {
@@ -127,14 +127,14 @@ fn dotted(numbers: &[u32]) -> String {
     numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
 }
 
-/// The component that versions may be given for.
+/// Component that versions may be given for.
 const COMPONENT: &str = "kube";
 
-/// The releases that the process is like; set once, before the first request.
+/// Releases of the process; set once, before the first request.
 pub static RELEASES: OnceLock<Releases> = OnceLock::new();
 
-/// The release as a semantic version: `v1.36.0+cluster-apiserver.<version of this program>`, or what
-/// [`REPORTED`] says instead.
+/// Returns the release as a semantic version: `v1.36.0+cluster-apiserver.<version of this program>`, or the
+/// value of [`REPORTED`].
 ///
 /// Clients compare the part before `+` with their own version; the rest identifies this server.
 pub fn git_version() -> &'static str {
@@ -143,13 +143,13 @@ pub fn git_version() -> &'static str {
 
 const OWN: &str = concat!("v1.36.0+cluster-apiserver.", env!("CARGO_PKG_VERSION"));
 
-/// The version that the operator has the server report; set once, before the first request.
+/// Version that the operator has configured for reporting; set once, before the first request.
 pub static REPORTED: OnceLock<String> = OnceLock::new();
 
-/// Checks a version that the server is to report: a semantic one of the server's own release.
+/// Checks a version that the server is to report: it must be a semantic version of the server's own release.
 ///
 /// # Errors
-/// It is none, or of another release.
+/// The text is not a semantic version, or it is of another release.
 pub fn check_reported(text: &str) -> Result<(), String> {
     let numbers = numbers(text)?;
     if numbers.len() != 3 {
@@ -161,7 +161,8 @@ pub fn check_reported(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What `--version=raw` prints: the document of `/version` as a literal of Go, without the emulated release.
+/// Returns the output of `--version=raw`: the document of `/version` as a Go literal, without the emulated
+/// release.
 pub fn raw() -> String {
     let members = [
         ("major", "Major"),
@@ -183,22 +184,22 @@ pub fn raw() -> String {
     format!("version.Info{{{}}}", texts.join(", "))
 }
 
-/// What the program was built from.
+/// The source that the program was built from.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
-    /// The commit; empty if it is not known.
+    /// Commit of the source; empty if unknown.
     pub commit: &'static str,
-    /// Its date, RFC 3339; empty if it is not known.
+    /// Date of the commit in RFC 3339; empty if unknown.
     pub date: &'static str,
 }
 
-/// The build of this program; set once, before the first request.
+/// Build of this program; set once, before the first request.
 pub static BUILD: OnceLock<Build> = OnceLock::new();
 
-/// The response to GET `/version`: indented JSON.
+/// Responds to GET `/version` with indented JSON.
 ///
 /// # Errors
-/// 406 if the client does not accept it.
+/// 406 if the client does not accept JSON.
 pub fn respond(headers: &HeaderMap) -> Result<Response<Bytes>, Status> {
     static DOCUMENT: OnceLock<Response<Bytes>> = OnceLock::new();
     let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -212,7 +213,7 @@ pub fn respond(headers: &HeaderMap) -> Result<Response<Bytes>, Status> {
     Ok(DOCUMENT.get_or_init(|| json_response(StatusCode::OK, &document(), true)).clone())
 }
 
-/// The document of `/version`.
+/// Returns the document of `/version`.
 pub fn document() -> Value {
     let Build { commit, date } = BUILD.get().copied().unwrap_or(Build { commit: "", date: "" });
     let architecture = match std::env::consts::ARCH {

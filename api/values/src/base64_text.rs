@@ -1,16 +1,17 @@
-//! Byte strings: standard base64 with padding.
+//! Byte strings in standard base64 with padding.
 //!
-//! Line breaks inside are accepted and dropped, as are stray bits behind the last byte; the kept form has neither.
+//! Line breaks inside the text and stray bits after the last byte are accepted and dropped; the stored form
+//! has neither.
 
 use std::borrow::Cow;
 
 use base64::Engine;
 use go::base64::{STANDARD, standard};
 
-/// The canonical form of `text`.
+/// Returns the canonical form of `text`.
 ///
 /// # Errors
-/// The sentence for text that is no base64, with the position of the first byte that does not fit.
+/// The error message for text that is not base64, with the position of the first invalid byte.
 pub fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
     if is_canonical(text.as_bytes()) {
         return Ok(Cow::Borrowed(text));
@@ -18,23 +19,23 @@ pub fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
     standard(text).map(|bytes| Cow::Owned(encode(&bytes)))
 }
 
-/// How many bytes canonical `text` stands for, without decoding it.
+/// Returns the number of bytes that canonical `text` encodes, without decoding it.
 pub fn decoded_len(text: &str) -> usize {
     let padding = text.bytes().rev().take_while(|&byte| byte == b'=').count();
     (text.len() / 4 * 3).saturating_sub(padding)
 }
 
-/// The bytes that `text`, which has no line breaks, stands for; nothing if it is no base64.
+/// Decodes `text`, which must not have line breaks; returns `None` if it is not base64.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
-/// The canonical text of `bytes`.
+/// Returns the canonical text of `bytes`.
 pub fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The six bits a base64 letter stands for; 64 for every other byte.
+/// Returns the six bits that a base64 letter stands for; 64 for every other byte.
 fn bits(byte: u8) -> u8 {
     match byte {
         b'A'..=b'Z' => byte - b'A',
@@ -71,7 +72,7 @@ mod tests {
             ("aGk=", Ok("aGk=")),
             ("aGVsbG8gd29ybGQ=", Ok("aGVsbG8gd29ybGQ=")),
             ("aGVs\nbG8g\r\nd29ybGQ=", Ok("aGVsbG8gd29ybGQ=")),
-            ("aGl=", Ok("aGk=")), // stray bits behind the last byte
+            ("aGl=", Ok("aGk=")), // stray bits after the last byte
             ("aG!=", Err("illegal base64 data at input byte 2")),
             ("aGk", Err("illegal base64 data at input byte 0")),
         ] {

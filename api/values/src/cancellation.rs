@@ -1,4 +1,4 @@
-//! Ends the computation of a request that nobody waits for any more.
+//! Cancellation of the work for a request whose result is no longer needed.
 //!
 //! ```text
 //! server ─► Token ◄── shutdown
@@ -6,24 +6,25 @@
 //!                    │ within(token, future): current token of the thread while the future is polled
 //!                    ▼
 //!        decoding, defaulting, validation, conversion, apply, expressions, rendering: step() for each node
-//!                    │ over
+//!                    │ token cancelled
 //!                    ▼
 //!        unwinds to `within`, which returns `Cancelled`
 //! ```
 //!
-//! A timeout that drops a future acts between two polls, and the work on one object has no pause between its stages. So each loop
-//! over a tree that a client sent counts its nodes with [`step`], which looks at the token from time to time. The token is not a
-//! parameter: it is that of the future which is polled on this thread, and tasks that are spawned for a request take it along
-//! ([`following`]).
+//! A timeout that drops a future takes effect only between two polls, and the work on one object never
+//! yields. Each loop over a tree that a client sent therefore counts its nodes with [`step`], which checks
+//! the token from time to time. The token is not a function parameter. The current token is the token of the
+//! future that this thread polls, and tasks that are spawned for a request inherit it ([`following`]).
 //!
-//! A computation that is over ends by unwinding, without the panic hook, and no further than [`within`]. The rejected alternative
-//! is an error of every function between a request and its innermost loop: about a hundred signatures, of which most cannot fail
-//! today. Unwinding is safe here because the loops that count steps work on values of their own request: they hold no lock while
-//! they do, locks do not poison (`clippy.toml`), cells that are filled once stay empty, and charges and reservations are given back
-//! when they are dropped, as they are when the future of a request is dropped. Code that changes shared state counts no steps.
+//! A cancelled computation unwinds, without the panic hook, up to the enclosing [`within`]. The rejected
+//! alternative is an error type in every function between a request and its innermost loop: about a hundred
+//! signatures, and most of these functions cannot fail today. Unwinding is safe here because the loops that
+//! count steps work on values of their own request: they hold no locks, locks do not poison (`clippy.toml`),
+//! cells that are filled once stay empty, and dropping charges and reservations releases them, as when the
+//! future of a request is dropped. Code that changes shared state counts no steps.
 //!
-//! A long computation also keeps a thread of the runtime from timers, signals and other requests. A poll that has taken
-//! `HAND_OVER_AFTER` therefore hands the other tasks of its thread over to another one.
+//! A long computation also keeps its runtime thread from running timers, signals and other requests. After a
+//! poll has taken `HAND_OVER_AFTER`, the thread therefore hands its other tasks over to another thread.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -39,31 +40,34 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Steps between two looks at the token: a step takes some tens of nanoseconds to a microsecond, a look about fifty nanoseconds.
+/// Steps between two checks of the token. A step takes between some tens of nanoseconds and a microsecond, a
+/// check about fifty nanoseconds.
 const STEPS_PER_LOOK: u32 = 512;
 
-/// Duration of a poll after which the other tasks of the thread go to another thread. A typical request takes less than a tenth of that.
+/// Duration of a poll after which the thread hands its other tasks over to another thread. A typical request
+/// takes less than a tenth of this time.
 const HAND_OVER_AFTER: Duration = Duration::from_millis(10);
 
-/// How much longer a poll takes until the next attempt. No attempt tells whether another thread took over, which may find no free
-/// processor for a while.
+/// Factor by which the poll must become longer before the next attempt to hand tasks over. The runtime does
+/// not report whether another thread took over, and there may be no free processor for a while.
 const HAND_OVER_BACKOFF: u32 = 3;
 
-/// How long the thread waits for another one to take its tasks over: this part of the duration of the poll so far.
+/// Divisor of the poll's duration so far that gives the time to wait until another thread takes the tasks
+/// over.
 const HAND_OVER_WAIT_PART: u32 = 20;
 
-/// Why a computation ends early.
+/// Why a computation was cancelled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reason {
-    /// The time of the request is over.
+    /// The deadline of the request has passed.
     Deadline,
-    /// The client is gone.
+    /// The client closed its connection.
     Gone,
-    /// The server ends.
+    /// The server is shutting down.
     Shutdown,
 }
 
-/// The computation was ended before it was done.
+/// The error of a computation that was cancelled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the computation was cancelled: {0:?}")]
 pub struct Cancelled(pub Reason);
@@ -72,7 +76,7 @@ pub struct Cancelled(pub Reason);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Panicked;
 
-/// Tells computations that they are over. Clones are one token.
+/// A cancellation token for the computations of one request or of the server. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Token(Arc<State>);
 
@@ -90,12 +94,12 @@ const GONE: u8 = 2;
 const SHUTDOWN: u8 = 3;
 
 impl Token {
-    /// A token that is over when this one is, or earlier.
+    /// Creates a token that is cancelled together with this one, or earlier.
     pub fn child(&self) -> Token {
         Token(Arc::new(State { parent: Some(self.clone()), ..State::default() }))
     }
 
-    /// Ends the computations. The first reason stays.
+    /// Cancels the computations. If the token is already cancelled, the first reason stays.
     pub fn cancel(&self, reason: Reason) {
         let code = match reason {
             Reason::Deadline => DEADLINE,
@@ -105,12 +109,12 @@ impl Token {
         let _ = self.0.reason.compare_exchange(GOES_ON, code, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Ends the computations at `deadline`.
+    /// Cancels the computations at `deadline`.
     pub fn cancel_at(&self, deadline: Instant) {
         *self.0.deadline.lock() = Some(deadline);
     }
 
-    /// Why the computations are over, if they are.
+    /// Returns the reason of the cancellation, or `None` if the computations may continue.
     pub fn reason(&self) -> Option<Reason> {
         match self.0.reason.load(Ordering::Relaxed) {
             GOES_ON => {}
@@ -128,10 +132,10 @@ impl Token {
         None
     }
 
-    /// The error of computations that are over.
+    /// Returns an error if the token is cancelled.
     ///
     /// # Errors
-    /// They are.
+    /// [`Cancelled`] with the reason of the cancellation.
     pub fn check(&self) -> Result<(), Cancelled> {
         self.reason().map_or(Ok(()), |reason| Err(Cancelled(reason)))
     }
@@ -140,9 +144,9 @@ impl Token {
 /// The computation that is polled on a thread.
 struct Running {
     token: Token,
-    /// When this poll began.
+    /// Start of the current poll.
     began: Instant,
-    /// Duration of the poll after which the thread's other tasks are handed over next.
+    /// Duration of the poll at which the thread next hands its other tasks over.
     hand_over_after: Duration,
 }
 
@@ -151,7 +155,8 @@ thread_local! {
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// Puts a computation in place of the one that runs, and that one back.
+/// Guard that makes a computation the current one of the thread and restores the previous one when it is
+/// dropped.
 struct Scope(Option<Running>);
 
 impl Scope {
@@ -165,7 +170,7 @@ impl Scope {
 impl Drop for Scope {
     fn drop(&mut self) {
         let before = self.0.take();
-        // A thread that ends has no computation.
+        // The thread-local value is already gone while a thread exits.
         let _ = RUNNING.try_with(|place| place.replace(before));
     }
 }
@@ -173,7 +178,7 @@ impl Drop for Scope {
 /// Runs `future` with `token` as the token of its computations.
 ///
 /// # Errors
-/// The token was over, and a computation noticed.
+/// [`Cancelled`] if the token was cancelled and a computation noticed it.
 pub async fn within<F: Future>(token: Token, future: F) -> Result<F::Output, Cancelled> {
     let mut future = pin!(future);
     poll_fn(move |cx| {
@@ -188,18 +193,19 @@ pub async fn within<F: Future>(token: Token, future: F) -> Result<F::Output, Can
     .await
 }
 
-/// Runs `future`, which a task of its own is going to poll, with the token of the computation that makes the task.
+/// Wraps a `future` that will run in a task of its own, so that it runs with the token of the current
+/// computation.
 ///
 /// # Errors
-/// As for [`within`].
+/// The same as for [`within`].
 pub fn following<F: Future>(future: F) -> impl Future<Output = Result<F::Output, Cancelled>> {
     within(current().unwrap_or_default(), future)
 }
 
-/// Runs `future`, and catches a panic of it. A cancellation is not a panic: it unwinds further, to [`within`].
+/// Runs `future` and catches its panics. A cancellation is not a panic: it continues to unwind to [`within`].
 ///
 /// # Errors
-/// [`Panicked`] if the future panicked. The panic hook has logged the text and the place by then.
+/// [`Panicked`] if the future panicked. The panic hook has already logged the message and the location.
 pub async fn catching_panics<F: Future>(future: F) -> Result<F::Output, Panicked> {
     match AssertUnwindSafe(future).catch_unwind().await {
         Ok(output) => Ok(output),
@@ -208,12 +214,12 @@ pub async fn catching_panics<F: Future>(future: F) -> Result<F::Output, Panicked
     }
 }
 
-/// The token of the computation that runs on this thread.
+/// Returns the token of the computation that runs on this thread.
 pub fn current() -> Option<Token> {
     RUNNING.try_with(|place| place.borrow().as_ref().map(|running| running.token.clone())).ok().flatten()
 }
 
-/// Returns why a computation unwound; continues to unwind for any other reason.
+/// Returns the cancellation that a computation unwound with; resumes unwinding for any other payload.
 fn cancelled(payload: Box<dyn Any + Send>) -> Cancelled {
     match payload.downcast::<Cancelled>() {
         Ok(cancelled) => *cancelled,
@@ -221,7 +227,7 @@ fn cancelled(payload: Box<dyn Any + Send>) -> Cancelled {
     }
 }
 
-/// Counts one step of a loop over what a client sent. Does not return once the token is over.
+/// Counts one step of a loop over client input. Does not return if the token turns out to be cancelled.
 #[inline]
 pub fn step() {
     let is_due = STEPS.with(|steps| {
@@ -234,9 +240,10 @@ pub fn step() {
     }
 }
 
-/// Ends the computation if its token is over: before what is long by itself or cannot be undone.
+/// Unwinds if the token of the current computation is cancelled. Callers use this function before an
+/// operation that takes long without counting steps, or that cannot be undone.
 pub fn check() {
-    // A destructor that runs while a computation unwinds goes on.
+    // A destructor that runs while the thread unwinds must not unwind again.
     if let Some(reason) = look()
         && !std::thread::panicking()
     {
@@ -244,7 +251,8 @@ pub fn check() {
     }
 }
 
-/// Whether the computation that runs on this thread is over, for code that has an error of its own for that.
+/// Returns whether the current computation is cancelled, for code that reports cancellation as an error of
+/// its own.
 pub fn is_over() -> bool {
     look().is_some()
 }
@@ -271,8 +279,9 @@ fn look() -> Option<Reason> {
     reason
 }
 
-/// Has another thread of the runtime run the tasks and timers that this one is kept from, and waits so long for that thread. The poll
-/// goes on here. Without effect where the tasks were handed over before.
+/// Lets another thread of the runtime run the tasks and timers that this thread blocks, and sleeps for `wait`
+/// so that the other thread can start. The current poll continues on this thread. If the tasks were already
+/// handed over, the call only sleeps.
 #[expect(
     clippy::disallowed_methods,
     reason = "nothing is waited for in place: the other futures of the task wait for this poll in any case"
@@ -281,13 +290,13 @@ fn hand_over(wait: Duration) {
     let is_shared =
         Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
     if is_shared {
-        // A thread that gets through the call before another one has taken over keeps its tasks.
+        // If this thread leaves the call before another thread has taken over, it keeps its tasks.
         tokio::task::block_in_place(|| std::thread::sleep(wait));
     }
 }
 
-/// Counts the looks at a token and cancels it at one of them, for tests that end a computation at a chosen place. The count is per
-/// thread: such a test runs the whole server on one thread.
+/// Counts the checks of a token and cancels the token at a chosen check, for tests that interrupt a
+/// computation at a certain point. The count is per thread: such a test runs the whole server on one thread.
 #[cfg(any(test, feature = "testing"))]
 pub mod observed {
     use std::cell::RefCell;
@@ -305,12 +314,12 @@ pub mod observed {
         static OBSERVED: RefCell<Option<Observed>> = const { RefCell::new(None) };
     }
 
-    /// Counts the looks at `token` from now on, and cancels it at this one.
+    /// Starts to count the checks of `token`, which is cancelled at check number `cancel_at`.
     pub fn begin(token: &Token, cancel_at: u64) {
         OBSERVED.set(Some(Observed { token: token.clone(), looks: 0, cancel_at }));
     }
 
-    /// How many there were.
+    /// Stops counting and returns the number of checks.
     pub fn end() -> u64 {
         OBSERVED.take().map_or(0, |observed| observed.looks)
     }
@@ -334,7 +343,7 @@ mod tests {
 
     use super::*;
 
-    /// Steps without end.
+    /// Counts steps in an endless loop.
     async fn endless() -> u64 {
         let mut sum = 0_u64;
         loop {
@@ -429,7 +438,7 @@ mod tests {
         let ended = runtime.block_on(async {
             let token = Token::default();
             let task = tokio::spawn(within(token.clone(), endless()));
-            // The only thread is busy with the task, for ever, unless it hands over.
+            // The task keeps the only thread busy for ever unless it hands the timer over.
             let timer = tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 token.cancel(Reason::Gone);

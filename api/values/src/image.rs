@@ -9,18 +9,19 @@
 //!
 //! Source: github.com/distribution/reference, `ParseNormalizedNamed`.
 
-/// The domain of a name without one.
+/// Domain of image names that contain no domain.
 const DEFAULT_DOMAIN: &str = "docker.io";
-/// The longest path, in bytes.
+/// Maximum length of a path, in bytes.
 const PATH_BYTES_MAX: usize = 255;
-/// The longest tag, in bytes.
+/// Maximum length of a tag, in bytes.
 const TAG_BYTES_MAX: usize = 128;
-/// The digest algorithms, with the number of their hexadecimal digits.
+/// Digest algorithms, each with the number of its hexadecimal digits.
 const DIGESTS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
 
-/// Returns whether `image` parses and its tag is `latest`, or would be by default because it has neither tag nor digest.
+/// Returns whether `image` parses and its tag is `latest`, or is `latest` by default because the name has
+/// neither tag nor digest.
 ///
-/// A name that does not parse has no tag.
+/// A malformed name has no tag.
 pub fn is_latest(image: &str) -> bool {
     parse(image).is_some_and(|(tag, has_digest)| tag.map_or(!has_digest, |tag| tag == "latest"))
 }
@@ -47,7 +48,7 @@ fn parse(image: &str) -> Option<(Option<&str>, bool)> {
     }
     let is_official = domain == DEFAULT_DOMAIN && !path.contains('/');
     let path_bytes = path.len() + if is_official { "library/".len() } else { 0 };
-    // A first component that is no domain can still be one of the path, which then includes it.
+    // A first component that is not a domain belongs to the path.
     let is_well_formed = match is_domain(domain) {
         true => path_bytes <= PATH_BYTES_MAX,
         false => is_component(domain) && domain.len() + 1 + path_bytes <= PATH_BYTES_MAX,

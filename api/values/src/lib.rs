@@ -1,4 +1,4 @@
-//! Values that know no types: JSON trees, paths of fields, names, times, statuses.
+//! Values that do not depend on any type: JSON trees, field paths, names, times, statuses.
 
 pub mod base64_text;
 pub mod cancellation;

@@ -1,33 +1,33 @@
-//! A bound on how often one kind of line is logged: clients cause these lines, and must not fill the disk with them.
+//! Rate limit for log lines that clients cause, so that clients cannot fill the disk.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Lines that may follow each other at once: enough for a deployment that starts with wrong credentials.
+/// Lines that may be logged at once: enough for a deployment that starts with wrong credentials.
 const BURST: u32 = 100;
 
 /// Time after which one more line may be logged: ten lines a second in the long run.
 const REFILL: Duration = Duration::from_millis(100);
 
-/// Most bytes of a reason in a line: clients and webhooks may say much.
+/// Maximum length of a reason in a log line, in bytes: texts of clients and webhooks can be long.
 const REASON_BYTES_MAX: usize = 1024;
 
-/// Returns the start of a text that a line has room for.
+/// Returns the beginning of `text` that fits into a log line.
 pub fn shortened(text: &str) -> &str {
     let longest = REASON_BYTES_MAX.min(text.len());
     let end = (0..=longest).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
 }
 
-/// The bound of one kind of line.
+/// Rate limit of one kind of log line.
 #[derive(Debug)]
 pub struct LogLimit(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     left: u32,
-    /// When `left` was last raised; `None` before the first line.
+    /// Time at which `left` was last raised; `None` before the first line.
     refilled: Option<Instant>,
     omitted: u64,
 }
@@ -39,12 +39,13 @@ impl Default for LogLimit {
 }
 
 impl LogLimit {
-    /// A bound that was not used yet.
+    /// Creates a limit that allows a full burst.
     pub const fn new() -> LogLimit {
         LogLimit(Mutex::new(State { left: BURST, refilled: None, omitted: 0 }))
     }
 
-    /// Returns how many lines were left out since the last one, if a line may be logged now.
+    /// Returns the number of lines that were omitted since the last logged one, or `None` if no line may be
+    /// logged now.
     pub fn admit(&self) -> Option<u64> {
         self.admit_at(Instant::now())
     }
@@ -86,7 +87,7 @@ mod tests {
         assert_eq!(limit.admit_at(begin + REFILL), Some(51));
         assert_eq!(limit.admit_at(begin + REFILL), None);
         assert_eq!(limit.admit_at(begin + 2 * REFILL), Some(1));
-        // A long pause allows one burst.
+        // After a long pause only one burst is allowed.
         let later = begin + Duration::from_secs(3_600);
         let admitted = (0..2 * BURST).filter(|_| limit.admit_at(later).is_some()).count();
         assert_eq!(admitted, BURST as usize);

@@ -1,21 +1,26 @@
-//! The account of memory that clients cause to be allocated: charged before it is allocated, refused when it is used up.
+//! Accounting of the memory that clients cause the server to allocate. Memory is charged before it is
+//! allocated, and a request is refused when its budget is exhausted.
 //!
 //! ```text
-//! request body ──► bodies ──► content as trees ──► work ──► answer ──► connection's own allotment, then answers
+//! request body ──► bodies ──► content as trees ──► work ──► response ──► connection's own allotment, then answers
 //! ```
 //!
-//! There are three budgets, and a request asks for them in this order only, so no two requests wait for each other for
-//! ever. A fourth is for the state of the requests themselves, and nothing waits for that one. Each budget has a share for small charges, which large ones cannot use up. A request waits for a bounded time
-//! and is then refused with 429. An answer is charged until its last byte has left the process's own buffers: the charge
-//! lives in the owner of the bytes ([`Charge::hold`]). Bytes of the store's mapped files are not charged.
+//! A request charges three budgets (bodies, work, answers), always in this order, so that two requests cannot
+//! deadlock. A fourth budget covers the state of the requests themselves; charges to it never wait. Each
+//! budget has a share for small charges that large charges cannot use up. A request waits for a bounded time
+//! and is then refused with 429. A response is charged until its last byte has left the buffers of the
+//! process: the owner of the bytes holds the charge ([`Charge::hold`]). Bytes of the store's mapped files are
+//! not charged.
 //!
-//! Documents that the server makes of itself (metrics, profiles, discovery) are charged before they are made for the length
-//! that the last one of their kind had ([`Document`]). Any other answer is charged as soon as it is there, before anything
-//! waits; only answers of at most [`FREE_ANSWER_BYTES`] are part of the state of their request.
+//! Documents that the server generates about itself (metrics, profiles, discovery) are charged before they
+//! are generated, with the length of the last document of their kind ([`Document`]). Any other response is
+//! charged as soon as it exists, before any wait. Only responses of at most [`FREE_ANSWER_BYTES`] are covered
+//! by the state of their request.
 //!
-//! Every connection has an allotment for answers, bodies and requests of its own, so clients that do not read, or do not end
-//! what they send, cannot stop those that do. The total is [`TOTAL_BYTES`], and for each connection [`CONNECTION_BYTES`],
-//! [`CONNECTION_BODY_BYTES`], [`CONNECTION_REQUESTS`] requests, and its window of unread request bytes.
+//! Every connection has an allotment of its own for responses, bodies and requests. Clients that do not read,
+//! or that do not finish what they send, therefore cannot block other clients. The total is [`TOTAL_BYTES`].
+//! Each connection adds [`CONNECTION_BYTES`], [`CONNECTION_BODY_BYTES`], [`CONNECTION_REQUESTS`] requests,
+//! and its window of unread request bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -26,88 +31,98 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::json::structures_in;
 
-/// Request bodies, from their first byte until they are decoded and written.
+/// Budget of request bodies, from their first byte until they are decoded and written.
 pub const BODIES_BYTES: usize = 64 * MIB;
-/// Content of requests in memory: trees, their versions before and after, and what is made of them.
+/// Budget of decoded request content: trees, their versions before and after the change, and values derived
+/// from them.
 pub const WORK_BYTES: usize = 318 * MIB;
-/// Answers of other servers (webhooks, reviews, documents) from their first byte until they are decoded.
+/// Budget of responses of other servers (webhooks, reviews, documents), from their first byte until they are
+/// decoded.
 pub const REPLIES_BYTES: usize = 66 * MIB;
-/// Answers and parts of answers beyond the allotments of connections.
+/// Budget of responses, or parts of them, beyond the allotments of connections.
 pub const ANSWERS_BYTES: usize = 64 * MIB;
-/// The state of requests beyond those that each connection has for itself: head, user, what is left to send.
+/// Budget of request state beyond the requests that each connection may have by itself: head, user, unsent
+/// data.
 pub const REQUESTS_BYTES: usize = 96 * MIB;
-/// All of that together.
+/// Sum of all budgets of a server.
 pub const TOTAL_BYTES: usize = BODIES_BYTES + WORK_BYTES + REPLIES_BYTES + ANSWERS_BYTES + REQUESTS_BYTES;
 
-/// The state of one request that waits, for a peer that does not read most of all (measured: 6.5 KiB).
+/// Charge for the state of one waiting request; the largest case is a client that does not read (measured:
+/// 6.5 KiB).
 pub const REQUEST_BYTES: usize = 8 * 1024;
 
-/// The state of one request that another server answers: its connection, with what it has received and not passed on.
+/// Charge for a request that another server answers: the connection to that server, with received data that
+/// was not yet passed on.
 pub const RELAY_BYTES: usize = 64 * 1024;
 
-/// Longest answer that is covered by the state of its request ([`REQUEST_BYTES`]): the error of an ordinary refusal.
+/// Maximum length of a response that is covered by the state of its request ([`REQUEST_BYTES`]), such as the
+/// error of a usual rejection.
 pub const FREE_ANSWER_BYTES: usize = 1024;
 
-/// Requests at one time that each connection has for itself, so that clients with few of them are served whatever
-/// others do.
+/// Concurrent requests that each connection may have without a charge to the budget, so that clients with few
+/// requests are served whatever other clients do.
 pub const CONNECTION_REQUESTS: usize = 16;
 
-/// What each connection may hold of answers besides: a chunk of a list (64 KiB and the item that completes it).
+/// Bytes of responses that each connection may hold without a charge to the budget: a chunk of a list (64 KiB
+/// and the item that completes it).
 pub const CONNECTION_BYTES: usize = 80 * 1024;
 
-/// What each connection may hold of request bodies besides: one of those that are not large.
+/// Bytes of request bodies that each connection may hold without a charge to the budget: one body that is not
+/// large.
 pub const CONNECTION_BODY_BYTES: usize = 64 * 1024;
 
-/// Memory that the content of a request may take, as a multiple of the body: two bytes (`0,` in JSON, an empty entry in
-/// protobuf) become a value of 32 bytes, in vectors that grow by doubling, for a moment next to their older half.
+/// Factor from the length of a body to the memory that its content may take. Two bytes (`0,` in JSON, an
+/// empty entry in protobuf) become a value of 32 bytes, in vectors that grow by doubling and for a moment
+/// coexist with their old half.
 pub const WORK_MULTIPLE: usize = 48;
 
-/// Structures (objects and lists) of a request's content that are covered by [`WORK_MULTIPLE`]. Those beyond are charged
-/// [`STRUCTURE_BYTES`] each.
+/// Number of structures (objects and lists) in the content of a request that [`WORK_MULTIPLE`] covers. Each
+/// further structure is charged [`STRUCTURE_BYTES`].
 pub const STRUCTURES_FREE: usize = 1000;
 
-/// What a structure may come to with its defaults, its share of the managed fields, and its text: an empty container
-/// has 0.9 KiB (measured).
+/// Charge for one structure, with its defaults, its share of the managed fields, and its text. An empty
+/// container takes 0.9 KiB (measured).
 pub const STRUCTURE_BYTES: usize = 1024;
 
-/// How long a request waits for memory.
+/// Maximum time that a request waits for memory.
 pub const WAIT: Duration = Duration::from_secs(10);
 
-/// Seconds after which a refused request may try again.
+/// Seconds after which a refused request may be retried.
 pub const RETRY_AFTER_S: u32 = 1;
 
-/// Structures that a content may have at all: more would be charged more than all large requests may use together.
+/// Maximum number of structures in one content. The charge for more structures would exceed the share for
+/// large charges.
 pub const STRUCTURES_MAX: usize = STRUCTURES_FREE + WORK_LARGE_BYTES / STRUCTURE_BYTES;
 
-/// The share of [`WORK_BYTES`] for large charges.
+/// Share of [`WORK_BYTES`] for large charges.
 const WORK_LARGE_BYTES: usize = WORK_BYTES - WORK_BYTES / 3;
 
 const MIB: usize = 1024 * 1024;
-/// Unit of accounting.
+/// Granularity of the accounting, in bytes.
 const UNIT_BYTES: usize = 1024;
 
-/// There was no memory in time.
+/// Why memory was refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Exhausted {
-    /// Others use it: try again later.
+    /// The budget is in use; a retry can succeed.
     #[error("memory for requests is used up")]
     Busy,
-    /// It is more than all requests may use together.
+    /// The request needs more than the budget for large requests; a retry cannot succeed.
     #[error("the request needs {wanted} bytes of memory, and all requests may use {limit}")]
     Never {
-        /// Bytes that the request needs.
+        /// Bytes of memory that the request needs.
         wanted: usize,
         /// Bytes that all large requests may use together.
         limit: usize,
     },
 }
 
-/// A budget, in two shares.
+/// A budget with a share for small and a share for large charges.
 #[derive(Debug)]
 struct Pool {
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
-    /// Largest charge to the share of small ones.
+    /// Maximum size of a charge to the share for small charges.
     small_bytes_max: usize,
     large_bytes: usize,
 }
@@ -123,7 +138,7 @@ impl Pool {
         }
     }
 
-    /// The share that a charge goes to.
+    /// Returns the share that a charge of `bytes` belongs to.
     fn share(&self, bytes: usize) -> Result<&Arc<Semaphore>, Exhausted> {
         match bytes {
             _ if bytes <= self.small_bytes_max => Ok(&self.small),
@@ -154,30 +169,30 @@ fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// A kind of document that the server makes anew for each answer.
+/// A kind of document that the server generates for each response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Document {
-    /// The page of all metrics.
+    /// Page of all metrics.
     Metrics,
-    /// The page of the metrics of health checks.
+    /// Page of the metrics of health checks.
     Indicators,
-    /// Profiles of the process, and names of its addresses.
+    /// Profiles of the process, and symbol names of its addresses.
     Profile,
     /// Dumps of flow control.
     FlowControl,
     /// Discovery of groups and resources.
     Discovery,
-    /// Flags, state and log directories.
+    /// Pages of flags, of state and of log directories.
     Page,
 }
 
-/// The kinds of documents.
+/// Number of kinds of documents.
 const DOCUMENTS: usize = 6;
 
-/// Length that a document is expected to have before the first one of its kind was made.
+/// Expected length of a document before the first one of its kind was generated.
 const FIRST_DOCUMENT_BYTES: usize = 64 * 1024;
 
-/// The lengths that documents are expected to have, by their kind.
+/// Expected lengths of documents, indexed by kind.
 #[derive(Debug)]
 struct Lengths([AtomicUsize; DOCUMENTS]);
 
@@ -188,14 +203,15 @@ impl Default for Lengths {
 }
 
 impl Lengths {
-    /// The expected length: that of the longest recent one, and a quarter for what has been added since.
+    /// Returns the expected length: the length of the longest recent document, plus a quarter for growth
+    /// since then.
     fn expected(&self, document: Document) -> usize {
         let last = self.0[document as usize].load(Ordering::Relaxed);
         last + last / 4
     }
 
-    /// Notes the length of a document. A shorter one lowers the expectation slowly, because kinds have documents of several
-    /// lengths.
+    /// Records the length of a document. A shorter document lowers the expectation slowly, because the
+    /// documents of one kind differ in length.
     fn note(&self, document: Document, bytes: usize) {
         let length = &self.0[document as usize];
         let last = length.load(Ordering::Relaxed);
@@ -203,7 +219,7 @@ impl Lengths {
     }
 }
 
-/// The budgets of a server.
+/// The memory budgets of a server.
 #[derive(Debug)]
 pub struct Memory {
     bodies: Pool,
@@ -226,40 +242,43 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Room for the state of one more request of a connection. Does not wait: that would need the room too.
+    /// Charges the state of one more request of a connection. Does not wait, because a waiting request would
+    /// need this memory too.
     ///
     /// # Errors
-    /// No memory is free.
+    /// [`Exhausted`] if no memory is free.
     pub fn request(&self, own: &Allotment) -> Result<Charge, Exhausted> {
         match own.requests.clone().try_acquire_owned() {
-            // One permit of a connection is one request, and not part of the total.
+            // A permit of a connection's allotment counts one request and is not part of the total.
             Ok(permit) => Ok(Charge::of(permit)),
             Err(_) => self.requests.try_charge(REQUEST_BYTES),
         }
     }
 
-    /// Room for the connection to another server that answers a request. Does not wait, as [`request`](Self::request).
+    /// Charges the connection to another server that answers a request. Does not wait, like
+    /// [`request`](Self::request).
     ///
     /// # Errors
-    /// No memory is free.
+    /// [`Exhausted`] if no memory is free.
     pub fn relay(&self) -> Result<Charge, Exhausted> {
         self.requests.try_charge(RELAY_BYTES)
     }
 
-    /// Room for the content of a body, and of the `stored_bytes` of the object that it changes.
+    /// Charges the content of a body, and the `stored_bytes` of the object that the request changes.
     ///
     /// # Errors
-    /// No memory became free in time, or the request needs more than the budget has.
+    /// [`Exhausted`] if no memory became free in time.
     pub async fn work(&self, body_bytes: usize, stored_bytes: usize) -> Result<Charge, Exhausted> {
-        // Stored text has no structures that defaults could still be added to, and is read only where it changes.
+        // Stored text has the factor 8 only: it gets no further defaults, and only its changed parts are
+        // decoded.
         let bytes = body_bytes.saturating_mul(WORK_MULTIPLE).saturating_add(stored_bytes.saturating_mul(8));
         self.work.charge(bytes.min(self.work.large_bytes)).await
     }
 
-    /// Room for the structures of a content, if they are more than its length stands for. Does not wait.
+    /// Charges the structures of a content beyond the number that its length covers. Does not wait.
     ///
     /// # Errors
-    /// There is none, or never can be.
+    /// [`Exhausted`] if no memory is free, or if the charge exceeds the share.
     pub fn structures(&self, count: usize) -> Result<Charge, Exhausted> {
         match count.saturating_sub(STRUCTURES_FREE) {
             0 => Ok(Charge::default()),
@@ -267,23 +286,24 @@ impl Memory {
         }
     }
 
-    /// Refuses a content that has more structures than there may be, before they are made of `text` in JSON. A shorter text than
-    /// so many need is not looked at.
+    /// Refuses a JSON `text` with more than [`STRUCTURES_MAX`] structures before it is decoded. A text that
+    /// is too short for so many structures is not read.
     ///
     /// # Errors
-    /// There never can be room for them.
+    /// [`Exhausted::Never`] if there are too many structures.
     pub fn check_text(text: &[u8]) -> Result<(), Exhausted> {
-        // Each has a beginning and an end.
+        // Each structure has an opening and a closing bracket.
         if text.len() < 2 * STRUCTURES_MAX {
             return Ok(());
         }
         Memory::check_structures(structures_in(text))
     }
 
-    /// The same of a content that was read to a tree.
+    /// Performs the check of [`check_text`](Self::check_text) for content that is already a tree with `count`
+    /// structures.
     ///
     /// # Errors
-    /// There never can be room for them.
+    /// [`Exhausted::Never`] if there are too many structures.
     pub fn check_structures(count: usize) -> Result<(), Exhausted> {
         match count {
             0..=STRUCTURES_MAX => Ok(()),
@@ -294,7 +314,7 @@ impl Memory {
         }
     }
 
-    /// Bytes charged at present, without the allotments of connections.
+    /// Returns the bytes that are charged now, without the allotments of connections.
     pub fn charged_bytes(&self) -> usize {
         let pools = [&self.bodies, &self.work, &self.answers, &self.requests];
         let free: usize = pools.iter().map(|pool| pool.free_bytes()).sum();
@@ -302,26 +322,28 @@ impl Memory {
     }
 }
 
-/// The budget of answers of other servers. It belongs to the process, because the calls of the server's own parts have no
-/// connection of a client.
+/// Budget of responses of other servers. The budget belongs to the process, because calls by the server's own
+/// components have no client connection.
 static REPLIES: LazyLock<Pool> =
     LazyLock::new(|| Pool::new(REPLIES_BYTES, REPLIES_BYTES / 4, CONNECTION_BODY_BYTES));
 
-/// Bytes to charge for each value of an answer that is decoded: its node, a text of its own, and a copy for the caller.
+/// Charge for each value of a decoded response of another server: its node, its text, and a copy for the
+/// caller.
 const REPLY_VALUE_BYTES: usize = 128;
 
-/// Room for bytes of an answer of another server before they are read.
+/// Charges `bytes` of a response of another server before they are read.
 ///
 /// # Errors
-/// No memory became free in time, or the request needs more than the budget has.
+/// [`Exhausted`] if no memory became free in time, or if the response needs more than the budget has.
 pub async fn reply(bytes: usize) -> Result<Charge, Exhausted> {
     REPLIES.charge(bytes).await
 }
 
-/// Room for what an answer of another server comes to when it is decoded, which its separators tell.
+/// Charges the decoded size of a response of another server, estimated from the number of separators in its
+/// text.
 ///
 /// # Errors
-/// No memory became free in time, or the request needs more than the budget has.
+/// [`Exhausted`] if no memory became free in time, or if the response needs more than the budget has.
 pub async fn decoded_reply(text: &[u8]) -> Result<Charge, Exhausted> {
     let separators = memchr::memchr3_iter(b',', b'{', b'[', text).count();
     // In YAML each line is a value.
@@ -329,12 +351,12 @@ pub async fn decoded_reply(text: &[u8]) -> Result<Charge, Exhausted> {
     reply(2 * text.len() + REPLY_VALUE_BYTES * (separators + lines)).await
 }
 
-/// Bytes that are charged for answers of other servers at present.
+/// Returns the bytes that are charged now for responses of other servers.
 pub fn charged_reply_bytes() -> usize {
     REPLIES_BYTES - REPLIES.free_bytes()
 }
 
-/// What one connection holds of answers, of bodies and of requests.
+/// The part of the memory that belongs to one connection: responses, bodies and requests.
 #[derive(Clone, Debug)]
 pub struct Allotment {
     answers: Arc<Semaphore>,
@@ -352,7 +374,7 @@ impl Default for Allotment {
     }
 }
 
-/// Where the bodies and answers of a connection are charged.
+/// The account of one connection, to which its bodies and responses are charged.
 #[derive(Clone, Debug)]
 pub struct Account {
     memory: Arc<Memory>,
@@ -360,51 +382,51 @@ pub struct Account {
 }
 
 impl Account {
-    /// The account of a connection.
+    /// Creates the account of a connection with the allotment `own`.
     pub fn new(memory: Arc<Memory>, own: Allotment) -> Self {
         Account { memory, own }
     }
 
-    /// An account that nothing else is charged to.
+    /// Creates an account with budgets of its own that no other account shares.
     pub fn detached() -> Self {
         Account { memory: Arc::default(), own: Allotment::default() }
     }
 
-    /// The budgets of the server.
+    /// Returns the budgets of the server.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Room for bytes of a request body.
+    /// Charges `bytes` of a request body.
     ///
     /// # Errors
-    /// No memory became free in time, or the request needs more than the budget has.
+    /// [`Exhausted`] if no memory became free in time, or if the request needs more than the budget has.
     pub async fn body(&self, bytes: usize) -> Result<Charge, Exhausted> {
         charge(&self.own.bodies, CONNECTION_BODY_BYTES, &self.memory.bodies, bytes).await
     }
 
-    /// Room for bytes of an answer, if there is some now.
+    /// Charges `bytes` of a response without waiting.
     ///
     /// # Errors
-    /// There is none, or never can be.
+    /// [`Exhausted`] if no memory is free, or if the response needs more than the budget has.
     pub fn try_answer(&self, bytes: usize) -> Result<Charge, Exhausted> {
         try_charge(&self.own.answers, &self.memory.answers, bytes)
     }
 
-    /// Room for a document before it is made, and the length that it is expected to have.
+    /// Charges a document before it is generated, and returns the charge with the expected length.
     ///
     /// # Errors
-    /// No memory became free in time.
+    /// [`Exhausted`] if no memory became free in time.
     pub async fn document(&self, document: Document) -> Result<(Charge, usize), Exhausted> {
         let expected = self.memory.documents.expected(document).min(self.memory.answers.large_bytes);
         Ok((self.answer(expected).await?, expected))
     }
 
-    /// Room for a document that was made, of which `charge` was taken before. What is missing is charged without waiting,
-    /// because the document is there.
+    /// Adjusts the `charge` of a document after it was generated. A missing amount is charged without
+    /// waiting, because the document already exists.
     ///
     /// # Errors
-    /// There is no room for what is missing.
+    /// [`Exhausted`] if no memory is free for the missing amount.
     pub fn made(&self, document: Document, bytes: usize, charge: Charge) -> Result<Charge, Exhausted> {
         self.memory.documents.note(document, bytes);
         match bytes.saturating_sub(charge.bytes()) {
@@ -413,16 +435,16 @@ impl Account {
         }
     }
 
-    /// Room for bytes of an answer.
+    /// Charges `bytes` of a response.
     ///
     /// # Errors
-    /// No memory became free in time, or the request needs more than the budget has.
+    /// [`Exhausted`] if no memory became free in time, or if the response needs more than the budget has.
     pub async fn answer(&self, bytes: usize) -> Result<Charge, Exhausted> {
         charge(&self.own.answers, CONNECTION_BYTES, &self.memory.answers, bytes).await
     }
 }
 
-/// Room in a connection's own allotment or else in a budget, if there is some now.
+/// Charges the connection's own allotment, or else the budget, without waiting.
 fn try_charge(own: &Arc<Semaphore>, pool: &Pool, bytes: usize) -> Result<Charge, Exhausted> {
     match own.clone().try_acquire_many_owned(units(bytes)) {
         Ok(permit) => Ok(Charge::of(permit)),
@@ -430,7 +452,8 @@ fn try_charge(own: &Arc<Semaphore>, pool: &Pool, bytes: usize) -> Result<Charge,
     }
 }
 
-/// The same, waited for in whichever has some first. The allotment has `own_bytes` when nothing is taken of it.
+/// Charges the connection's own allotment or the budget, whichever has room first. `own_bytes` is the full
+/// size of the allotment.
 async fn charge(
     own: &Arc<Semaphore>,
     own_bytes: usize,
@@ -452,7 +475,7 @@ async fn charge(
     }
 }
 
-/// Memory that is charged until this is dropped, to one share or to two.
+/// A charge that is released when this value is dropped. It belongs to one share or to two.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Charge([Option<OwnedSemaphorePermit>; 2]);
@@ -462,18 +485,19 @@ impl Charge {
         Charge([Some(permit), None])
     }
 
-    /// This, and what was charged for more of the same.
+    /// Returns the sum of this charge and `more`, of which each may belong to one share only.
     pub fn and(self, more: Charge) -> Self {
         let ([first, _], [second, _]) = (self.0, more.0);
         Charge([first, second])
     }
 
-    /// Bytes that are charged.
+    /// Returns the charged amount in bytes.
     pub fn bytes(&self) -> usize {
         self.0.iter().flatten().map(OwnedSemaphorePermit::num_permits).sum::<usize>() * UNIT_BYTES
     }
 
-    /// The same bytes, charged until the last reference to them is gone. What they do not need is given back.
+    /// Returns `bytes` with this charge attached until the last reference to them is dropped. Releases the
+    /// part of the charge that exceeds their length.
     pub fn hold(mut self, bytes: impl Into<Bytes>) -> Bytes {
         let bytes = bytes.into();
         let mut spare = (self.bytes() / UNIT_BYTES).saturating_sub(units(bytes.len()) as usize);
@@ -486,7 +510,7 @@ impl Charge {
     }
 }
 
-/// Bytes with their charge.
+/// Bytes together with their charge.
 struct Held {
     bytes: Bytes,
     _charge: Charge,
@@ -559,12 +583,12 @@ mod tests {
         let memory = Arc::new(Memory::default());
         let connection = || Account::new(memory.clone(), Allotment::default());
         const BYTES: usize = 300 * 1024;
-        // The first one is longer than expected.
+        // The first document is longer than expected.
         let account = connection();
         let (charge, expected) = account.document(Document::Metrics).await.unwrap();
         assert!(charge.bytes() >= expected && expected < BYTES);
         let mut kept = vec![account.made(Document::Metrics, BYTES, charge).unwrap().hold(vec![0; BYTES])];
-        // From then on there is room before it is made, until the budget is used up.
+        // Later documents are charged in full before they are generated, until the budget is exhausted.
         loop {
             let account = connection();
             let Ok((charge, expected)) = account.document(Document::Metrics).await else { break };
@@ -572,7 +596,8 @@ mod tests {
             kept.push(account.made(Document::Metrics, BYTES, charge).unwrap().hold(vec![0; BYTES]));
         }
         assert!(kept.len() * BYTES <= ANSWERS_BYTES, "{}", kept.len());
-        // Other kinds do not wait for it, and the expectation follows the documents down again.
+        // Other kinds of documents do not wait for this one, and the expectation later decreases again with
+        // shorter documents.
         drop(connection().document(Document::Page).await.unwrap());
         drop(kept);
         for _ in 0..100 {
@@ -580,7 +605,7 @@ mod tests {
             drop(connection().made(Document::Metrics, 1000, charge).unwrap());
         }
         assert!(connection().document(Document::Metrics).await.unwrap().1 < 4000);
-        // A document that is longer than there is room for is refused.
+        // A document that is longer than the free memory is refused.
         let (charge, _) = connection().document(Document::Profile).await.unwrap();
         assert!(connection().made(Document::Profile, 2 * ANSWERS_BYTES, charge).is_err());
     }
@@ -619,7 +644,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn answers_of_other_servers_are_charged_by_what_they_become() {
-        // A review with a hundred thousand groups.
+        // A review with 100 000 groups.
         let groups = vec!["\"a-group-of-many\""; 100_000].join(",");
         let review = format!(r#"{{"status":{{"user":{{"groups":[{groups}]}}}}}}"#);
         let charge = decoded_reply(review.as_bytes()).await.unwrap();
@@ -630,7 +655,7 @@ mod tests {
         }
         assert!(held.iter().map(Charge::bytes).sum::<usize>() <= REPLIES_BYTES);
         assert!(held.len() < REPLIES_BYTES / (100_000 * REPLY_VALUE_BYTES));
-        // An ordinary one still passes, and an object in a patch takes no more than its text twice.
+        // A usual response still fits, and an object in a patch takes at most twice the length of its text.
         drop(decoded_reply(br#"{"status":{"allowed":true}}"#).await.unwrap());
         drop(held);
         let patch = format!(r#"{{"response":{{"patch":"{}"}}}}"#, "A".repeat(4 * MIB));

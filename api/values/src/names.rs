@@ -2,13 +2,13 @@
 
 use std::cell::RefCell;
 
-/// Longest base of a generated name; with the suffix it fits a label.
+/// Maximum length of the base of a generated name; base and suffix together fit into a label value.
 const GENERATED_BASE_MAX: usize = 58;
 
-/// Letters of the random suffix: no vowels and no similar-looking characters.
+/// Characters of the random suffix: no vowels and no characters that look alike.
 const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// A random UUID, version 4.
+/// Returns a random UUID (version 4).
 pub fn uid() -> String {
     let mut bytes = random::<16>();
     bytes[6] = bytes[6] & 0x0f | 0x40;
@@ -24,23 +24,23 @@ pub fn uid() -> String {
     text
 }
 
-/// `base`, truncated if necessary, and five random letters.
+/// Returns `base`, truncated if necessary, with five random characters appended.
 pub fn generated(base: &str) -> String {
     let mut name = String::with_capacity(base.len() + 5);
     let cut =
         base.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|&end| end <= GENERATED_BASE_MAX);
     name.push_str(&base[..cut.last().unwrap_or(0)]);
     for byte in random::<5>() {
-        // 27 letters over 256 values: the bias is below one part in nine and irrelevant here.
+        // 256 values are mapped to 27 characters: the bias is below one part in nine and irrelevant here.
         name.push(char::from(SUFFIX_ALPHABET[usize::from(byte) % SUFFIX_ALPHABET.len()]));
     }
     name
 }
 
-/// Random bytes fetched at once: every request needs some, and a system call costs a microsecond.
+/// Random bytes that are fetched at once. Every request needs some, and a system call costs a microsecond.
 const POOL_BYTES: usize = 1024;
 
-/// Random bytes of this thread; the first `left` ones are unused.
+/// Random bytes of one thread; the first `left` bytes are unused.
 struct Pool {
     bytes: [u8; POOL_BYTES],
     left: usize,
@@ -50,7 +50,7 @@ thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_BYTES], left: 0 }) };
 }
 
-/// Random bytes of the operating system; none are returned twice.
+/// Returns random bytes of the operating system. Each byte is returned only once.
 pub fn random<const N: usize>() -> [u8; N] {
     const { assert!(N <= POOL_BYTES, "more than the pool holds") };
     POOL.with_borrow_mut(|pool| {
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn random_bytes_do_not_repeat() {
-        // More than a pool, so that it is refilled in between.
+        // More bytes than a pool, so that the pool is refilled in between.
         let drawn: std::collections::HashSet<[u8; 16]> = (0..POOL_BYTES / 4).map(|_| random()).collect();
         assert_eq!(drawn.len(), POOL_BYTES / 4);
         assert!(!drawn.contains(&[0; 16]));

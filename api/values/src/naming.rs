@@ -1,38 +1,40 @@
-//! The two naming profiles of the server. No other file spells out names of either.
+//! The two naming profiles of the server. No other file contains literal names of a profile.
 //!
-//! All other code composes names from a [`Naming`] value, so that the same binary uses the names of the specification
-//! (`cluster`) or those that upstream clients expect (`kubernetes`).
+//! All other code composes names from a [`Naming`] value, so that the same binary can use the names of the
+//! specification (`cluster`) or the names that upstream clients expect (`kubernetes`).
 
-/// One naming profile. All members are complete pieces of names; see the accessors for the composed forms.
+/// A naming profile. The fields are complete pieces of names; the methods compose names from them.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Naming {
     /// Profile name, the value of `--naming`.
     pub profile: &'static str,
-    /// Suffix of group stems, with the dot: `.cluster.io`.
+    /// Suffix that is appended to the stem of a group name, with the dot: `.cluster.io`.
     pub group_suffix: &'static str,
     /// Domain of label, annotation and type names: `cluster.io`, as in `cluster.io/metadata.name`.
     pub domain: &'static str,
-    /// First part of system namespaces and component names, with the dash: `cluster-`.
+    /// Prefix of system namespaces and component names, with the dash: `cluster-`.
     pub system_prefix: &'static str,
-    /// The bare word, as in the finalizer of namespaces and the service that points at the server.
+    /// Plain name of the profile, as in the finalizer of namespaces and the service that points at the
+    /// server.
     pub word: &'static str,
-    /// Media type of protobuf bodies.
+    /// Media type of protobuf request and response bodies.
     pub protobuf_media_type: &'static str,
-    /// First part of OpenAPI definition names: `io.cluster`.
+    /// Prefix of OpenAPI definition names: `io.cluster`.
     pub openapi_root: &'static str,
-    /// Prefix of schema extensions. Clients read them, so both profiles use the same one.
+    /// Prefix of schema extensions. Clients read the extensions, so both profiles use the same prefix.
     pub extension_prefix: &'static str,
     /// Title of the OpenAPI documents.
     pub title: &'static str,
-    /// Name of the system's root authority config map.
+    /// Name of the config map with the cluster's root CA.
     pub root_ca_config_map: &'static str,
-    /// Name of the health check of the store, as probes exclude it.
+    /// Name of the health check of the store, by which probes exclude it.
     pub store_check: &'static str,
-    /// Another profile whose media types and meta group are accepted as well; answers use the names of the request.
+    /// Another profile whose media types and meta group are accepted too. Responses use the names of the
+    /// request.
     pub also_understood: Option<&'static Naming>,
 }
 
-/// The names of the specification; the default.
+/// The profile with the names of the specification; the default.
 pub static CLUSTER: Naming = Naming {
     profile: "cluster",
     group_suffix: ".cluster.io",
@@ -49,7 +51,7 @@ pub static CLUSTER: Naming = Naming {
     also_understood: Some(&KUBERNETES),
 };
 
-/// The names of upstream clients.
+/// The profile with the names of upstream clients.
 pub static KUBERNETES: Naming = Naming {
     profile: "kubernetes",
     group_suffix: ".k8s.io",
@@ -69,47 +71,49 @@ pub static KUBERNETES: Naming = Naming {
 pub static ALL: [&Naming; 2] = [&CLUSTER, &KUBERNETES];
 
 impl Naming {
-    /// The profile `name`.
+    /// Returns the profile called `name`.
     pub fn by_profile(name: &str) -> Option<&'static Naming> {
         ALL.into_iter().find(|naming| naming.profile == name)
     }
 
-    /// The full group name of a stem from the schema tables.
+    /// Returns the full group name of a stem from the schema tables.
     pub fn group(&self, stem: &str, suffixed: bool) -> String {
         if suffixed { format!("{stem}{}", self.group_suffix) } else { stem.to_owned() }
     }
 
-    /// What the project itself says in annotations: `k8s.io/deprecated`, `cluster.io/deprecated`.
+    /// Returns the name of an annotation in the project's own domain: `k8s.io/deprecated`,
+    /// `cluster.io/deprecated`.
     pub fn own(&self, name: &str) -> String {
         format!("{}/{name}", self.group_suffix.trim_start_matches('.'))
     }
 
-    /// `<group>/<version>`, or the version alone for the core group.
+    /// Returns `<group>/<version>`, or the version alone for the core group.
     pub fn api_version(&self, stem: &str, suffixed: bool, version: &str) -> String {
         if stem.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group(stem, suffixed)) }
     }
 
-    /// The profiles whose names a client may use: this one first.
+    /// Returns the profiles whose names a client may use, this one first.
     pub fn understood(&'static self) -> impl Iterator<Item = &'static Naming> {
         [Some(self), self.also_understood].into_iter().flatten()
     }
 
-    /// Group of tables, metadata-only objects and options.
+    /// Returns the group of tables, metadata-only objects and options.
     pub fn meta_group(&self) -> String {
         self.group("meta", true)
     }
 
-    /// The name of a schema extension, with its prefix: `list-type`.
+    /// Returns the name of a schema extension, such as `list-type`, with its prefix.
     pub fn extension(&self, name: &str) -> String {
         format!("{}{name}", self.extension_prefix)
     }
 
-    /// A label or annotation name in the system's domain: `cluster.io/metadata.name`.
+    /// Returns a label or annotation name in the system's domain: `cluster.io/metadata.name`.
     pub fn label(&self, name: &str) -> String {
         format!("{}/{name}", self.domain)
     }
 
-    /// The stable name of a node label that had a beta one, and the release that brought it.
+    /// Returns the stable name of a node label for its beta name, and the release that introduced the stable
+    /// name.
     pub fn stable_node_label(&self, label: &str) -> Option<(&'static str, String)> {
         let domain = self.domain;
         let (beta_domain, name) = label.split_once('/')?;
@@ -123,12 +127,12 @@ impl Naming {
         }
     }
 
-    /// A system namespace or component name: `cluster-system`.
+    /// Returns the name of a system namespace or component: `cluster-system`.
     pub fn system(&self, name: &str) -> String {
         format!("{}{name}", self.system_prefix)
     }
 
-    /// Replaces the placeholders of bundled data (bootstrap roles, defaults) by this profile's names:
+    /// Replaces the placeholders in bundled data (bootstrap roles, defaults) with the names of this profile:
     /// `{suffix}` → group suffix with dot, `{domain}` → domain, `{system}` → system prefix, `{word}` → word.
     pub fn fill(&self, text: &str) -> String {
         text.replace("{suffix}", self.group_suffix)

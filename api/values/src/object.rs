@@ -1,18 +1,18 @@
-//! Access to the parts of an object that every kind has, and to dotted paths in the rest.
+//! Access to the fields that objects of every kind have, and to dotted paths in the rest of an object.
 
 use crate::json::{Object, Value};
 
-/// The member of `metadata` as text; empty when absent.
+/// Returns the field `name` of `metadata` as text; empty if it is absent.
 pub fn meta<'o>(object: &'o Object, name: &str) -> &'o str {
     object.get("metadata").map_or("", |metadata| metadata.str_at(&[name]))
 }
 
-/// `metadata`, created if absent.
+/// Returns `metadata` and creates it if it is absent.
 pub fn metadata_mut(object: &mut Object) -> &mut Object {
     object.object_entry("metadata")
 }
 
-/// Sets or, with `None`, removes a member of `metadata`.
+/// Sets the field `name` of `metadata`, or removes it if `value` is `None`.
 pub fn set_meta(object: &mut Object, name: &'static str, value: Option<Value>) {
     let metadata = metadata_mut(object);
     match value {
@@ -25,26 +25,26 @@ pub fn set_meta(object: &mut Object, name: &'static str, value: Option<Value>) {
     }
 }
 
-/// The finalizers of an object.
+/// Returns the finalizers of an object.
 pub fn finalizers(object: &Object) -> Vec<&str> {
     let list = object.get("metadata").and_then(|metadata| metadata.get("finalizers"));
     list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Replaces the finalizers; an empty list removes the member.
+/// Replaces the finalizers of an object. An empty list removes the field.
 pub fn set_finalizers(object: &mut Object, finalizers: Vec<Value>) {
     let value = (!finalizers.is_empty()).then_some(Value::Array(finalizers));
     set_meta(object, "finalizers", value);
 }
 
-/// The value at a dotted path.
+/// Returns the value at a dotted path.
 pub fn at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
     let (first, rest) = path.split_once('.').unwrap_or((path, ""));
     let value = object.get(first)?;
     if rest.is_empty() { Some(value) } else { at(value.as_object()?, rest) }
 }
 
-/// Sets `path` in `target` to its value in `source`, or removes it if absent there.
+/// Sets `path` in `target` to its value in `source`, or removes it if it is absent in `source`.
 pub fn copy_path(target: &mut Object, source: &Object, path: &str) {
     match path.split_once('.') {
         None => match source.members().iter().find(|(name, _)| name == path) {
@@ -65,30 +65,33 @@ pub fn copy_path(target: &mut Object, source: &Object, path: &str) {
     }
 }
 
-/// Whether two objects are equal at a dotted path. Absent, `null` and empty containers are equal, as in the semantic
-/// comparison of the reference server.
+/// Returns whether two objects are equal at a dotted path. Absent, `null` and empty containers are equal, as
+/// in the semantic comparison of the reference server.
 pub fn same_at(a: &Object, b: &Object, path: &str) -> bool {
     a.shares(path, b) || same(at(a, path), at(b, path))
 }
 
-/// Whether two values are equal as in [`same_at`].
+/// Returns whether two values are equal in the sense of [`same_at`].
 pub fn same_values(a: &Value, b: &Value) -> bool {
     same(Some(a), Some(b))
 }
 
-/// Whether two objects are equal as in [`same_at`], except for their managed fields and resourceVersion.
+/// Returns whether two objects are equal in the sense of [`same_at`], except for managed fields and
+/// resourceVersion.
 pub fn same_but_for_managed_fields(a: &Object, b: &Object) -> bool {
     same_but_for_metadata(a, b, &["managedFields", "resourceVersion"])
 }
 
-/// Whether two objects differ only in members that garbage collection writes and those that the server derives.
+/// Returns whether two objects differ at most in fields that garbage collection writes and in fields that the
+/// server derives.
 pub fn same_but_for_collection(a: &Object, b: &Object) -> bool {
     const WRITTEN: [&str; 5] =
         ["ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"];
     same_but_for_metadata(a, b, &WRITTEN)
 }
 
-/// Whether two objects are equal as in [`same_at`], except for the given members of `metadata`.
+/// Returns whether two objects are equal in the sense of [`same_at`], except for the `ignored` fields of
+/// `metadata`.
 pub fn same_but_for_metadata(a: &Object, b: &Object, ignored: &[&str]) -> bool {
     static EMPTY: Object = Object::new();
     fn metadata(object: &Object) -> &Object {
@@ -98,7 +101,7 @@ pub fn same_but_for_metadata(a: &Object, b: &Object, ignored: &[&str]) -> bool {
         && same_members(a, b, |name| name != "metadata")
 }
 
-/// Whether two objects are equal in the compared members.
+/// Returns whether two objects are equal in the members that `is_compared` selects.
 fn same_members(a: &Object, b: &Object, is_compared: impl Fn(&str) -> bool) -> bool {
     a.iter().all(|(name, value)| !is_compared(name) || same(Some(value), b.get(name)))
         && b.iter().all(|(name, value)| !is_compared(name) || a.contains(name) || is_empty(value))
@@ -113,7 +116,7 @@ fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a.filter(|value| !is_empty(value)), b.filter(|value| !is_empty(value))) {
         (None, None) => true,
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
-            // Mostly both have the same members in the same order, and no search is needed.
+            // Fast path without searches: usually both objects have the same members in the same order.
             if a.len() == b.len() && a.iter().zip(b.iter()).all(|((a, _), (b, _))| a == b) {
                 return a.iter().zip(b.iter()).all(|((_, a), (_, b))| same(Some(a), Some(b)));
             }

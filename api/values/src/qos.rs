@@ -2,8 +2,8 @@
 
 use crate::json::{Object, Value};
 
-/// Quality of service of a pod, from its requests and limits as a whole where it has any, else from those of its
-/// containers.
+/// Returns the quality of service class of a pod. The class follows from the pod-level requests and limits if
+/// the pod has any, and from the requests and limits of its containers otherwise.
 pub fn qos_class(pod: &Object) -> &'static str {
     let mut guaranteed = true;
     let mut any = false;
@@ -64,7 +64,7 @@ mod tests {
                 "Burstable",
             ),
             (r#"[{"resources":{"limits":{"cpu":"1","memory":"1Gi"}}},{}]"#, "Burstable"),
-            // What the pod says as a whole counts.
+            // Pod-level resources take precedence over those of the containers.
             (r#"[{}],"resources":{"limits":{"cpu":"1","memory":"1Gi"}}"#, "Guaranteed"),
             (r#"[{}],"resources":{"requests":{"cpu":"1"}}"#, "Burstable"),
             (

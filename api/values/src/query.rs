@@ -1,7 +1,8 @@
-//! Query parameters: decoding, and the typed options of each verb (docs/api/paths-and-verbs.md#query-parameters,
-//! #options).
+//! Query parameters: decoding, and the typed options of each verb
+//! (docs/api/paths-and-verbs.md#query-parameters, #options).
 //!
-//! Unknown parameters are ignored; the first value of a repeated scalar counts. Booleans never fail.
+//! Unknown parameters are ignored. If a scalar parameter is repeated, the first value counts. Boolean
+//! parameters accept any value.
 
 use percent_encoding::percent_decode_str;
 
@@ -9,10 +10,10 @@ use crate::field::{FieldError, go_quote};
 use crate::json::Value;
 use crate::status::{Status, Subject};
 
-/// Longest field manager accepted, in bytes (docs/api/paths-and-verbs.md#options).
+/// Maximum length of a field manager, in bytes (docs/api/paths-and-verbs.md#options).
 pub const FIELD_MANAGER_MAX: usize = 128;
 
-/// The decoded parameters in order.
+/// Decoded query parameters in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
@@ -30,27 +31,28 @@ impl Query {
         )
     }
 
-    /// The first value of `name`.
+    /// Returns the first value of the parameter `name`.
     pub fn first(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// All values of `name`.
+    /// Returns all values of the parameter `name`.
     pub fn all<'q>(&'q self, name: &str) -> impl Iterator<Item = &'q str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A boolean: absent, `0` and `false` are false, anything else is true, the empty value included.
+    /// Returns a boolean parameter. An absent parameter, `0` and `false` are false; any other value is true,
+    /// also the empty one.
     pub fn flag(&self, name: &str) -> bool {
         self.optional_flag(name).unwrap_or(false)
     }
 
-    /// As [`Query::flag`]; `None` if absent.
+    /// Returns a boolean parameter like [`Query::flag`], but `None` if it is absent.
     pub fn optional_flag(&self, name: &str) -> Option<bool> {
         self.first(name).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
-    /// A decimal 64-bit integer.
+    /// Parses a decimal 64-bit integer parameter; `None` if it is absent.
     pub fn integer(&self, name: &str) -> Result<Option<i64>, Status> {
         let Some(text) = self.first(name) else { return Ok(None) };
         let why = match text.parse::<i64>() {
@@ -65,7 +67,7 @@ impl Query {
         Err(Status::bad_request(format!("strconv.ParseInt: parsing {}: {why}", go_quote(text))))
     }
 
-    /// `pretty`, which follows stricter rules than the other booleans; `None` when absent or empty.
+    /// Returns `pretty`, which has stricter rules than the other booleans; `None` if it is absent or empty.
     pub fn pretty(&self) -> Option<bool> {
         let value = self.first("pretty").filter(|value| !value.is_empty())?;
         Some(matches!(value, "1" | "t" | "T" | "TRUE" | "true" | "True"))
@@ -80,48 +82,51 @@ fn unescape(text: &str) -> Option<String> {
     Some(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
 }
 
-/// Whether every `%` is followed by two hexadecimal digits.
+/// Returns whether two hexadecimal digits follow every `%`.
 pub fn escapes_are_whole(text: &str) -> bool {
     let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
     let bytes = text.as_bytes();
     text.match_indices('%').all(|(at, _)| is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2)))
 }
 
-/// How unknown and duplicate fields of a body are treated (docs/api/encodings.md#strict-decoding).
+/// Unknown-field policy: how unknown and duplicate fields of a request body are treated
+/// (docs/api/encodings.md#strict-decoding).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum FieldValidation {
-    /// Dropped silently.
+    /// The server drops the fields silently.
     Ignore,
-    /// Dropped with a warning each.
+    /// The server drops the fields, with a warning for each.
     #[default]
     Warn,
-    /// The request is refused.
+    /// The server rejects the request.
     Strict,
 }
 
-/// Options common to create, update and patch.
+/// Options that create, update and patch have in common.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
-    /// Run every stage but storage.
+    /// Whether the request passes every stage except storage.
     pub dry_run: bool,
-    /// The field manager; empty = derive from the user agent.
+    /// Field manager of the request. If it is empty, the manager is derived from the user agent.
     pub field_manager: String,
     /// Treatment of unknown and duplicate fields.
     pub field_validation: FieldValidation,
-    /// Whether that was asked for.
+    /// Whether the request sets `field_validation` explicitly.
     pub names_validation: bool,
-    /// Apply only: take over conflicting fields. The patch verb refuses it for other patches.
+    /// Whether an apply takes over conflicting fields. Other kinds of patches must not set this option; the
+    /// patch verb checks that.
     pub force: Option<bool>,
 }
 
 impl WriteOptions {
-    /// Parses and checks the options of `kind` (`CreateOptions`, `UpdateOptions`, `PatchOptions`); `meta_group` names
-    /// the group of the options' kind in errors.
+    /// Parses and checks the options of `kind` (`CreateOptions`, `UpdateOptions`, `PatchOptions`).
+    /// `meta_group` is the group of that kind in error messages.
     pub fn from_query(query: &Query, kind: &str, meta_group: &str) -> Result<Self, Status> {
         Self::checked(query, kind, meta_group, Vec::new())
     }
 
-    /// The options of a patch; `errors` are those that its media type makes, which come first.
+    /// Parses and checks the options of a patch. `errors` are errors of the patch's media type; they are
+    /// reported first.
     pub fn of_patch(
         query: &Query,
         meta_group: &str,
@@ -158,12 +163,12 @@ impl WriteOptions {
     }
 }
 
-/// The 422 for invalid options (docs/api/paths-and-verbs.md#options).
+/// Returns the 422 error for invalid options (docs/api/paths-and-verbs.md#options).
 pub fn invalid_options(kind: &str, meta_group: &str, errors: &[FieldError]) -> Status {
     Status::invalid(Subject { group: meta_group, kind, name: "" }, errors)
 }
 
-/// Whether the request is a dry run; each value must be `All`.
+/// Returns whether the request is a dry run. Reports an error unless each value is `All`.
 pub fn check_dry_run<'v>(values: impl Iterator<Item = &'v str>, errors: &mut Vec<FieldError>) -> bool {
     let values: Vec<&str> = values.collect();
     if values.iter().any(|value| *value != "All") {
@@ -173,7 +178,7 @@ pub fn check_dry_run<'v>(values: impl Iterator<Item = &'v str>, errors: &mut Vec
     !values.is_empty()
 }
 
-/// Checks the name of a manager of fields, which stands at `path`: its length, and that all of it can be printed.
+/// Checks the field manager at `path`: its length, and that all its characters are printable.
 pub fn check_field_manager(path: &str, manager: &str, errors: &mut Vec<FieldError>) {
     if manager.len() > FIELD_MANAGER_MAX {
         errors.push(FieldError::too_long(path, FIELD_MANAGER_MAX));

@@ -1,7 +1,8 @@
-//! The report of the layers below the request chain about the current request: where its time went, and which webhooks were
-//! called. Log lines of these layers name the request by its audit id.
+//! Measurements that lower layers report about the current request: where its time went, and which webhooks
+//! were called. Log lines of these layers identify the request by its audit id.
 //!
-//! The scope belongs to the task of the request. A task that a layer spawns is outside of it, and reports nothing.
+//! The scope belongs to the task of the request. A task that a layer spawns is outside of the scope, and its
+//! reports are ignored.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,68 +11,68 @@ use std::time::Duration;
 use http::HeaderValue;
 use parking_lot::Mutex;
 
-/// Most calls of webhooks that one request names; further ones count in the sums only.
+/// Maximum number of webhook calls that are listed for one request. Further calls count only in the sums.
 const CALLS_MAX: usize = 16;
 
 tokio::task_local! {
     static CURRENT: Arc<RequestScope>;
 }
 
-/// A request under way.
+/// The measurements of a request in progress.
 #[derive(Debug)]
 pub struct RequestScope {
     audit_id: HeaderValue,
     spent: Mutex<Spent>,
 }
 
-/// Where the time of a request went.
+/// Time that a request spent in each kind of work.
 #[derive(Clone, Debug, Default)]
 pub struct Spent {
-    /// Accesses to the store, one after the other.
+    /// Time of accesses to the store, which run one after another.
     pub storage: Duration,
-    /// Mutating webhooks, one after the other.
+    /// Time of mutating webhooks, which run one after another.
     pub mutating_webhooks: Duration,
-    /// The slowest validating webhook: they are called at once.
+    /// Time of the slowest validating webhook; the calls run concurrently.
     pub validating_webhooks: Duration,
-    /// Encoding of the object in the answer.
+    /// Time to encode the object of the response.
     pub serialization: Duration,
-    /// The calls of webhooks, in the order in which they ended: name and duration.
+    /// Webhook calls in the order of their completion: name and duration.
     pub calls: Vec<(String, Duration)>,
 }
 
 impl RequestScope {
-    /// A request that has just been received.
+    /// Creates the scope of a request that was just received.
     pub fn new(audit_id: HeaderValue) -> Arc<RequestScope> {
         Arc::new(RequestScope { audit_id, spent: Mutex::default() })
     }
 
-    /// Runs a future inside of the scope.
+    /// Runs a future inside the scope.
     pub async fn within<F: Future>(self: Arc<Self>, future: F) -> F::Output {
         CURRENT.scope(self, future).await
     }
 
-    /// Returns what was reported so far.
+    /// Returns the measurements so far.
     pub fn spent(&self) -> Spent {
         self.spent.lock().clone()
     }
 }
 
 fn report(note: impl FnOnce(&mut Spent)) {
-    // Controllers write outside of any request.
+    // Outside of a request, as in controllers, there is no scope.
     let _ = CURRENT.try_with(|scope| note(&mut scope.spent.lock()));
 }
 
-/// Reports an access to the store.
+/// Adds the duration of an access to the store.
 pub fn stored(took: Duration) {
     report(|spent| spent.storage += took);
 }
 
-/// Reports that the object of an answer was encoded.
+/// Adds the duration of encoding the object of a response.
 pub fn serialized(took: Duration) {
     report(|spent| spent.serialization += took);
 }
 
-/// Reports a call of a webhook, which may change the object (`mutating`) or judges it.
+/// Adds a call of a mutating (`mutating`) or validating webhook.
 pub fn called_webhook(name: &str, mutating: bool, took: Duration) {
     report(|spent| {
         if mutating {
@@ -85,7 +86,7 @@ pub fn called_webhook(name: &str, mutating: bool, took: Duration) {
     });
 }
 
-/// Returns the audit id of the request under way; empty outside of a request.
+/// Returns the audit id of the current request; empty outside of a request.
 pub fn audit_id() -> String {
     let id = CURRENT.try_with(|scope| String::from_utf8_lossy(scope.audit_id.as_bytes()).into_owned());
     id.unwrap_or_default()

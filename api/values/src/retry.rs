@@ -1,43 +1,43 @@
-//! The bound on conditional writes that begin again when the object changed in between.
+//! Limit on retries of conditional writes that fail because the object changed in between.
 //!
-//! Every loop of that kind counts its rounds with [`Attempts`]: a round yields to other tasks, and there is a last
-//! one. A loop whose condition can never come true then ends with an error instead of occupying a thread for ever,
-//! even where nothing in it waits.
+//! Every retry loop counts its rounds with [`Attempts`]. A round yields to other tasks, and the number of
+//! rounds is limited. A loop whose condition can never become true therefore ends with an error instead of
+//! occupying a thread for ever, even if no operation in it waits.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Most rounds. Of all writers that compete for one object at least one succeeds in each round, so this is also the
-/// number of competitors that one object can have before the slowest of them is refused.
+/// Maximum number of rounds. In each round at least one of the writers that compete for an object succeeds,
+/// so this is also the number of competitors that an object can have before the slowest writer is refused.
 const ATTEMPTS_MAX: u32 = 2_000;
 
-/// Longest time for all rounds together: the longest a request may take unless the operator allows more.
+/// Maximum time for all rounds together: the longest duration of a request unless the operator allows more.
 const TOTAL_MAX: Duration = Duration::from_secs(60);
 
-/// The rounds that one conditional write has left.
+/// Counter of the remaining rounds of one conditional write.
 #[derive(Debug)]
 pub struct Attempts {
     left: u32,
     until: Instant,
 }
 
-/// There is no round left: the object changed in every one so far.
+/// The error after the last round: the object changed in every round.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the object changed in each of many attempts to write it")]
 pub struct Exhausted;
 
 impl Attempts {
-    /// A conditional write in its first round.
+    /// Creates the counter of a conditional write in its first round.
     #[expect(clippy::new_without_default, reason = "it reads the clock")]
     pub fn new() -> Attempts {
         Attempts { left: ATTEMPTS_MAX, until: Instant::now() + TOTAL_MAX }
     }
 
-    /// Begins another round, after other tasks had their turn.
+    /// Starts another round after other tasks had the chance to run.
     ///
     /// # Errors
-    /// This was the last round.
+    /// [`Exhausted`] if this was the last round.
     pub async fn again(&mut self) -> Result<(), Exhausted> {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 || Instant::now() >= self.until {

@@ -1,4 +1,4 @@
-//! Builds all `Status` objects: the errors of every layer become a Status here (docs/api/errors.md).
+//! Construction of all `Status` objects: the errors of every layer become a Status here (docs/api/errors.md).
 
 pub mod agent;
 
@@ -13,49 +13,50 @@ use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::memory::{Exhausted, RETRY_AFTER_S};
 
-/// Why a request failed, as clients branch on it. Codes: docs/api/errors.md#reasons-and-codes.
+/// Machine-readable reason of a failure, which clients branch on. Codes:
+/// docs/api/errors.md#reasons-and-codes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reason {
-    /// No reason given.
+    /// The server gives no reason.
     Unknown,
-    /// 401.
+    /// 401: the request has no valid credentials.
     Unauthorized,
-    /// 403.
+    /// 403: the user lacks the permission.
     Forbidden,
-    /// 404.
+    /// 404: the object or path does not exist.
     NotFound,
-    /// 409, the object exists.
+    /// 409: an object of this name exists already.
     AlreadyExists,
-    /// 409, the object changed or is owned.
+    /// 409: the object has changed, or another manager owns the fields.
     Conflict,
-    /// 410.
+    /// 410: the revision was compacted, or the token expired.
     Expired,
-    /// 422.
+    /// 422: the object fails validation.
     Invalid,
-    /// 500.
+    /// 500: the server failed unexpectedly.
     InternalError,
-    /// 500, bytes of an object cannot be read.
+    /// 500: the bytes of an object cannot be read.
     StorageReadError,
-    /// 504.
+    /// 504: the request did not finish in time.
     Timeout,
-    /// 429.
+    /// 429: the client must retry later.
     TooManyRequests,
-    /// 400.
+    /// 400: the request is malformed.
     BadRequest,
-    /// 405.
+    /// 405: the resource does not support the method.
     MethodNotAllowed,
-    /// 406.
+    /// 406: no offered media type is acceptable.
     NotAcceptable,
-    /// 413.
+    /// 413: the request body is too large.
     RequestEntityTooLarge,
-    /// 415.
+    /// 415: the media type of the body is unknown.
     UnsupportedMediaType,
-    /// 503.
+    /// 503: the server is temporarily unavailable.
     ServiceUnavailable,
 }
 
 impl Reason {
-    /// The reason as it is written.
+    /// Returns the reason as written in a Status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "",
@@ -100,77 +101,78 @@ impl Reason {
     }
 }
 
-/// One cause among `details.causes`.
+/// An entry of `details.causes`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Cause {
     /// Type of the cause; written under the key `reason`.
     pub reason: String,
-    /// The description of the failure.
+    /// Human-readable description of the failure.
     pub message: String,
-    /// Path of the field; empty for none.
+    /// Path of the field; empty if the cause has no field.
     pub field: String,
 }
 
-/// The subject of the error. An empty one is still written where the template requires it (`"details":{}`).
+/// Details of an error: its object and causes. Empty details are still written where the template requires
+/// them (`"details":{}`).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Details {
-    /// Object name.
+    /// Name of the object concerned.
     pub name: String,
-    /// API group, in full.
+    /// API group with its suffix.
     pub group: String,
-    /// Plural resource for most errors, the Kind for `Invalid`.
+    /// Plural resource in most errors; the kind in `Invalid`.
     pub kind: String,
-    /// Identity of the object.
+    /// UID of the object concerned.
     pub uid: String,
-    /// Causes, in order.
+    /// Causes of the failure, in order.
     pub causes: Vec<Cause>,
-    /// Seconds to wait before trying again; also sent as `Retry-After` when not 0.
+    /// Seconds to wait before a retry; if not 0, also sent as `Retry-After`.
     pub retry_after_seconds: u32,
 }
 
-/// An error on its way to the client.
+/// An error response in the form of a Kubernetes `Status`.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Status {
-    /// HTTP code, also in the body.
+    /// HTTP status code, also written in the body.
     pub code: StatusCode,
-    /// Reason.
+    /// Machine-readable reason of the failure.
     pub reason: Reason,
-    /// Message.
+    /// Human-readable description of the failure.
     pub message: String,
-    /// Details, if the template has any. Boxed: errors travel in every `Result`.
+    /// Details, if the template has any. Boxed to keep every `Result` small.
     pub details: Option<Box<Details>>,
-    /// `metadata.continue`: the token that continues inconsistently after an expired one
+    /// `metadata.continue`: a token that continues an expired list inconsistently, at a newer revision
     /// (docs/api/lists.md#continue-tokens).
     pub continue_token: Option<String>,
-    /// What another server said in its own words, where its answer is handed on.
+    /// Fields that are copied from the Status of another server when its response is passed on.
     pub said: Option<Box<Said>>,
 }
 
-/// Parts of a Status that another server wrote.
+/// The fields of a Status that come from another server.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
-    /// The outcome; empty: `Failure`.
+    /// Outcome of the request; empty means `Failure`.
     pub status: String,
-    /// The reason, whether it is known here or not.
+    /// Reason, which need not be one of [`Reason`].
     pub reason: String,
-    /// Metadata of the Status.
+    /// Metadata of the Status object.
     pub metadata: Object,
 }
 
-/// The qualified resource of messages: `deployments.apps`, `pods`.
+/// Returns the resource with its group, as messages write it: `deployments.apps`, `pods`.
 pub fn qualified(resource: &str, group: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
 
-/// The object that most messages name: a resource (or kind) in a group, with a name.
+/// The object that a message is about: a resource or kind in a group, with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// API group, in full.
+    /// API group with its suffix.
     pub group: &'a str,
-    /// Plural resource, or the Kind where the template wants it.
+    /// Plural resource, or the kind where the template requires it.
     pub kind: &'a str,
-    /// Object name; may be empty.
+    /// Name of the object; may be empty.
     pub name: &'a str,
 }
 
@@ -190,7 +192,7 @@ impl Subject<'_> {
 }
 
 impl Status {
-    /// A status of `reason` with the code that belongs to it and no details.
+    /// Creates a status with `reason`, the code that belongs to it, and no details.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Status {
             code: reason.code(),
@@ -202,7 +204,7 @@ impl Status {
         }
     }
 
-    /// The same with another reason and its code.
+    /// Returns the same status with another reason and its code.
     #[must_use]
     pub fn with_reason(self, reason: Reason) -> Self {
         Status { code: reason.code(), reason, ..self }
@@ -213,20 +215,20 @@ impl Status {
         self
     }
 
-    /// 404 for an object.
+    /// Returns 404 for an object that does not exist.
     pub fn not_found(subject: Subject) -> Self {
         let message = format!("{} \"{}\" not found", subject.qualified(), subject.name);
         Self::new(Reason::NotFound, message).with_details(subject.details())
     }
 
-    /// 409, the name is taken; `deleting` when the object that has it is being deleted.
+    /// Returns 409 for a name that is in use. `deleting` says that the existing object is being deleted.
     pub fn already_exists(subject: Subject, deleting: bool) -> Self {
         let prefix = if deleting { "object is being deleted: " } else { "" };
         let message = format!("{prefix}{} \"{}\" already exists", subject.qualified(), subject.name);
         Self::new(Reason::AlreadyExists, message).with_details(subject.details())
     }
 
-    /// 409 after every attempt to generate a free name failed.
+    /// Returns 409 after every attempt to generate a free name failed.
     pub fn generated_name_taken(subject: Subject) -> Self {
         let message = format!(
             "{} \"{}\" already exists, the server was not able to generate a unique name for the object",
@@ -237,27 +239,28 @@ impl Status {
         Self::new(Reason::AlreadyExists, message).with_details(details)
     }
 
-    /// 409 with the reason why.
+    /// Returns 409 with the text `cause`.
     pub fn conflict(subject: Subject, cause: &str) -> Self {
         let message =
             format!("Operation cannot be fulfilled on {} \"{}\": {cause}", subject.qualified(), subject.name);
         Self::new(Reason::Conflict, message).with_details(subject.details())
     }
 
-    /// 409 for a write at an old resourceVersion.
+    /// Returns 409 for a write with a stale resourceVersion.
     pub fn stale(subject: Subject) -> Self {
         let cause =
             "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(subject, cause)
     }
 
-    /// 409 for an apply that would take fields from others; details have the causes only
+    /// Returns 409 for an apply that would change fields of other managers. The details contain only causes
     /// (docs/api/apply.md#apply-conflicts).
     pub fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
         Self::new(Reason::Conflict, message).with_details(Details { causes, ..Details::default() })
     }
 
-    /// 422; `subject.kind` is the Kind. Equal lines are said once, causes stay as they are.
+    /// Returns 422 for an object that fails validation; `subject.kind` is the kind. The message contains
+    /// equal lines only once, but the causes contain all of them.
     pub fn invalid(subject: Subject, errors: &[FieldError]) -> Self {
         let mut said = HashSet::with_capacity(errors.len());
         let lines: Vec<String> =
@@ -283,13 +286,14 @@ impl Status {
         Self::new(Reason::Invalid, message).with_details(Details { causes, ..subject.details() })
     }
 
-    /// 500 without a reason for failures that the reference server does not assign to an object: the lines alone.
+    /// Returns 500 without a reason, for failures that the reference server does not assign to an object. The
+    /// message consists only of the errors.
     pub fn unclassified(errors: &[FieldError]) -> Self {
         let message = go::join_errors(errors.iter().map(ToString::to_string)).unwrap_or_default();
         Self::new(Reason::Unknown, message)
     }
 
-    /// 403 about an object; `subject.kind` is the plural resource and may be empty.
+    /// Returns 403 about an object; `subject.kind` is the plural resource and may be empty.
     pub fn forbidden(subject: Subject, why: &str) -> Self {
         let message = match (subject.kind.is_empty(), subject.name.is_empty()) {
             (true, _) => format!("forbidden: {why}"),
@@ -299,24 +303,24 @@ impl Status {
         Self::new(Reason::Forbidden, message).with_details(subject.details())
     }
 
-    /// 401.
+    /// Returns 401 without further explanation.
     pub fn unauthorized() -> Self {
         Self::new(Reason::Unauthorized, "Unauthorized")
     }
 
-    /// 400 with exactly this text.
+    /// Returns 400 with exactly this message.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(Reason::BadRequest, message)
     }
 
-    /// 405 from a resource handler.
+    /// Returns 405 from the handler of a resource.
     pub fn not_supported(action: &str, subject: Subject) -> Self {
         let message = format!("{action} is not supported on resources of kind \"{}\"", subject.qualified());
         let details = Details { name: String::new(), ..subject.details() };
         Self::new(Reason::MethodNotAllowed, message).with_details(details)
     }
 
-    /// 500 with its cause.
+    /// Returns 500 with the error as its cause.
     pub fn internal(error: impl std::fmt::Display) -> Self {
         let error = error.to_string();
         let cause = Cause { message: error.clone(), ..Cause::default() };
@@ -324,12 +328,13 @@ impl Status {
             .with_details(Details { causes: vec![cause], ..Details::default() })
     }
 
-    /// 413 for a body over `limit` bytes.
+    /// Returns 413 for a body of more than `limit` bytes.
     pub fn too_large(limit: usize) -> Self {
         Self::new(Reason::RequestEntityTooLarge, format!("Request entity too large: limit is {limit}"))
     }
 
-    /// 429 for a request for which there is no memory now, and 413 for one for which there never is.
+    /// Returns 429 if no memory is free for the request now, and 413 if the request needs more than the
+    /// budget.
     pub fn no_memory(error: Exhausted) -> Self {
         match error {
             Exhausted::Busy => Self::new(Reason::TooManyRequests, error.to_string())
@@ -338,25 +343,26 @@ impl Status {
         }
     }
 
-    /// 406 listing the supported media types.
+    /// Returns 406 with a list of the supported media types.
     pub fn not_acceptable<T: Borrow<str>>(accepted: &[T]) -> Self {
         let list = accepted.join(", ");
         Self::new(Reason::NotAcceptable, format!("only the following media types are accepted: {list}"))
     }
 
-    /// 406 raised by routing, before any clause of `Accept` is weighed (docs/api/errors.md#routing-errors).
+    /// Returns 406 from routing, before the clauses of `Accept` are weighed
+    /// (docs/api/errors.md#routing-errors).
     pub fn no_such_representation(available: &str) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
         Self::new(Reason::NotAcceptable, message).with_details(Details::default())
     }
 
-    /// 415 raised by routing, for a patch of an unknown kind (docs/api/errors.md#routing-errors).
+    /// Returns 415 from routing, for a patch of an unknown kind (docs/api/errors.md#routing-errors).
     pub fn no_such_patch() -> Self {
         Self::new(Reason::UnsupportedMediaType, "415: Unsupported Media Type")
             .with_details(Details::default())
     }
 
-    /// 415 listing the supported media types.
+    /// Returns 415 with a list of the supported media types.
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         let list = accepted.join(", ");
         Self::new(
@@ -367,7 +373,7 @@ impl Status {
         )
     }
 
-    /// 504 for a revision that has not been reached yet (docs/api/errors.md#messages).
+    /// Returns 504 for a revision that the store has not reached yet (docs/api/errors.md#messages).
     pub fn too_large_resource_version(asked: Revision, current: Revision, retry_after_seconds: u32) -> Self {
         let cause = Cause {
             reason: "ResourceVersionTooLarge".to_owned(),
@@ -381,30 +387,31 @@ impl Status {
         .with_details(Details { causes: vec![cause], retry_after_seconds, ..Details::default() })
     }
 
-    /// 410 with exactly this text.
+    /// Returns 410 with exactly this message.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(Reason::Expired, message)
     }
 
-    /// 404 raised by routing, without an object (docs/api/errors.md#routing-errors).
+    /// Returns 404 from routing, without an object (docs/api/errors.md#routing-errors).
     pub fn no_such_route() -> Self {
         Self::new(Reason::NotFound, "the server could not find the requested resource")
             .with_details(Details::default())
     }
 
-    /// 405 raised by routing.
+    /// Returns 405 from routing, without an object.
     pub fn method_not_allowed() -> Self {
         Self::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
             .with_details(Details::default())
     }
 
-    /// 422 for a patch that cannot be carried out; the specific text is dropped, as upstream drops it.
+    /// Returns 422 for a patch that cannot be applied. The specific text is dropped, as in the reference
+    /// server.
     pub fn unprocessable() -> Self {
         Self::new(Reason::Invalid, "the server rejected our request due to an error in our request")
             .with_details(Details::default())
     }
 
-    /// The object as a tree, members in upstream's order.
+    /// Returns the Status as a tree, with members in the order of the reference server.
     pub fn to_value(&self) -> Value {
         let mut metadata = Object::new();
         if let Some(token) = &self.continue_token {
@@ -434,7 +441,7 @@ impl Status {
 }
 
 impl Details {
-    /// The details that another server gave.
+    /// Reads the details in the Status of another server.
     pub fn read(details: &Value) -> Details {
         let text = |name: &str| details.str_at(&[name]).to_owned();
         let causes = details.get("causes").and_then(Value::as_array).unwrap_or_default();
@@ -454,7 +461,7 @@ impl Details {
         }
     }
 
-    /// The members that are not empty.
+    /// Returns the members that are not empty.
     pub fn to_value(&self) -> Value {
         let mut details = Object::new();
         push_text(&mut details, "name", &self.name);

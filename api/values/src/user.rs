@@ -1,10 +1,10 @@
-//! Users in objects.
+//! Users as they appear in objects.
 
 use auth::identity::User;
 
 use crate::json::{Object, Value};
 
-/// A user as the `userInfo` of reviews and the `user` of audit events show it: what is empty is left out.
+/// Returns a user in the form of `userInfo` in reviews and `user` in audit events, without empty fields.
 pub fn info(user: &User) -> Object {
     let mut members = Object::with_capacity(4);
     for (name, text) in [("username", &user.name), ("uid", &user.uid)] {

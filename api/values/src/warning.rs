@@ -3,13 +3,13 @@
 
 use http::HeaderValue;
 
-/// Most characters of all texts together.
+/// Maximum number of characters of all texts together.
 const TOTAL_MAX: usize = 4096;
 
-/// Characters kept of each text once the total exceeds its budget.
+/// Maximum number of characters of each text if the total exceeds its limit.
 const CUT_MAX: usize = 256;
 
-/// The headers for `texts`; texts with control characters are dropped.
+/// Returns the headers for `texts`. Drops texts with control characters.
 pub fn headers(texts: &[String]) -> Vec<HeaderValue> {
     let mut distinct: Vec<&str> = Vec::with_capacity(texts.len());
     for text in texts {

@@ -1,4 +1,4 @@
-//! Types made at run time, taken through everything that is done to objects, and dropped again.
+//! Tests that pass types made at run time through all processing of objects, and then drop them.
 
 use std::sync::{Arc, Weak};
 
@@ -26,7 +26,8 @@ use values::json;
 use values::naming::KUBERNETES;
 use values::testing::{object, object_text};
 
-/// A type with a bit of everything; `revision` is the default of a field, which tells versions of it apart.
+/// Returns a type with a field of each kind; `revision` is the default of a field and distinguishes versions
+/// of the type.
 fn widgets(revision: usize) -> Arc<Resource> {
     let text = || Node::new(Kind::String);
     let rows = Node::list(Node::map(Node::list(Node::new(Kind::Int64).nullable())));
@@ -69,7 +70,7 @@ fn widgets(revision: usize) -> Arc<Resource> {
         .make(&KUBERNETES)
 }
 
-/// What decoding, pruning and defaulting make of the members of a spec, as it is stored.
+/// Returns the stored form of a spec with these members after decoding, pruning and defaulting.
 fn stored(resource: &Resource, spec: &str) -> String {
     let text = format!(r#"{{"kind":"Widget","apiVersion":"example.com/v1","spec":{{{spec}}}}}"#);
     let message = &resource.table.message;
@@ -152,7 +153,7 @@ fn repeated_members_are_reported_at_every_depth() {
         ),
         (r#""any":{"a":1,"b":{"a":1}}"#, ""),
     ] {
-        // With and without the blanks that keep a text from being read straight.
+        // With and without a blank; the blank makes the text unusual for the fast decoder.
         for blank in ["", " "] {
             let text =
                 format!(r#"{{"kind":"Widget",{blank}"apiVersion":"example.com/v1","spec":{{{spec}}}}}"#);
@@ -213,7 +214,8 @@ fn two_managers_apply_and_patches_merge() {
         applied(&live, "two", r#"{"spec":{"open":{"x":{"y":2}}}}"#).is_err(),
         "preserved members are owned"
     );
-    // What a manager no longer applies goes, what the other one applied stays.
+    // A field that its manager no longer applies is removed, and the field that the other manager applied
+    // stays.
     let live = applied(&live, "one", r#"{"spec":{"size":1}}"#).unwrap();
     assert_eq!(
         object_text(live.get("spec").unwrap().as_object().unwrap()),
@@ -229,7 +231,7 @@ fn two_managers_apply_and_patches_merge() {
     }
 }
 
-/// A write through `/status` stores the status alone, so its writer must not own the labels that it sent.
+/// A write through `/status` stores only the status, so its writer must not own the labels that it sent.
 #[test]
 fn a_writer_of_the_status_owns_neither_metadata_nor_spec() {
     let resource = widgets(1);
@@ -315,16 +317,16 @@ fn what_cannot_be_a_type_is_none() {
     assert_eq!(default.unwrap_err(), MakeError::Default("a".into()));
 }
 
-/// Resident memory of this process, in pages; 0 where that cannot be known.
+/// Returns the resident memory of this process in pages; 0 if it is unknown.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
 }
 
-/// Set in the process that runs one test by itself.
+/// Environment variable that is set in the process that runs only one test.
 const ALONE: &str = "TYPES_COME_AND_GO_ALONE";
 
-/// Other tests need memory, too, so this one is run once more where there are no others.
+/// Other tests allocate memory too, so this test runs once more in a process of its own.
 #[test]
 fn types_come_and_go_ten_thousand_times_and_leave_nothing() {
     if std::env::var_os(ALONE).is_none() {
@@ -342,7 +344,7 @@ fn types_come_and_go_ten_thousand_times_and_leave_nothing() {
     for round in 0..ROUNDS {
         registry = registry.with(widgets(round), Priorities::CUSTOM);
         let resource = Arc::clone(registry.resource("example.com", "v1", "widgets").unwrap());
-        // A type at the address of one that is gone has its own names, defaults, columns and plans.
+        // A type at the address of a dropped type has its own names, defaults, columns and plans.
         assert_eq!(stored(&resource, ""), format!(r#""revision":{round},"size":3"#));
         TableFormat::for_resource(&resource.table, &KUBERNETES).unwrap();
         if round % 3 == 0 {

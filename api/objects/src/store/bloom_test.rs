@@ -1,4 +1,4 @@
-//! A list filtered by Bloom filters returns the same objects as one that reads every object.
+//! Test that a list with Bloom filters returns the same objects as a list that reads every object.
 
 use std::time::Duration;
 
@@ -109,7 +109,8 @@ impl Cluster {
             let payload = store::payload(self.pods(), &pod);
             let change = match how {
                 0 | 1 => Change::Delete(None),
-                // As written by a release with other selectable fields, and by one without attributes.
+                // Attributes as written by a release with other selectable fields, and by a release without
+                // attributes.
                 2 => {
                     let attributes = attributes::encode(&configs.stored().table, &pod).into();
                     Change::Put(Payload { attributes, ..payload })
@@ -122,7 +123,7 @@ impl Cluster {
         }
     }
 
-    /// Compares lists; returns how many objects were read, and how many there are.
+    /// Compares the lists; returns how many objects were read, and how many there are.
     fn check(&mut self, snapshot: &Snapshot, when: &str) -> (usize, usize) {
         let (mut looked_at, mut all) = (0, 0);
         for _ in 0..60 {
@@ -157,14 +158,15 @@ impl Cluster {
 #[tokio::test]
 async fn a_filtered_list_equals_the_list_that_reads_every_object() {
     let other = BloomScheme { kind: KIND + 1, filter: |_| BloomFilter::NONE };
-    // Today's filters; a store without filters in its checkpoint; a store with the filters of another release.
+    // Rounds: current filters; a store without filters in its checkpoint; a store with the filters of another
+    // release.
     for (round, before) in [SCHEME, BloomScheme::default(), other].into_iter().enumerate() {
         for retention in [Duration::MAX, Duration::ZERO] {
             let mut cluster = Cluster::new(round as u64);
             let engine = cluster.open(before, retention);
             cluster.write(&engine, 1_500).await;
             engine.checkpoint().await;
-            // Recovery computes filters for the log behind the checkpoint.
+            // Recovery computes filters for the records of the log after the checkpoint.
             cluster.write(&engine, 100).await;
             engine.close().await;
             drop(engine);

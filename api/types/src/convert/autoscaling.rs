@@ -1,7 +1,7 @@
 //! Conversion between autoscaling/v1 and v2 HorizontalPodAutoscaler.
 //!
-//! v1 has one metric, the average CPU utilization. Everything else of v2 is kept in annotations of the v1 form, as JSON
-//! in the shapes that v1 clients expect:
+//! v1 has one metric, the average CPU utilization. Everything else of v2 is stored in annotations of the v1
+//! form, as JSON with the structure that v1 clients expect:
 //!
 //! ```text
 //! v2                                   v1
@@ -12,34 +12,34 @@
 //! status.conditions                 ◄─► annotation …/conditions
 //! ```
 //!
-//! The annotations exist in v1 only: conversion to v2 reads and removes them; a malformed annotation counts as absent.
-//! A v1 object without any metric gets the default CPU target. After a conversion through v1 the CPU metric comes last
-//! in v2, as in the reference server; the order of metrics has no meaning.
+//! The annotations exist only in v1: conversion to v2 reads and removes them. A malformed annotation counts
+//! as absent. A v1 object without any metric gets the default CPU target. After a conversion through v1 the
+//! CPU metric comes last in v2, as in the reference server; the order of metrics has no meaning.
 
 use crate::schema::builtin;
 use crate::schema::conform::conform;
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 
-/// Target of the average CPU utilization, in percent, of an autoscaler without metrics.
+/// Target of the average CPU utilization, in percent, for an autoscaler without metrics.
 const CPU_UTILIZATION_DEFAULT: i64 = 80;
 
 const METRICS: &str = "autoscaling.alpha.{domain}/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.{domain}/behavior";
 const CURRENT_METRICS: &str = "autoscaling.alpha.{domain}/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.{domain}/conditions";
-/// Versions that are no longer served kept these here.
+/// Annotations in which versions that are no longer served stored the tolerances.
 const TOLERANCES: [&str; 2] =
     ["autoscaling.alpha.{domain}/scale-up-tolerance", "autoscaling.alpha.{domain}/scale-down-tolerance"];
 
 /// A flat name in an annotation, and the path of the value in v2.
 type Flat = (&'static str, &'static [&'static str]);
 
-/// Member of a source, the name in the annotation of the number that is written even if v2 has none, and the names of all
-/// members.
+/// The member of a source, the annotation name of the number that is written even if v2 has none, and the
+/// flat names of all members.
 type Source = (&'static str, &'static str, &'static [Flat]);
 
-/// Sources of metrics.
+/// Sources of target metrics.
 static SPECS: [Source; 5] = [
     (
         "object",
@@ -92,7 +92,7 @@ static SPECS: [Source; 5] = [
     ),
 ];
 
-/// As [`SPECS`], for measured values.
+/// Sources of measured metrics, like [`SPECS`].
 static STATUSES: [Source; 5] = [
     (
         "object",
@@ -145,13 +145,13 @@ static STATUSES: [Source; 5] = [
     ),
 ];
 
-/// The two lists of metrics, which differ only in names.
+/// A list of metrics. The lists of targets and of measured values differ only in names.
 #[derive(Clone, Copy)]
 struct List {
     sources: &'static [Source; 5],
-    /// Type of an element in v2.
+    /// Type of a list element in v2.
     message: &'static str,
-    /// Member of a source with the numbers.
+    /// Member of a source that contains the numbers.
     numbers: &'static str,
 }
 
@@ -159,7 +159,7 @@ const SPEC_LIST: List = List { sources: &SPECS, message: "api.autoscaling.v2.Met
 const STATUS_LIST: List =
     List { sources: &STATUSES, message: "api.autoscaling.v2.MetricStatus", numbers: "current" };
 
-/// The v1 form of a v2 object.
+/// Converts a v2 object to v1.
 pub(super) fn to_v1(mut object: Object, naming: &Naming) -> Object {
     let mut kept: Vec<(&str, Value)> = Vec::new();
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
@@ -186,12 +186,12 @@ pub(super) fn to_v1(mut object: Object, naming: &Naming) -> Object {
         if let Some(utilization) = metrics.iter().rev().find_map(utilization) {
             status.insert("currentCPUUtilizationPercentage", utilization);
         }
-        // The CPU metric stays in the list: its raw value has no field in v1.
+        // The CPU metric stays in the list too, because its raw value has no field in v1.
         let flat = metrics.into_iter().map(|metric| STATUS_LIST.flat(metric, naming)).collect();
         kept.push((CURRENT_METRICS, Value::Array(flat)));
         kept.push((CONDITIONS, Value::Array(take_list(status, "conditions"))));
     }
-    // Annotations with these names in a v2 object come from a client and have no meaning.
+    // In a v2 object, annotations with these names come from a client and have no meaning.
     drop_annotations(&mut object, naming);
     kept.retain(|(_, value)| value.as_array().is_none_or(|items| !items.is_empty()));
     if !kept.is_empty() {
@@ -205,7 +205,7 @@ pub(super) fn to_v1(mut object: Object, naming: &Naming) -> Object {
     object
 }
 
-/// The v2 form of a v1 object.
+/// Converts a v1 object to v2.
 pub(super) fn to_v2(mut object: Object, naming: &Naming) -> Object {
     let annotation = |name: &str| {
         let annotations = object.get("metadata").and_then(|metadata| metadata.get("annotations"));
@@ -238,7 +238,7 @@ pub(super) fn to_v2(mut object: Object, naming: &Naming) -> Object {
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         let utilization =
             status.remove("currentCPUUtilizationPercentage").filter(|utilization| !utilization.is_null());
-        // The annotation has all metrics, so it takes precedence over the number.
+        // The annotation contains all metrics, so it takes precedence over the number.
         let current =
             current.or_else(|| utilization.map(|utilization| vec![cpu("current", None, utilization)]));
         if let Some(current) = current {
@@ -251,7 +251,7 @@ pub(super) fn to_v2(mut object: Object, naming: &Naming) -> Object {
     object
 }
 
-/// Whether v1's number can represent a metric without loss.
+/// Returns whether the number field of v1 can represent a metric without loss.
 fn is_cpu_utilization(metric: &Value) -> bool {
     let plain = cpu(
         "target",
@@ -262,7 +262,7 @@ fn is_cpu_utilization(metric: &Value) -> bool {
         && plain == *metric
 }
 
-/// The CPU metric, members in the order of the schema.
+/// Returns the CPU metric, with members in schema order.
 fn cpu(numbers: &'static str, kind: Option<&str>, utilization: Value) -> Value {
     let mut inner = Object::new();
     if let Some(kind) = kind {
@@ -279,7 +279,7 @@ fn cpu(numbers: &'static str, kind: Option<&str>, utilization: Value) -> Value {
 }
 
 impl List {
-    /// A metric under flat names; unchanged in its v2 form if the flat form would lose something.
+    /// Converts a metric to flat names. If the flat form would lose something, returns the v2 form unchanged.
     fn flat(self, metric: Value, naming: &Naming) -> Value {
         if self.nested_one(self.renamed(&metric, None), naming).as_ref() == Some(&metric) {
             self.renamed(&metric, Some("0"))
@@ -288,7 +288,7 @@ impl List {
         }
     }
 
-    /// A metric under flat names; a number that is always written is `absent` if v2 has none.
+    /// Converts a metric to flat names. A number that is always written is `absent` if v2 has none.
     fn renamed(self, metric: &Value, absent: Option<&str>) -> Value {
         let mut flat = Object::new();
         flat.push("type", metric.get("type").cloned().unwrap_or_default());
@@ -307,7 +307,7 @@ impl List {
         flat.into()
     }
 
-    /// The metrics of an annotation in v2 form; `None` if it is not a list of metrics.
+    /// Converts the metrics of an annotation to v2; returns `None` if it is not a list of metrics.
     fn nested(self, list: Value, naming: &Naming) -> Option<Vec<Value>> {
         elements(list, |metric| self.nested_one(metric, naming))
     }
@@ -316,8 +316,8 @@ impl List {
         let Value::Object(mut metric) = metric else { return None };
         for (source, _, names) in self.sources {
             let Some(flat) = metric.get_mut(source).and_then(Value::as_object_mut) else { continue };
-            // Which member marks the v2 form depends on the source: one of the two is present and has no flat
-            // equivalent.
+            // The member that marks the v2 form depends on the source: one of the two is present and has no
+            // flat equivalent.
             let own_form = ["metric", self.numbers].iter().any(|own| {
                 flat.get(own).is_some_and(|it| it.as_object().is_some())
                     && !names.iter().any(|(name, _)| name == own)
@@ -364,7 +364,7 @@ impl List {
     }
 }
 
-/// Converts every element with `each`; `None` if this is not a list or an element is malformed.
+/// Converts every element with `each`; returns `None` if this is not a list or an element is malformed.
 fn elements(list: Value, each: impl Fn(Value) -> Option<Value>) -> Option<Vec<Value>> {
     match list {
         Value::Array(items) => items.into_iter().map(each).collect(),
@@ -372,13 +372,13 @@ fn elements(list: Value, each: impl Fn(Value) -> Option<Value>) -> Option<Vec<Va
     }
 }
 
-/// `value` in the canonical form of the type `message`; `None` if it does not have that type.
+/// Returns `value` in the canonical form of the type `message`; `None` if it does not have that type.
 fn canonical(message: &str, value: Value, naming: &Naming) -> Option<Value> {
     let message = builtin::message(naming, message)?;
     Some(conform(message, value).ok()?.object.into())
 }
 
-/// Removes a list from an object and returns it; an absent one is empty.
+/// Removes a list from an object and returns it; an absent list is empty.
 fn take_list(object: &mut Object, name: &str) -> Vec<Value> {
     match object.remove(name) {
         Some(Value::Array(items)) => items,
@@ -386,7 +386,7 @@ fn take_list(object: &mut Object, name: &str) -> Vec<Value> {
     }
 }
 
-/// Removes the annotations in which versions keep members that they do not have.
+/// Removes the annotations in which a version stores values that it has no fields for.
 pub fn drop_annotations(object: &mut Object, naming: &Naming) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
@@ -398,7 +398,7 @@ pub fn drop_annotations(object: &mut Object, naming: &Naming) {
     }
 }
 
-/// A member of the behavior, and its members.
+/// A member of the behavior, with its own members.
 struct Member(&'static str, &'static [Member]);
 
 static BEHAVIOR_MEMBERS: [Member; 2] = [Member("scaleUp", &RULES), Member("scaleDown", &RULES)];
@@ -410,7 +410,7 @@ static RULES: [Member; 4] = [
 ];
 static POLICY: [Member; 3] = [Member("type", &[]), Member("value", &[]), Member("periodSeconds", &[])];
 
-/// The behavior in the form of the annotation: names capitalized, absent members null.
+/// Converts the behavior to the form of the annotation: names capitalized, absent members null.
 fn capitalized(value: &Value, members: &'static [Member]) -> Value {
     match value {
         Value::Array(items) => Value::Array(items.iter().map(|item| capitalized(item, members)).collect()),
@@ -425,7 +425,8 @@ fn capitalized(value: &Value, members: &'static [Member]) -> Value {
     }
 }
 
-/// The reverse: known members under their own names, however capitalized; null ones are dropped.
+/// Converts the behavior from the form of the annotation: known members get their own names, however
+/// capitalized; null members are dropped.
 fn uncapitalized(value: Value, members: &'static [Member]) -> Value {
     match value {
         Value::Array(items) => {

@@ -13,7 +13,7 @@ fn served(registry: &Registry, group: &str, plural: &str) -> std::sync::Arc<Reso
     registry.resource(group, "v1", plural).unwrap().clone()
 }
 
-/// A v2 autoscaler with these members of spec and status.
+/// Returns a v2 autoscaler with these members of spec and status.
 fn v2(spec: &str, status: &str) -> Object {
     let resource = served(&Registry::new(&KUBERNETES), "autoscaling", "horizontalpodautoscalers");
     let text = format!(
@@ -64,8 +64,8 @@ fn autoscalers_survive_a_round_trip_through_v1() {
         (vec![MEMORY, CPU], None),
         (vec![PODS, OBJECT, OBJECT_AVERAGE, EXTERNAL, CONTAINER, MEMORY, CPU], None),
         (vec![PODS], None),
-        // One CPU target becomes the number of v1, the second stays a metric; v1 has no order, so the number comes
-        // last.
+        // The first CPU target becomes the number of v1, and the second one stays a metric. v1 has no order, so the
+        // number comes last.
         (vec![CPU, MEMORY, CPU], Some(vec![MEMORY, CPU, CPU])),
         (vec![CPU, MEMORY], Some(vec![MEMORY, CPU])),
         // A metric without a flat form keeps its own form.
@@ -104,7 +104,7 @@ fn v1_shows_what_it_has_fields_for_and_keeps_the_rest_in_annotations() {
             "metrics",
             r#"[{"type":"Resource","resource":{"name":"memory","targetAverageValue":"1Gi"}},{"type":"Object","object":{"target":{"kind":"Ingress","name":"i"},"metricName":"r","targetValue":"0","averageValue":"3"}}]"#,
         ),
-        // Numbers that v1 always has are 0.
+        // Numbers that v1 always writes are 0.
         (
             "current-metrics",
             r#"[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":33,"currentAverageValue":"0"}},{"type":"External","external":{"metricName":"x","currentValue":"0","currentAverageValue":"4"}}]"#,
@@ -198,7 +198,8 @@ fn trees_of_another_type_are_errors() {
     assert_eq!(to_served(&events, bad, &CLUSTER).unwrap_err().code, 500);
 }
 
-/// The same object in v1beta1 and in v1, both in the form of their types.
+/// Checks that `beta` in v1beta1 and `stable` in v1 convert to each other; both are in the form of their
+/// types.
 fn is_one_object(plural: &str, beta: &str, stable: &str) {
     let registry = Registry::new(&KUBERNETES);
     let resource = registry.resource("resource.k8s.io", "v1beta1", plural).unwrap();

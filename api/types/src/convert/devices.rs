@@ -1,4 +1,4 @@
-//! Conversion between resource/v1beta1 and resource/v1: claims of devices, their templates, and slices of pools.
+//! Conversion between resource/v1beta1 and resource/v1: device claims, their templates, and slices of pools.
 //!
 //! ```text
 //! v1                                  v1beta1
@@ -6,25 +6,25 @@
 //! device.attributes …               ◄─► device.basic.attributes …
 //! ```
 //!
-//! A request of v1beta1 asks for something exactly when one of these members is set, also beside alternatives, which
-//! validation refuses. Every device of v1beta1 has `basic`.
+//! A request of v1beta1 has an `exactly` part if one of these members is set, even next to alternatives,
+//! which validation rejects. Every device of v1beta1 has `basic`.
 
 use super::Conversion;
 use values::json::{Key, Object, Value};
 
-/// Claims.
+/// Conversion of device claims.
 pub(super) const CLAIM: Conversion = Conversion {
     to_served: |claim, _| within(claim, &["spec", "devices", "requests"], flat),
     to_stored: |claim, _| within(claim, &["spec", "devices", "requests"], nested),
 };
 
-/// Templates for claims.
+/// Conversion of claim templates.
 pub(super) const TEMPLATE: Conversion = Conversion {
     to_served: |template, _| within(template, &["spec", "spec", "devices", "requests"], flat),
     to_stored: |template, _| within(template, &["spec", "spec", "devices", "requests"], nested),
 };
 
-/// Slices.
+/// Conversion of resource slices.
 pub(super) const SLICE: Conversion = Conversion {
     to_served: |slice, _| within(slice, &["spec", "devices"], basic),
     to_stored: |slice, _| within(slice, &["spec", "devices"], plain),
@@ -34,7 +34,7 @@ pub(super) const SLICE: Conversion = Conversion {
 const OF_REQUEST: [&str; 2] = ["name", "firstAvailable"];
 const OF_DEVICE: [&str; 1] = ["name"];
 
-/// An object with each struct of the list at `path` converted.
+/// Returns an object in which each struct of the list at `path` is converted.
 fn within(mut object: Object, path: &[&str], convert: fn(Object) -> Object) -> Object {
     let Some((name, rest)) = path.split_first() else { return object };
     let Some(member) = object.get_mut(name) else { return object };
@@ -52,17 +52,17 @@ fn within(mut object: Object, path: &[&str], convert: fn(Object) -> Object) -> O
     object
 }
 
-/// A request of v1beta1.
+/// Converts a request to v1beta1.
 fn flat(request: Object) -> Object {
     lifted(request, "exactly")
 }
 
-/// A device of v1.
+/// Converts a device to v1.
 fn plain(device: Object) -> Object {
     lifted(device, "basic")
 }
 
-/// A request of v1.
+/// Converts a request to v1.
 fn nested(request: Object) -> Object {
     let (mut kept, exactly) = split(request, &OF_REQUEST);
     if !exactly.is_empty() {
@@ -71,14 +71,14 @@ fn nested(request: Object) -> Object {
     kept
 }
 
-/// A device of v1beta1.
+/// Converts a device to v1beta1.
 fn basic(device: Object) -> Object {
     let (mut kept, basic) = split(device, &OF_DEVICE);
     kept.insert("basic", Value::Object(basic));
     kept
 }
 
-/// An object with the members of its member `name` in place of it.
+/// Returns an object in which the members of its member `name` replace that member.
 fn lifted(object: Object, name: &str) -> Object {
     let members = object.into_members().into_iter();
     let lifted = members.flat_map(|(key, value)| match value {
@@ -89,7 +89,7 @@ fn lifted(object: Object, name: &str) -> Object {
     lifted.collect()
 }
 
-/// The members that are named, and the others that are set.
+/// Splits an object into the named members, and the other members that are set.
 fn split(object: Object, named: &[&str]) -> (Object, Object) {
     let is_set = |value: &Value| match value {
         Value::Null | Value::Int(0) => false,

@@ -1,8 +1,9 @@
-//! Conversion between the core/v1 Event and the Event of the events group: the same values under other names.
+//! Conversion between the core/v1 Event and the Event of the events group, which have the same values under
+//! different names.
 
 use values::json::{Key, Object};
 
-/// Names in core/v1 and in events v1, where they differ.
+/// Names that differ, in core/v1 and in events v1.
 static NAMES: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),

@@ -1,22 +1,22 @@
-//! Ingresses of the versions before `v1`, which are not served: a patch may still name them.
+//! Ingresses of the versions before `v1`. These versions are not served, but a patch may still name them.
 //!
 //! ```text
 //! spec.backend {serviceName, servicePort, resource}  ──► spec.defaultBackend {service: {name, port}, resource}
 //! spec.rules[].http.paths[].backend                  ──► the same
 //! ```
 //!
-//! Fields that only `v1` has are unknown there, and are dropped.
+//! Fields that exist only in `v1` are unknown in the older form and are dropped.
 
 use crate::schema::decode::Decoded;
 use values::json::{Object, Value};
 
-/// Whether a kind of an API version is the older form of an ingress.
+/// Returns whether a kind of an API version is the older form of an ingress.
 pub fn is_older(kind: &str, group: &str, version: &str) -> bool {
     kind == "Ingress" && version == "v1beta1" && (group == "extensions" || group.starts_with("networking."))
 }
 
-/// Reads an ingress of the older form as one of `v1`, whose members have not been read yet. Unknown fields are added to
-/// the findings of strict decoding.
+/// Converts an ingress of the older form to the form of `v1`, before it is decoded by schema. Unknown fields
+/// are added to the findings of strict decoding.
 pub fn to_v1(ingress: &mut Object, strict: &mut Vec<String>) {
     let mut unknown = |path: &str| strict.push(format!("unknown field \"{path}\""));
     let Some(spec) = ingress.get_mut("spec").and_then(Value::as_object_mut) else { return };
@@ -66,7 +66,7 @@ fn backend_to_v1(backend: &mut Value, place: &str, unknown: &mut impl FnMut(&str
     backend.insert("service", service.into());
 }
 
-/// Returns `decoded` with the findings of strict decoding from before the conversion put in front of its own.
+/// Returns `decoded` with the findings from before the conversion in front of its own findings.
 pub fn with_findings(mut decoded: Decoded, mut found: Vec<String>) -> Decoded {
     found.append(&mut decoded.strict);
     Decoded { strict: found, ..decoded }

@@ -7,10 +7,11 @@
 //! resource/v1beta1 ResourceClaim         ◄─to_served──  resource/v1 ResourceClaim
 //! ```
 //!
-//! An object is stored in one version and served in each; values without a field in a version are kept in annotations,
-//! so that a round trip loses nothing. If the served version is the stored one, the usual case, conversion is the
-//! identity. The resulting tree is canonical for its type, whatever order the input had. Nothing here knows requests or
-//! bytes. Versions of custom types are the business of `conversion`.
+//! An object is stored in one version and served in each version. Values without a field in a version are
+//! stored in annotations, so that a round trip loses nothing. Usually the served version is the stored one;
+//! then the conversion is the identity. The resulting tree is canonical for its type, whatever order the
+//! input had. This module knows neither requests nor bytes. The module `conversion` converts between versions
+//! of custom types.
 
 pub mod autoscaling;
 mod devices;
@@ -29,39 +30,39 @@ use values::status::Status;
 
 include!(concat!(env!("OUT_DIR"), "/conversions.rs"));
 
-/// What is between a served version and the stored one where they differ in more than their names.
+/// The conversion between a served version and the stored one, if they differ in more than their names.
 struct Conversion {
     to_served: fn(Object, &Naming) -> Object,
     to_stored: fn(Object, &Naming) -> Object,
 }
 
-/// autoscaling/v1 and v2.
+/// Conversion between autoscaling/v1 and v2.
 const AUTOSCALER: Conversion = Conversion { to_served: autoscaling::to_v1, to_stored: autoscaling::to_v2 };
 
-/// The Event of the events group and that of the core group.
+/// Conversion between the Event of the events group and that of the core group.
 const EVENT: Conversion = Conversion {
     to_served: |event, _| events::from_core(event),
     to_stored: |event, _| events::to_core(event),
 };
 
-/// Versions whose types have the same members.
+/// Conversion between versions whose types have the same members.
 const SAME: Conversion = Conversion { to_served: |object, _| object, to_stored: |object, _| object };
 
-/// How a served version and the stored one differ.
+/// The difference between a served version and the stored one.
 enum Step<'r> {
-    /// In nothing.
+    /// The versions are equal.
     Identity,
-    /// In their `apiVersion` only: one type under two names.
+    /// Only the `apiVersion` differs: one type under two names.
     Rename(&'r Storage),
-    /// In members too.
+    /// The members differ too.
     Convert(&'static Conversion, &'r Storage),
 }
 
 /// Converts an object from its stored form to the version of `resource`.
 ///
 /// # Errors
-/// 500 if the object does not have the stored type, or if no conversion between the two versions exists, which is a
-/// mistake in the schema that the tests detect.
+/// 500 if the object does not have the stored type, or if no conversion between the two versions exists,
+/// which is a mistake in the schema that the tests detect.
 pub fn to_served(resource: &Resource, object: Object, naming: &Naming) -> Result<Object, Status> {
     let converted = match step(resource)? {
         Step::Identity => return Ok(object),
@@ -71,10 +72,10 @@ pub fn to_served(resource: &Resource, object: Object, naming: &Naming) -> Result
     finish(&resource.table.message, &resource.api_version, converted)
 }
 
-/// Converts an object in the version of `resource` to its stored form.
+/// Converts an object from the version of `resource` to its stored form.
 ///
 /// # Errors
-/// As [`to_served`].
+/// The same as for [`to_served`].
 pub fn to_stored(resource: &Resource, object: Object, naming: &Naming) -> Result<Object, Status> {
     let (storage, converted) = match step(resource)? {
         Step::Identity => return Ok(object),
@@ -100,7 +101,7 @@ fn step(resource: &Resource) -> Result<Step<'_>, Status> {
     Err(Status::internal(format!("no conversion between {version} {kind} and its stored version")))
 }
 
-/// Sets the version and brings the members into the form and order of the type.
+/// Sets the version, and converts the members to the form and order of the type.
 fn finish(message: &Message, api_version: &str, mut object: Object) -> Result<Object, Status> {
     object.insert("apiVersion", api_version.into());
     let decoded = conform(message, Value::Object(object)).map_err(Status::internal)?;

@@ -1,9 +1,10 @@
 //! Content negotiation of discovery documents, including the aggregated form
 //! (docs/api/discovery.md#aggregated-discovery, docs/api/encodings.md#accept).
 //!
-//! Clauses are tried by descending `q`, specific ones before wildcards, otherwise in header order. `q=0` does
-//! not exclude. The aggregated form is recognised by its three parameters in any order. The router, which stands before
-//! most documents, takes exact media types and `*/*` only; the negotiation behind it takes `application/*` and `*` too.
+//! Clauses are tried by descending `q`, exact media types before wildcards, otherwise in header order. `q=0`
+//! does not exclude. The aggregated form is recognised by its three parameters in any order. The router,
+//! which checks most requests before the document does, accepts only exact media types and `*/*`; the
+//! negotiation after it also accepts `application/*` and `*`.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -17,22 +18,23 @@ pub(super) const AGGREGATED_VERSION: &str = "v2";
 /// Kind of the aggregated form.
 pub(super) const AGGREGATED_KIND: &str = "APIGroupDiscoveryList";
 
-/// What asks for the types of this server alone, where servers know those of their peers.
+/// Profile by which a client requests only the types of this server, if the server also knows those of its
+/// peers.
 const LOCAL_PROFILE: &str = "nopeer";
 
-/// How a document is written.
+/// The encoding of a document.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Encoding {
-    /// As JSON.
+    /// JSON, the default encoding of documents.
     Json,
-    /// As YAML.
+    /// YAML, made from the JSON document.
     Yaml,
-    /// As protobuf in its envelope, under this media type.
+    /// Protobuf in its envelope, under this media type.
     Protobuf(&'static str),
 }
 
 impl Encoding {
-    /// The media type.
+    /// Returns the media type of the encoding.
     pub fn media_type(self) -> &'static str {
         match self {
             Encoding::Json => "application/json",
@@ -42,30 +44,30 @@ impl Encoding {
     }
 }
 
-/// The form to answer in.
+/// The form of a document that the client requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Form {
     /// The plain document.
     Plain,
-    /// All groups, versions and resources at once, those of peers too.
+    /// The aggregated document of all groups, versions and resources, including those of peers.
     Aggregated,
-    /// The same of this server alone.
+    /// The aggregated document of this server alone.
     Local,
 }
 
-/// Clauses beyond this many are not looked at: no client sends them, and sorting them is work.
+/// Maximum number of clauses that are evaluated. No real client sends more, and sorting them costs time.
 const CLAUSES_MAX: usize = 64;
 
-/// One clause of an `Accept` header.
+/// A clause of an `Accept` header.
 pub struct Clause<'a> {
-    /// `type/subtype` as it was written.
+    /// `type/subtype` as written in the header.
     pub media_type: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
     quality: f64,
 }
 
-/// The form that `headers` ask for; `None` when nothing they accept is served (406). Where the document has no
-/// aggregated form, its clause matches nothing.
+/// Returns the form and encoding that `headers` request; `None` if no accepted form is served (406). A clause
+/// for the aggregated form matches nothing if the document has no such form.
 pub(super) fn form(
     headers: &HeaderMap,
     naming: &'static Naming,
@@ -81,7 +83,8 @@ pub(super) fn form(
         .find(|(form, _)| has_aggregated || *form == Form::Plain)
 }
 
-/// Whether the router finds a media type in the header that a document has, whatever its parameters.
+/// Returns whether the header contains a media type that the document has, whatever its parameters. The
+/// router uses this check.
 pub(super) fn names_one(headers: &HeaderMap, naming: &'static Naming) -> bool {
     let clauses = Clause::sorted(headers);
     clauses.is_empty()
@@ -89,7 +92,7 @@ pub(super) fn names_one(headers: &HeaderMap, naming: &'static Naming) -> bool {
 }
 
 impl<'a> Clause<'a> {
-    /// The clauses of all `Accept` headers in the order in which they are to be tried.
+    /// Returns the clauses of all `Accept` headers in the order in which they are tried.
     pub fn sorted(headers: &'a HeaderMap) -> Vec<Self> {
         let mut clauses = Vec::new();
         for value in headers.get_all(ACCEPT) {
@@ -108,7 +111,7 @@ impl<'a> Clause<'a> {
             .map(|(name, value)| (name.trim(), value.trim().trim_matches('"')))
             .collect();
         let quality = parameters.iter().find(|(name, _)| *name == "q");
-        // A quality that cannot be read counts as 0; NaN would not sort.
+        // An unreadable quality counts as 0; NaN cannot be sorted.
         let quality = quality.map_or(1.0, |(_, q)| q.parse().unwrap_or(0.0));
         let quality = if f64::is_nan(quality) { 0.0 } else { quality };
         Some(Clause { media_type, parameters, quality })
@@ -126,7 +129,7 @@ impl<'a> Clause<'a> {
         self.parameters.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
-    /// The encoding whose media type the clause names.
+    /// Returns the encoding whose media type the clause names exactly.
     fn exact(&self, naming: &'static Naming) -> Option<Encoding> {
         match self.media_type {
             "application/json" => Some(Encoding::Json),

@@ -1,5 +1,5 @@
-//! Builds the JSON trees of the discovery documents from the registry (docs/api/discovery.md#discovery-documents,
-//! #aggregated-discovery).
+//! Construction of the JSON trees of the discovery documents from the registry
+//! (docs/api/discovery.md#discovery-documents, #aggregated-discovery).
 //!
 //! Members are in the reference server's declaration order. This module does not know HTTP.
 
@@ -15,7 +15,7 @@ use crate::schema::table::Text;
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// `/api`: the versions of the core group and where to reach the server.
+/// Builds `/api`: the versions of the core group and the address of the server.
 pub(super) fn api_versions(core: Option<&Group>, server_address: &str) -> Value {
     let versions = core
         .map_or(Vec::new(), |group| group.versions.iter().map(|version| (*version.version).into()).collect());
@@ -27,13 +27,13 @@ pub(super) fn api_versions(core: Option<&Group>, server_address: &str) -> Value 
     ])
 }
 
-/// `/apis`: every named group.
+/// Builds `/apis`: all named groups.
 pub(super) fn group_list<'a>(groups: impl Iterator<Item = &'a Arc<Group>>) -> Value {
     let groups = groups.map(|group| Value::Object(group_members(group, Object::new()))).collect();
     object([("kind", "APIGroupList".into()), ("apiVersion", "v1".into()), ("groups", Value::Array(groups))])
 }
 
-/// `/apis/<group>`: one group.
+/// Builds `/apis/<group>`: one group.
 pub(super) fn group(group: &Group) -> Value {
     let mut head = Object::with_capacity(5);
     head.push("kind", "APIGroup".into());
@@ -56,7 +56,8 @@ fn group_members(group: &Group, mut to: Object) -> Object {
     to
 }
 
-/// `/api/v1`, `/apis/<group>/<version>`: the resources and subresources of one version, in path order.
+/// Builds `/api/v1` and `/apis/<group>/<version>`: the resources and subresources of one version, in path
+/// order.
 pub(super) fn resource_list(version: &Version) -> Value {
     let mut resources = Vec::with_capacity(version.resources.len() * 2);
     for resource in &version.resources {
@@ -67,7 +68,7 @@ pub(super) fn resource_list(version: &Version) -> Value {
     }
     let mut list = Object::with_capacity(4);
     list.push("kind", "APIResourceList".into());
-    // The core group has always been answered without, and clients of old have come to rely on it.
+    // The core group has always been served without `apiVersion`, and old clients rely on that.
     if !version.group.is_empty() {
         list.push("apiVersion", "v1".into());
     }
@@ -76,8 +77,8 @@ pub(super) fn resource_list(version: &Version) -> Value {
     list.into()
 }
 
-/// The subresources in the order in which the reference server lists them: by name, and of custom types the status before
-/// the scale.
+/// Returns the subresources in the order of the reference server: by name, but in custom types the status
+/// before the scale.
 fn shown_subresources(resource: &Resource) -> impl Iterator<Item = &Subresource> {
     let is_custom = resource.is_custom();
     let (forward, backward) = (resource.subresources.iter(), resource.subresources.iter().rev());
@@ -117,8 +118,8 @@ fn api_subresource(resource: &Resource, subresource: &Subresource, version: &Ver
     entry.into()
 }
 
-/// Base64 of the first 8 bytes of SHA-256 over `<group>/<version>/<Kind>` of the stored form; the core group is empty.
-/// `hashed_version` stands for the stored version where it is not empty.
+/// Returns the base64 of the first 8 bytes of SHA-256 over `<group>/<version>/<Kind>` of the stored form; the
+/// core group is empty. A `hashed_version` that is not empty replaces the stored version.
 fn storage_version_hash(storage: &Storage, api_version: &str, hashed_version: &str) -> String {
     let mut hash = Sha256::new();
     if storage.group.is_empty() {
@@ -132,7 +133,7 @@ fn storage_version_hash(storage: &Storage, api_version: &str, hashed_version: &s
     STANDARD.encode(&hash.finalize()[..8])
 }
 
-/// The aggregated form: every version and resource of `groups` at once.
+/// Builds the aggregated form: all versions and resources of `groups`.
 pub(super) fn aggregated<'a>(groups: impl Iterator<Item = &'a Arc<Group>>, naming: &Naming) -> Value {
     let items = groups.map(|group| aggregated_group(group)).collect();
     object([
@@ -185,14 +186,15 @@ fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
     entry.into()
 }
 
-/// Built-in types leave group and version empty where they equal those of the listing; custom types name them.
+/// Returns the kind of a response. Built-in types leave group and version empty if they equal those of the
+/// listing; custom types always name them.
 fn response_kind((group, name, kind): (&str, &str, &str), is_custom: bool, version: &Version) -> Value {
     let is_own = group == version.group && name == version.version;
     let (group, name) = if is_own && !is_custom { ("", "") } else { (group, name) };
     object([("group", group.into()), ("version", name.into()), ("kind", kind.into())])
 }
 
-/// `/`: the sorted paths of the server, each once.
+/// Builds `/`: the sorted paths of the server without duplicates.
 pub(super) fn root_paths(mut paths: Vec<String>) -> Value {
     paths.sort_unstable();
     paths.dedup();

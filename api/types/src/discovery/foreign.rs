@@ -1,7 +1,8 @@
-//! The groups of other servers in the discovery documents, among the own ones (docs/api/extension-servers.md#groups-of-extension-servers).
+//! Groups of extension servers in the discovery documents, merged with the groups of this server
+//! (docs/api/extension-servers.md#groups-of-extension-servers).
 //!
-//! The documents of this server are made first; what others serve is put between, by priority. A version that another
-//! server serves in the place of this one is there once.
+//! The documents of this server are built first; the groups of other servers are inserted by priority. If
+//! another server serves a version in place of this one, the version is listed once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,28 +13,30 @@ use crate::schema::registry::Group;
 use crate::schema::versions::compare_versions;
 use values::json::{Object, Value};
 
-/// A version of a group that another server serves, or none does.
+/// A version of a group that an extension server is registered for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Foreign {
-    /// Group.
+    /// Name of the group.
     pub group: String,
-    /// Version.
+    /// Name of the version.
     pub version: String,
-    /// Groups of a higher one come first.
+    /// Priority of the group; higher values come first.
     pub group_priority: u32,
-    /// Versions of a higher one come first.
+    /// Priority of the version; higher values come first.
     pub version_priority: u32,
-    /// Its APIService names no server, and this one does not have it either: plain documents list it, and that is all.
+    /// Whether the APIService names no server and this server does not serve the version either. Plain
+    /// documents list such a version; the aggregated document does not.
     pub is_unserved: bool,
-    /// Its resources in the aggregated form; `None` while its server does not answer.
+    /// Resources in the aggregated form; `None` while the extension server does not answer.
     pub resources: Option<Arc<[Value]>>,
-    /// The path and hash of its OpenAPI document, where that server has one.
+    /// Path and hash of the OpenAPI document, if the extension server has one.
     pub openapi: Option<String>,
-    /// What its OpenAPI document of v2 says of the version.
+    /// Content of the OpenAPI v2 document about this version.
     pub swagger: Option<Arc<Swagger>>,
 }
 
-/// The versions of each foreign group, in order, with the group's priority: the highest that one of them asks for.
+/// Returns the versions of each foreign group, in order, with the group's priority: the highest one among its
+/// versions.
 fn groups(foreign: &[Foreign]) -> BTreeMap<&str, (u32, Vec<&Foreign>)> {
     let mut groups: BTreeMap<&str, (u32, Vec<&Foreign>)> = BTreeMap::new();
     for one in foreign {
@@ -50,8 +53,8 @@ fn groups(foreign: &[Foreign]) -> BTreeMap<&str, (u32, Vec<&Foreign>)> {
     groups
 }
 
-/// Puts entries of foreign groups among the own ones, which are those of `own` in their order. `add` adds versions to an
-/// entry, `make` makes one.
+/// Inserts entries of foreign groups among those of `own`, keeping the order of both. `add` adds versions to
+/// an entry, `make` creates one.
 fn merged<'g>(
     entries: Vec<Value>,
     own: impl Iterator<Item = &'g Arc<Group>>,
@@ -72,7 +75,7 @@ fn merged<'g>(
     all.into_iter().map(|(_, _, entry)| entry).collect()
 }
 
-/// `/apis` with the foreign groups.
+/// Builds `/apis` with the foreign groups.
 pub(super) fn group_list<'g>(
     mut list: Value,
     own: impl Iterator<Item = &'g Arc<Group>>,
@@ -86,7 +89,7 @@ pub(super) fn group_list<'g>(
     list
 }
 
-/// `/apis/<group>`, of both; `None` where neither has it.
+/// Builds `/apis/<group>` from the versions of both; `None` if the group does not exist.
 pub(super) fn group(own: Option<&Group>, name: &str, foreign: &[Foreign]) -> Option<Value> {
     let mut groups = groups(foreign);
     let versions = groups.remove(name).map(|(_, versions)| versions);
@@ -106,7 +109,7 @@ pub(super) fn group(own: Option<&Group>, name: &str, foreign: &[Foreign]) -> Opt
     }
 }
 
-/// The aggregated form with the foreign groups.
+/// Adds the foreign groups to the aggregated form.
 pub(super) fn aggregated<'g>(
     mut document: Value,
     own: impl Iterator<Item = &'g Arc<Group>>,
@@ -167,7 +170,7 @@ fn entry(name: &str, versions: &[&Foreign], mut to: Object) -> Value {
     to.into()
 }
 
-/// One version with its resources, or marked as stale while its server does not answer.
+/// Builds one version with its resources; the version is marked as stale while its server does not answer.
 fn aggregated_version(one: &Foreign) -> Value {
     let mut version = Object::with_capacity(3);
     version.push("version", one.version.as_str().into());

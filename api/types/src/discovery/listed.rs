@@ -1,4 +1,4 @@
-//! Resources as extension servers list them, in the aggregated form
+//! Conversion of the resource lists of extension servers to the aggregated form
 //! (docs/api/extension-servers.md#groups-of-extension-servers).
 
 use hashbrown::HashMap;
@@ -15,13 +15,13 @@ use values::naming::Naming;
 
 const LIST_KIND: &str = "APIResourceList";
 
-/// The media type of the aggregated document of JSON.
+/// Returns the media type of the aggregated document in JSON.
 pub fn aggregated_media_type(naming: &Naming) -> String {
     media_type(naming, AGGREGATED_VERSION)
 }
 
-/// Returns the `Accept` header for extension servers: the aggregated document in any version, the newest first. Servers of
-/// older releases have only the beta version, which has the same form.
+/// Returns the `Accept` header for extension servers: the aggregated document in any version, the newest
+/// first. Servers of older releases have only the beta version, which has the same form.
 pub fn aggregated_media_types(naming: &Naming) -> String {
     AGGREGATED_VERSIONS.map(|version| media_type(naming, version)).join(",")
 }
@@ -34,15 +34,15 @@ fn media_type(naming: &Naming, version: &str) -> String {
     format!("application/json;g={group};v={version};as={AGGREGATED_KIND}")
 }
 
-/// Whether an answer says that it is the aggregated document.
+/// Returns whether a response declares that it is the aggregated document.
 pub fn is_aggregated(headers: &HeaderMap, naming: &Naming) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let is_there = |wanted: &str| kind.split(';').any(|part| part.trim() == wanted);
     AGGREGATED_VERSIONS.iter().any(|version| media_type(naming, version).split(';').all(is_there))
 }
 
-/// The resources that an aggregated document has of a version: none where it does not have the version. `None` for another
-/// document.
+/// Returns the resources of a version in an aggregated document; empty if the document does not contain the
+/// version. Returns `None` for another document.
 pub fn of_version(naming: &Naming, body: &[u8], (group, version): (&str, &str)) -> Option<Vec<Value>> {
     let document = read(naming, body, AGGREGATED_KIND)?;
     let groups = list(document.get("items"));
@@ -56,7 +56,7 @@ pub fn of_version(naming: &Naming, body: &[u8], (group, version): (&str, &str)) 
     Some(resources)
 }
 
-/// Gives a resource and its subresources an empty kind where they have none: clients take it for granted.
+/// Adds an empty kind to a resource and its subresources if they have none, because clients require it.
 fn name_kinds(resource: &mut Value) {
     let Value::Object(resource) = resource else { return };
     if resource.get("responseKind").is_none_or(Value::is_null) {
@@ -67,12 +67,13 @@ fn name_kinds(resource: &mut Value) {
     }
 }
 
-/// The resources of a plain list. `None` for another document, and where a subresource has another scope than its resource.
+/// Converts the resources of a plain list. Returns `None` for another document, or if a subresource has
+/// another scope than its resource.
 pub fn of_list(naming: &Naming, body: &[u8]) -> Option<Vec<Value>> {
     let document = read(naming, body, LIST_KIND)?;
     let listed = list(document.get("resources"));
     let mut entries: Vec<Entry> = Vec::new();
-    // Of resources with one name, the last has the subresources.
+    // If several resources have the same name, the last one gets the subresources.
     let mut by_name: HashMap<&str, usize> = HashMap::new();
     for one in listed.iter().filter(|one| !one.str_at(&["name"]).contains('/')) {
         by_name.insert(one.str_at(&["name"]), entries.len());
@@ -94,7 +95,7 @@ pub fn of_list(naming: &Naming, body: &[u8]) -> Option<Vec<Value>> {
     Some(entries.into_iter().map(Entry::written).collect())
 }
 
-/// A document of a kind; it need not name the kind.
+/// Decodes a document of a kind, which the document may omit.
 fn read(naming: &Naming, body: &[u8], kind: &str) -> Option<Object> {
     let message = builtin::message(naming, &message_of(kind))?;
     let document = decode(message, body).ok()?.object;
@@ -125,7 +126,7 @@ impl Entry {
         entry
     }
 
-    /// What subresources stand under that are of no resource of the list.
+    /// Creates an entry for subresources whose resource is not in the list.
     fn without_resource(name: &str, scope: &'static str) -> Entry {
         Entry::new(name, scope, (kind_of(&Value::Null), "", Value::Null))
     }
@@ -229,7 +230,7 @@ mod tests {
             group("b.io", &version("v1", thing)),
         ];
         let body = format!(r#"{{"kind":"APIGroupDiscoveryList","items":[{}]}}"#, items.join(","));
-        // Clients take a kind for granted.
+        // Clients require a kind.
         let no_kind = r#","responseKind":{"group":"","version":"","kind":""}}"#;
         let things = format!("[{}{no_kind}]", thing.trim_end_matches('}'));
         for (group, version, want) in

@@ -1,4 +1,4 @@
-//! Discovery: serves the lists of groups, versions and resources (docs/api/discovery.md#discovery-documents,
+//! Discovery: the lists of groups, versions and resources (docs/api/discovery.md#discovery-documents,
 //! #aggregated-discovery).
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //!         └─► the aggregated forms of /api and /apis, with an ETag
 //! ```
 //!
-//! Plain documents are small and rarely read, so each request builds its own. Aggregated documents are built on the
-//! first request and cached. Constructing a `Discovery` is cheap. This module does not know authorization;
-//! of a request it sees path and headers.
+//! Plain documents are small and rarely read, so each request builds its own. Aggregated documents are built
+//! at the first request and cached. Constructing a `Discovery` is cheap. This module does not know
+//! authorization; it sees only path and headers of a request.
 
 pub mod accept;
 mod documents;
@@ -37,26 +37,26 @@ use values::status::Status;
 #[derive(Debug)]
 pub struct Discovery {
     registry: Arc<Registry>,
-    /// What other servers serve.
+    /// Versions that extension servers serve.
     foreign: Arc<[Foreign]>,
-    /// The groups of each peer, as its aggregated document has them.
+    /// Groups of each peer, from its aggregated document.
     peers: Arc<[Vec<Value>]>,
     server_address: String,
     other_paths: Vec<String>,
     core: OnceLock<Aggregated>,
     named: OnceLock<Aggregated>,
-    /// The named groups with those of peers.
+    /// Aggregated document of the named groups with those of peers.
     merged: OnceLock<Aggregated>,
 }
 
-/// An answer: a response with a JSON document, and the encoding that the client wants of it instead.
+/// A response with a JSON document, and the encoding into which the caller must convert it.
 #[derive(Debug)]
 pub struct Answer {
-    /// The response. Its `Content-Type` is already that of the encoding.
+    /// Response whose `Content-Type` already names `encoding`.
     pub response: Response<Bytes>,
-    /// The encoding that the body is yet to be brought to.
+    /// Encoding to which the caller converts the body.
     pub encoding: Encoding,
-    /// Whether all answers share the bytes of the response.
+    /// Whether all responses share the bytes of the body.
     pub is_shared: bool,
 }
 
@@ -66,7 +66,7 @@ impl Answer {
     }
 }
 
-/// Name of the message that a document of this kind is.
+/// Returns the name of the message of a discovery document.
 pub fn message_of(kind: &str) -> String {
     let package =
         if kind == accept::AGGREGATED_KIND { "api.apidiscovery.v2" } else { "apimachinery.pkg.apis.meta.v1" };
@@ -81,37 +81,39 @@ struct Aggregated {
 }
 
 impl Discovery {
-    /// Discovery of `registry`. `server_address` (`host:port`) is the address that `/api` gives to clients;
-    /// `other_paths` are the paths outside the resource API (`/healthz`, `/version` …) that `/` lists too.
+    /// Creates the discovery of `registry`. `server_address` (`host:port`) is the address that `/api` gives
+    /// to clients; `other_paths` are paths outside the resource API (`/healthz`, `/version` …) that `/` lists
+    /// too.
     pub fn new(registry: Arc<Registry>, server_address: String, other_paths: Vec<String>) -> Self {
         let (core, named, merged) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (foreign, peers) = (Arc::new([]), Arc::new([]));
         Discovery { registry, foreign, peers, server_address, other_paths, core, named, merged }
     }
 
-    /// The same documents for another registry.
+    /// Returns the same discovery for another registry.
     pub fn with(&self, registry: Arc<Registry>) -> Self {
         let made = Self::new(registry, self.server_address.clone(), self.other_paths.clone());
         Discovery { foreign: self.foreign.clone(), peers: self.peers.clone(), ..made }
     }
 
-    /// The same documents, and the groups of these peers in the aggregated one.
+    /// Returns the same discovery, with the groups of these peers in the aggregated document.
     pub fn among(&self, peers: Arc<[Vec<Value>]>) -> Self {
         Discovery { peers, ..self.with(self.registry.clone()) }
     }
 
-    /// The same documents, and what these other servers serve.
+    /// Returns the same discovery, with the versions of these extension servers.
     pub fn beside(&self, foreign: Arc<[Foreign]>) -> Self {
         Discovery { foreign, ..self.with(self.registry.clone()) }
     }
 
-    /// Answers a GET of `path`; `None` when it is no discovery path or names nothing that is served.
+    /// Responds to a GET of `path`; `None` if this is not a discovery path, or if it names nothing that is
+    /// served.
     ///
-    /// A slash at the end is accepted. `pretty` asks for indented JSON. A 406 is answered as a Status here.
+    /// A trailing slash is accepted. `pretty` requests indented JSON. A 406 is returned as a Status.
     pub fn respond(&self, path: &str, headers: &HeaderMap, pretty: bool) -> Option<Answer> {
         let mut parts = path.strip_prefix('/')?.trim_end_matches('/').split('/');
         let parts = [parts.next(), parts.next(), parts.next(), parts.next()];
-        // The list of paths is the one document that ignores `Accept` and is always indented.
+        // The list of paths is the only document that ignores `Accept` and is always indented.
         if let [Some(""), None, None, None] = parts {
             let paths = documents::root_paths(self.paths());
             return Some(Answer::json(json_response(StatusCode::OK, &paths, true)));
@@ -153,8 +155,8 @@ impl Discovery {
         Some(Answer { response, encoding, is_shared: is_cached && !pretty && encoding == Encoding::Json })
     }
 
-    /// Whether the router looks at `Accept` before the document: not for the list of groups, for groups, and for versions of
-    /// custom types, which no route is known for.
+    /// Returns whether the router checks `Accept` before the document. It does not for the list of groups,
+    /// for groups, and for versions with custom types only, because the router has no route for them.
     fn is_routed(&self, parts: [Option<&str>; 4]) -> bool {
         match parts {
             [Some("apis"), Some(group), Some(version), None] => {
@@ -225,7 +227,7 @@ impl Discovery {
         response
     }
 
-    /// The core group, or all others, in discovery order.
+    /// Returns the core group, or all other groups, in discovery order.
     fn groups(&self, core: bool) -> impl Iterator<Item = &Arc<Group>> {
         self.registry.groups().iter().filter(move |group| group.name.is_empty() == core)
     }
@@ -246,12 +248,12 @@ impl Discovery {
     }
 }
 
-/// The refusal of a document that exists in JSON and in these media types.
+/// Returns the 406 error for a document that exists in JSON and in the media types `others`.
 pub fn not_acceptable(others: &[&str]) -> Status {
     Status::no_such_representation(&[&["application/json"], others].concat().join(", "))
 }
 
-/// `value` as a JSON response; compact bodies end in a newline, indented ones do not
+/// Returns `value` as a JSON response. Compact bodies end with a newline, indented ones do not
 /// (docs/api/encodings.md#json-and-yaml-output).
 pub(crate) fn json_response(code: StatusCode, value: &Value, pretty: bool) -> Response<Bytes> {
     let mut response = Response::new(body(value, pretty));
@@ -260,7 +262,7 @@ pub(crate) fn json_response(code: StatusCode, value: &Value, pretty: bool) -> Re
     response
 }
 
-/// A compact document with indentation; a body that is none stays as it is.
+/// Indents a compact document; a body that is not JSON stays unchanged.
 fn indented(document: Bytes) -> Bytes {
     match json::parse(&document) {
         Ok(value) => body(&value, true),
@@ -279,7 +281,8 @@ fn body(value: &Value, pretty: bool) -> Bytes {
     out.into()
 }
 
-/// SHA-512 of `bytes` as 128 upper-case hexadecimal digits: the ETags and hashes of published documents.
+/// Returns SHA-512 of `bytes` as 128 upper-case hexadecimal digits, for ETags and hashes of published
+/// documents.
 pub(crate) fn sha512_hex(bytes: &[u8]) -> String {
     Sha512::digest(bytes).iter().fold(String::with_capacity(128), |mut hex, byte| {
         let _ = write!(hex, "{byte:02X}");
@@ -287,7 +290,7 @@ pub(crate) fn sha512_hex(bytes: &[u8]) -> String {
     })
 }
 
-/// `text`, which is plain ASCII, in quotes, as ETags are written.
+/// Returns `text`, which must be plain ASCII, in quotes as in ETags.
 pub fn quoted(text: &str) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{text}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
@@ -306,7 +309,7 @@ mod tests {
         format!("application/json;g={group};v=v2;as=APIGroupDiscoveryList")
     }
 
-    /// Pods, as a built-in type.
+    /// Returns pods as a built-in type.
     fn pods() -> Arc<Resource> {
         let message = || Ref::new(plain("Pod", Vec::new()));
         let eviction = SubresourceTable {
@@ -351,7 +354,7 @@ mod tests {
         })
     }
 
-    /// A core group with pods, and a custom group with widgets.
+    /// Returns the discovery of a core group with pods and a custom group with widgets.
     fn discovery() -> Discovery {
         let widgets =
             ResourceMaker::new(("example.com", "v2"), "widgets", Scope::Cluster, Struct::new("Widget"));
@@ -441,8 +444,8 @@ mod tests {
         };
         assert_eq!(get(&discovery, "/apis/example.com", "*/*"), get(&own, "/apis/example.com", "*/*"));
         let list = get(&discovery, "/apis", "*/*");
-        assert_eq!(list.matches(r#""groupVersion":"example.com/v2""#).count(), 2, "{list}"); // one is the preferred
-        // One that no server has is listed all the same.
+        assert_eq!(list.matches(r#""groupVersion":"example.com/v2""#).count(), 2, "{list}"); // once as the preferred version
+        // A version without a server is listed too.
         let version = r#"{"groupVersion":"none.example.com/v1","version":"v1"}"#;
         let group =
             format!(r#""name":"none.example.com","versions":[{version}],"preferredVersion":{version}}}"#);

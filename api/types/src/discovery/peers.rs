@@ -1,7 +1,8 @@
-//! The groups of peers in the aggregated document, among the own ones (docs/api/peers.md#discovery-of-all-types).
+//! Groups of peers in the aggregated document, merged with those of this server
+//! (docs/api/peers.md#discovery-of-all-types).
 //!
-//! The order is one that fits the order in which each server lists them; what no server orders is in order of names. Groups and
-//! versions that both have become one with the resources of both.
+//! The result follows the order of each server's list where possible; otherwise entries are sorted by name.
+//! If several servers have the same group or version, it is listed once, with the resources of all of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,13 +13,14 @@ const GROUPS: Level = Level { name: &["metadata", "name"], parts: Some(("version
 const VERSIONS: Level = Level { name: &["version"], parts: Some(("resources", &RESOURCES)) };
 const RESOURCES: Level = Level { name: &["resource"], parts: None };
 
-/// Where entries of a list have their names, and which member of them lists those of the next level.
+/// A level of the document: the path of an entry's name, and the member that contains the entries of the next
+/// level.
 struct Level {
     name: &'static [&'static str],
     parts: Option<(&'static str, &'static Level)>,
 }
 
-/// The own groups with those of each peer.
+/// Merges this server's groups with those of each peer.
 pub(super) fn merged(own: Vec<Value>, peers: &[Vec<Value>]) -> Vec<Value> {
     merge(&GROUPS, own, peers)
 }
@@ -33,7 +35,7 @@ fn merge(level: &Level, own: Vec<Value>, others: &[Vec<Value>]) -> Vec<Value> {
             None => drop(by_name.insert(name_of(entry), entry.clone())),
             Some(known) => match level.parts {
                 Some((member, parts)) => join(member, parts, known, entry),
-                // The last one that says something of a resource is believed.
+                // If several servers describe a resource, the last description counts.
                 None => *known = entry.clone(),
             },
         }
@@ -49,7 +51,7 @@ fn join(member: &str, parts: &Level, known: &mut Value, entry: &Value) {
     }
 }
 
-/// One order of all names. Where one list has all of them it is that.
+/// Returns one order of all names. If one of the lists contains all names, its order is used.
 fn agreed(orders: &[Vec<String>]) -> Vec<String> {
     let all: BTreeSet<&String> = orders.iter().flatten().collect();
     if let Some(whole) = orders
@@ -62,8 +64,8 @@ fn agreed(orders: &[Vec<String>]) -> Vec<String> {
     for pair in orders.iter().flat_map(|order| order.windows(2)) {
         next.entry(&pair[0]).or_default().insert(&pair[1]);
     }
-    // Those before which nothing is left that must come first, the first by name first; where lists contradict each other, the
-    // first by name of all that are left.
+    // Topological sort: the next name is the first by name among those without remaining predecessors. If the
+    // lists contradict each other, it is the first by name of all remaining names.
     let mut before: BTreeMap<&String, usize> = all.iter().map(|name| (*name, 0)).collect();
     for after in next.values().flatten() {
         *before.entry(after).or_default() += 1;
@@ -104,7 +106,7 @@ mod tests {
                 orders.iter().map(|order| order.split_whitespace().map(str::to_owned).collect()).collect();
             assert_eq!(agreed(&orders).join(" "), want, "{orders:?}");
         }
-        // Lists that contradict each other have an order all the same, with each name once.
+        // Contradicting lists also give an order with each name once.
         let orders = [vec!["a", "b", "d"], vec!["b", "a", "c"]];
         let orders = orders.map(|order| order.into_iter().map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(agreed(&orders).join(" "), "a b c d");

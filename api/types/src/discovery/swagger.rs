@@ -1,7 +1,9 @@
-//! The OpenAPI v2 documents of other servers, in the document of this one (docs/api/extension-servers.md#groups-of-extension-servers).
+//! OpenAPI v2 documents of extension servers, merged into the document of this server
+//! (docs/api/extension-servers.md#groups-of-extension-servers).
 //!
-//! Of another server's document count the paths of the versions that it serves here, and the definitions that these need. A
-//! definition that two servers have alike is one; one that they have differently gets another name for the later server.
+//! From the document of an extension server, only the paths of the versions that it serves here are used, and
+//! the definitions that these paths need. Equal definitions of two servers become one; if they differ, the
+//! definition of the later server is renamed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,19 +11,19 @@ use std::sync::Arc;
 use super::sha512_hex;
 use values::json::{self, Object, Value};
 
-/// What refers to a definition begins with this.
+/// Prefix of a reference to a definition.
 const REFERENCE: &str = "#/definitions/";
 
-/// The extension that names the types of a definition. It differs between servers that share the definition.
+/// Extension that names the types of a definition. It may differ between servers that share the definition.
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
 /// Parts of a document by their names.
 pub type Named = Vec<(String, Value)>;
 
-/// What another server says of one of its versions.
+/// The content of an extension server's document about one version.
 #[derive(Debug)]
 pub struct Swagger {
-    /// Two are the same if this is.
+    /// Hash of the content, to compare two values.
     digest: String,
     paths: Named,
     definitions: BTreeMap<String, Value>,
@@ -34,7 +36,7 @@ impl PartialEq for Swagger {
 }
 
 impl Swagger {
-    /// The part of a document that is about the paths below `prefix`; `None` where there are none.
+    /// Returns the part of a document about the paths below `prefix`; `None` if there are no such paths.
     pub fn read(document: &Value, prefix: &str) -> Option<Swagger> {
         let below = |path: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
         let paths: Named = document
@@ -68,29 +70,29 @@ impl Swagger {
     }
 }
 
-/// Puts documents together: first come the definitions of this server, then those of others.
+/// Merges documents: the definitions of this server come first, then those of others.
 pub struct Merge<'m> {
     foreign: &'m [Arc<Swagger>],
     wanted: BTreeSet<&'m str>,
-    /// Definitions whose names another server uses too.
+    /// Definitions of this server whose names another server uses too.
     shared: BTreeMap<String, Value>,
 }
 
 impl<'m> Merge<'m> {
-    /// Of what others have.
+    /// Creates a merge with the content of other servers.
     pub fn new(foreign: &'m [Arc<Swagger>]) -> Merge<'m> {
         let names = foreign.iter().flat_map(|one| one.definitions.keys().map(String::as_str));
         Merge { foreign, wanted: names.collect(), shared: BTreeMap::new() }
     }
 
-    /// Takes note of a definition of this server.
+    /// Records a definition of this server.
     pub fn own(&mut self, name: &str, definition: &Value) {
         if self.wanted.contains(name) {
             self.shared.insert(name.to_owned(), definition.clone());
         }
     }
 
-    /// The paths and the definitions of others, under the names that they have here.
+    /// Returns the paths and definitions of the other servers, with renamed definitions.
     pub fn finish(mut self) -> (Named, Named) {
         let (mut paths, mut definitions) = (Vec::new(), Vec::new());
         for one in self.foreign {
@@ -126,7 +128,7 @@ impl<'m> Merge<'m> {
     }
 }
 
-/// Whether two definitions say the same but for the types that they stand for.
+/// Returns whether two definitions are equal, apart from the types that they are used for.
 fn is_alike(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
     let members = |object: &Object| -> BTreeMap<String, Value> {
@@ -136,7 +138,7 @@ fn is_alike(one: &Value, other: &Value) -> bool {
     members(one) == members(other)
 }
 
-/// The same with its members in one order.
+/// Returns the value with sorted members.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(object) => {
@@ -150,7 +152,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// Tells the names of the definitions that a value refers to.
+/// Calls `tell` with the name of each definition that a value refers to.
 fn references(value: &Value, tell: &mut dyn FnMut(&str)) {
     match value {
         Value::Object(object) => {
@@ -166,7 +168,7 @@ fn references(value: &Value, tell: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The same with other names of definitions.
+/// Returns the value with renamed references to definitions.
 fn rename(value: &Value, names: &BTreeMap<&str, String>) -> Value {
     match value {
         Value::Object(object) => {

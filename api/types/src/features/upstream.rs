@@ -1,8 +1,8 @@
-//! Gates of kube-apiserver that steer nothing here: they may be set within the rules of their stage, and are shown with
-//! what was set (docs/api/operations.md#flags-and-features).
+//! Gates of kube-apiserver that have no effect in this server. They may be set within the rules of their
+//! stage, and are reported with the value that was set (docs/api/operations.md#flags-and-features).
 
-/// Gates that may be enabled only where others are. A gate that is not known here is that of a feature that cannot be disabled
-/// any more. Source: `pkg/features/kube_features.go` of release 1.36.
+/// Gates that may be enabled only together with others. A gate that is unknown here belongs to a feature that
+/// can no longer be disabled. Source: `pkg/features/kube_features.go` of release 1.36.
 pub(super) const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("AuthorizeNodeWithSelectors", &["AuthorizeWithSelectors"]),
     ("ClusterTrustBundleProjection", &["ClusterTrustBundle"]),
@@ -43,7 +43,7 @@ pub(super) const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("WindowsGracefulNodeShutdown", &["GracefulNodeShutdown"]),
 ];
 
-/// Disabled by default.
+/// Alpha gates, disabled by default.
 pub(super) const ALPHA: &[&str] = &[
     "APIServingWithRoutine",
     "CPUManagerPolicyAlphaOptions",
@@ -93,7 +93,7 @@ pub(super) const ALPHA: &[&str] = &[
     "WorkloadWithJob",
 ];
 
-/// Enabled by default.
+/// Beta gates that are enabled by default.
 pub(super) const BETA: &[&str] = &[
     "APIServerIdentity",
     "AllowParsingUserUIDFromCertAuth",
@@ -178,7 +178,7 @@ pub(super) const BETA: &[&str] = &[
     "WindowsGracefulNodeShutdown",
 ];
 
-/// Beta, but disabled by default.
+/// Beta gates that are disabled by default.
 pub(super) const BETA_OFF: &[&str] = &[
     "ClusterTrustBundle",
     "ClusterTrustBundleProjection",
@@ -193,7 +193,7 @@ pub(super) const BETA_OFF: &[&str] = &[
     "StorageVersionMigrator",
 ];
 
-/// Always enabled.
+/// Stable gates, always enabled.
 pub(super) const STABLE: &[&str] = &[
     "APIServerTracing",
     "AllowServiceExternalIPs",
@@ -273,7 +273,7 @@ pub(super) const STABLE: &[&str] = &[
     "WinOverlay",
 ];
 
-/// Deprecated, and enabled by default.
+/// Deprecated gates that are enabled by default.
 pub(super) const DEPRECATED_ON: &[&str] = &[
     "AggregatedDiscoveryRemoveBetaType",
     "DisableCPUQuotaWithExclusiveCPUs",
@@ -283,7 +283,7 @@ pub(super) const DEPRECATED_ON: &[&str] = &[
     "StorageNamespaceIndex",
 ];
 
-/// Deprecated, and disabled by default.
+/// Deprecated gates that are disabled by default.
 pub(super) const DEPRECATED: &[&str] = &[
     "AllowDNSOnlyNodeCSR",
     "AllowInsecureKubeletCertificateSigningRequests",
@@ -297,7 +297,7 @@ pub(super) const DEPRECATED: &[&str] = &[
     "WindowsHostNetwork",
 ];
 
-/// Gates that came after the oldest release that can be emulated, with the minor number of their release.
+/// Gates that are newer than the oldest release that can be emulated, with the minor number of their release.
 pub(super) const CAME_LATER: &[(&str, u32)] = &[
     ("ShardedListAndWatch", 36),
     ("ManifestBasedAdmissionControlConfig", 36),

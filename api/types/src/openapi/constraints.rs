@@ -1,4 +1,4 @@
-//! Constraints of types made at run time, as their schemas publish them.
+//! Constraints of types made at run time, as published schemas express them.
 
 use super::definition::{Dialect, push_text};
 use crate::schema::limits::Limits;
@@ -7,7 +7,7 @@ use crate::schema::table::Empty;
 use values::json::plain_number;
 use values::json::{Object, Value};
 
-/// Says what validation asks of a value beyond its kind.
+/// Adds the constraints of a value, in addition to its kind, to `schema`.
 pub(super) fn constrain(schema: &mut Object, limits: Option<&Limits>, empty: Empty, dialect: Dialect) {
     if empty == Empty::Nullable && dialect == Dialect::V3 {
         schema.push("nullable", true.into());

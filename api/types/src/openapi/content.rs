@@ -1,4 +1,4 @@
-//! Serves a finished document with conditional and range requests (RFC 9110).
+//! Responses with a finished document to conditional and range requests (RFC 9110).
 
 use bytes::Bytes;
 use http::header::{
@@ -11,9 +11,9 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 pub(super) struct Content {
     pub body: Bytes,
     pub content_type: HeaderValue,
-    /// Quoted, strong.
+    /// Quoted strong ETag of the document.
     pub etag: HeaderValue,
-    /// When the server began to serve documents like this.
+    /// Time at which the server began to serve this document.
     pub modified: HeaderValue,
 }
 
@@ -26,7 +26,7 @@ pub(super) fn respond(content: Content, headers: &HeaderMap) -> Response<Bytes> 
     } else {
         response.headers_mut().insert(CONTENT_TYPE, content_type);
         let len = body.len();
-        // A range is only good for the document that the client has the rest of.
+        // A range is valid only if the client has the rest of this same document.
         let current = headers.get(IF_RANGE).is_none_or(|known| *known == etag || *known == modified);
         let range = headers.get(RANGE).filter(|_| current).and_then(|range| range.to_str().ok());
         match range.map_or(Part::All, |range| part(range, len)) {
@@ -54,7 +54,8 @@ fn insert(response: &mut Response<Bytes>, range: &str) {
     }
 }
 
-/// `If-None-Match` decides alone where it is given; dates count by equality, the server has one for each document.
+/// Returns whether the client has the current document. If `If-None-Match` is present, it alone decides.
+/// Dates are compared for equality, because the server has one date for each document.
 fn unchanged(headers: &HeaderMap, etag: &HeaderValue, modified: &HeaderValue) -> bool {
     match headers.get(IF_NONE_MATCH).map(|known| known.to_str().unwrap_or("")) {
         Some(known) => known.split(',').map(str::trim).any(|known| {
@@ -67,12 +68,13 @@ fn unchanged(headers: &HeaderMap, etag: &HeaderValue, modified: &HeaderValue) ->
 #[derive(Debug, Eq, PartialEq)]
 enum Part {
     All,
-    /// Half-open.
+    /// A half-open range of bytes.
     Some(usize, usize),
     Outside,
 }
 
-/// One range of bytes. Several ranges, other units and nonsense get everything, as the standard allows.
+/// Parses a range of bytes. Several ranges, other units and malformed ranges return everything, as the
+/// standard allows.
 fn part(range: &str, len: usize) -> Part {
     let Some((from, last)) = range.strip_prefix("bytes=").and_then(|range| range.trim().split_once('-'))
     else {

@@ -1,8 +1,9 @@
-//! Publishes the schemas of custom types (docs/api/openapi.md#published-custom-types).
+//! Published schemas of custom types (docs/api/openapi.md#published-custom-types).
 //!
-//! The author's schema gets the members that every object has: `apiVersion`, `kind`, `metadata`, also in embedded
-//! objects. OpenAPI v2 is less expressive than v3, and its clients refuse fields that a schema does not list; a type
-//! that v2 cannot describe completely is published without a list of fields.
+//! The members that every object has (`apiVersion`, `kind`, `metadata`) are added to the author's schema,
+//! also in embedded objects. OpenAPI v2 is less expressive than v3, and its clients reject fields that a
+//! schema does not list. A type that v2 cannot describe completely is therefore published without a list of
+//! fields.
 
 use super::definition::{Dialect, Gvk, META, gvk_value};
 use crate::schema::make::{API_VERSION_DESCRIPTION, KIND_DESCRIPTION};
@@ -10,7 +11,8 @@ use crate::schema::registry::Resource;
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// Name of a custom definition: the group's labels reversed, version, kind (`com.example.v1.Widget`).
+/// Returns the name of a custom definition: the group's labels reversed, version, kind
+/// (`com.example.v1.Widget`).
 pub(super) fn definition_name(gvk: &Gvk) -> String {
     let mut name = String::with_capacity(gvk.group.len() + gvk.version.len() + gvk.kind.len() + 2);
     for label in gvk.group.rsplit('.').filter(|label| !label.is_empty()) {
@@ -23,15 +25,15 @@ pub(super) fn definition_name(gvk: &Gvk) -> String {
     name
 }
 
-/// The published schema of a custom type's objects, from the one that its author wrote.
+/// Returns the published schema of a custom type's objects, from the schema that its author wrote.
 pub(super) fn object(resource: &Resource, written: Value, naming: &Naming, dialect: Dialect) -> Value {
     let preserve = naming.extension("preserve-unknown-fields");
     let mut schema = match written {
         Value::Object(schema) if dialect == Dialect::V3 || !is_true(&schema, &preserve) => schema,
         _ => plain_object(),
     };
-    // An object schema without fields gets no metadata either: v2 clients would take
-    // the list of properties for complete.
+    // An object schema without fields gets no metadata either: v2 clients would take the list of properties
+    // for complete.
     if schema.contains("properties") || dialect == Dialect::V3 {
         match dialect {
             Dialect::V2 => lower(&mut schema, naming, &preserve),
@@ -44,7 +46,7 @@ pub(super) fn object(resource: &Resource, written: Value, naming: &Naming, diale
     schema.into()
 }
 
-/// The schema of a custom type's lists.
+/// Returns the schema of a custom type's lists.
 pub(super) fn list(resource: &Resource, naming: &Naming, dialect: Dialect) -> Value {
     let prefix = dialect.reference_prefix();
     let item = reference(format!("{prefix}{}", definition_name(&Gvk::of(resource))));
@@ -75,7 +77,7 @@ fn is_true(schema: &Object, name: &str) -> bool {
     schema.get(name).and_then(Value::as_bool) == Some(true)
 }
 
-/// Adds `apiVersion`, `kind` and `metadata`, the last as a reference to the shared type.
+/// Adds `apiVersion`, `kind` and `metadata`, the last one as a reference to the shared type.
 fn add_type_members(schema: &mut Object, naming: &Naming, dialect: Dialect, object: bool) {
     let text = |description: &str| {
         Object::from_iter([("description".into(), description.into()), ("type".into(), "string".into())])
@@ -98,7 +100,7 @@ fn add_type_members(schema: &mut Object, naming: &Naming, dialect: Dialect, obje
     properties.members_mut().sort_by(|a, b| a.0.cmp(&b.0));
 }
 
-/// Gives every embedded object in `schema` its type members. Depth is bounded by that of the parsed schema.
+/// Adds the type members to every embedded object in `schema`. The recursion is as deep as the parsed schema.
 fn embed(schema: &mut Object, naming: &Naming, dialect: Dialect) {
     for_each_child(schema, &mut |child| {
         embed(child, naming, dialect);
@@ -110,7 +112,7 @@ fn embed(schema: &mut Object, naming: &Naming, dialect: Dialect) {
     });
 }
 
-/// Adds `names` to the required members, behind those that are there.
+/// Adds `names` to the required members, after the existing ones.
 fn require(schema: &mut Object, names: [&str; 2]) {
     if !schema.contains("required") {
         schema.insert("required", Value::Array(Vec::new()));
@@ -122,7 +124,7 @@ fn require(schema: &mut Object, names: [&str; 2]) {
     }
 }
 
-/// Says in the words of v3 what `int_or_string`, an extension, stands for, and leaves out what is not published.
+/// Expresses the extension `int_or_string` in standard v3, and removes members that are not published.
 fn unfold(schema: &mut Object, int_or_string: &str) {
     for name in ["example", "externalDocs"] {
         schema.remove(name);
@@ -152,7 +154,7 @@ fn lower(schema: &mut Object, naming: &Naming, preserve: &str) {
     }
     let nullable = is_true(schema, "nullable");
     schema.remove("nullable");
-    // Null, a number or a string, anything at all: v2 has no name for these, so the type is left open.
+    // v2 has no type for null, for a number or a string, or for any value, so the type is omitted.
     if nullable || is_true(schema, preserve) || is_true(schema, &naming.extension("int-or-string")) {
         for name in ["type", "items", "properties", "additionalProperties", "required"] {
             schema.remove(name);
@@ -197,7 +199,7 @@ mod tests {
             .make(&CLUSTER)
     }
 
-    /// A schema, in which `{x}` begins the names of extensions.
+    /// Parses a schema in which `{x}` stands for the prefix of extensions.
     fn schema(text: &str) -> Value {
         json::parse(text.replace("{x}", CLUSTER.extension_prefix).as_bytes()).unwrap()
     }

@@ -1,14 +1,14 @@
-//! Builds schemas from types: one definition per message, special scalar and custom type, in either dialect.
+//! Schemas from types: one definition per message, special scalar and custom type, in either dialect.
 //!
 //! ```text
 //! operations name bodies ──► Definitions (a work list that follows every reference once)
 //!                                │
-//!                                └─► (name, schema tree) in order of names
+//!                                └─► (name, schema tree), sorted by name
 //! ```
 //!
-//! OpenAPI v3 keeps defaults and wraps a reference that has siblings in `allOf`; v2 has neither `oneOf` nor defaults
-//! and allows members beside `$ref`. Members of a schema are in alphabetical order. A list without a declared merge
-//! strategy is published as `atomic`.
+//! OpenAPI v3 keeps defaults and wraps a reference that has siblings in `allOf`. v2 has neither `oneOf` nor
+//! defaults and allows members next to `$ref`. Members of a schema are in alphabetical order. A list without
+//! a declared merge strategy is published as `atomic`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,17 +29,17 @@ use values::naming::Naming;
 pub(super) const META: &str = "apimachinery.pkg.apis.meta.v1";
 const APIEXTENSIONS: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
-/// Which OpenAPI.
+/// The version of OpenAPI.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Dialect {
-    /// 2.0, alias Swagger.
+    /// OpenAPI 2.0, also known as Swagger.
     V2,
-    /// 3.0.
+    /// OpenAPI 3.0.
     V3,
 }
 
 impl Dialect {
-    /// Prefix of references to definitions.
+    /// Returns the prefix of references to definitions.
     pub(super) fn reference_prefix(self) -> &'static str {
         match self {
             Dialect::V2 => "#/definitions/",
@@ -48,40 +48,38 @@ impl Dialect {
     }
 }
 
-/// Group, version and kind of one body.
+/// Group, version and kind of a body.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) struct Gvk {
     /// Full group name; empty for the core group.
     pub group: String,
-    /// Version.
     pub version: Text,
-    /// Kind.
     pub kind: Text,
 }
 
 impl Gvk {
-    /// That of a resource's objects.
+    /// Returns the kind of a resource's objects.
     pub(super) fn of(resource: &Resource) -> Self {
         let kind = resource.table.kind.clone();
         Gvk { group: resource.group.clone(), version: resource.version.clone(), kind }
     }
 
-    /// That of a resource's lists.
+    /// Returns the kind of a resource's lists.
     pub(super) fn of_list(resource: &Resource) -> Self {
         Gvk { kind: resource.table.list_kind.clone(), ..Gvk::of(resource) }
     }
 
-    /// That of a subresource's body.
+    /// Returns the kind of a subresource's body.
     pub(super) fn of_body(subresource: &Subresource) -> Self {
         let SubresourceTable { version, kind, .. } = &subresource.table;
         Gvk { group: subresource.group.clone(), version: version.clone(), kind: kind.clone() }
     }
 }
 
-/// Which kinds a message is the body of, over the whole registry.
+/// The kinds that each message is the body of, over the whole registry.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
-    /// By package and name of the message.
+    /// Kinds by package and name of the message.
     of: HashMap<(Text, Text), Vec<Gvk>>,
 }
 
@@ -105,8 +103,8 @@ impl Kinds {
                 kinds.add(message, core(kind));
             }
         }
-        // These two belong to every group version at once. Those without built-in types are left out, so that no
-        // document of another version changes when they come or go.
+        // These two kinds belong to every group version. Versions without built-in types are omitted, so that
+        // the documents of other versions do not change when custom types are created or deleted.
         let is_builtin =
             |version: &&Arc<Version>| version.resources.iter().any(|resource| !resource.is_custom());
         for kind in ["DeleteOptions", "WatchEvent"] {
@@ -130,12 +128,12 @@ impl Kinds {
     }
 }
 
-/// What tells a message from all others.
+/// Returns the package and name that identify a message.
 fn identity(message: &Message) -> (Text, Text) {
     (message.package.clone(), message.name.clone())
 }
 
-/// The message of a built-in resource's lists.
+/// Returns the message of a built-in resource's lists.
 fn list_message(resource: &Resource, naming: &Naming) -> Option<Ref<Message>> {
     let (item, list_kind) = (&resource.table.message, &resource.table.list_kind);
     if list_kind.is_empty() || item.custom {
@@ -153,15 +151,16 @@ enum Source<'a> {
     CustomList(&'a Resource),
 }
 
-/// The definitions that a document needs: grows by [`Definitions::reference`] calls, then yields schemas.
+/// The definitions that a document needs. Methods that return a name add definitions;
+/// [`Definitions::for_each`] then returns the schemas.
 pub(super) struct Definitions<'a> {
     naming: &'static Naming,
     dialect: Dialect,
-    /// Group and version of the document, where it is of one.
+    /// Group and version of the document, if it is about one version.
     of: Option<(&'a str, &'a str)>,
     kinds: &'a Kinds,
     sources: BTreeMap<String, Source<'a>>,
-    /// Messages whose fields were not looked through yet.
+    /// Messages whose fields were not yet searched for references.
     pending: Vec<Ref<Message>>,
 }
 
@@ -170,25 +169,26 @@ impl<'a> Definitions<'a> {
         Definitions { naming, dialect, of: None, kinds, sources: BTreeMap::new(), pending: Vec::new() }
     }
 
-    /// For the document of one version: kinds that belong to every version are only told for that one.
+    /// Restricts the definitions to the document of one version: kinds that belong to every version are
+    /// listed for this one only.
     pub(super) fn of(mut self, version: &'a Version) -> Self {
         self.of = Some((&version.group, &version.version));
         self
     }
 
-    /// Name of the definition of a metadata type such as `Status`.
+    /// Returns the definition name of a metadata type such as `Status`.
     pub(super) fn meta(&mut self, name: &str) -> String {
         self.named(&format!("{META}.{name}"))
     }
 
-    /// Name of the definition of patch bodies: any of the patch formats, which are no messages.
+    /// Returns the definition name of patch bodies, which can have any patch format and are not messages.
     pub(super) fn patch(&mut self) -> String {
         let name = self.scalar_name(&PATCH);
         self.sources.entry(name.clone()).or_insert(Source::Scalar(&PATCH));
         name
     }
 
-    /// Name of the definition of the message with this stem.
+    /// Returns the definition name of the message with this stem.
     pub(super) fn named(&mut self, stem: &str) -> String {
         if let Some(message) = builtin::message(self.naming, stem) {
             self.need(&message.into());
@@ -196,18 +196,18 @@ impl<'a> Definitions<'a> {
         format!("{}.{stem}", self.naming.openapi_root)
     }
 
-    /// The message with this stem, for its fields alone: no definition is made of it.
+    /// Returns the message with this stem without adding a definition, for callers that need only its fields.
     pub(super) fn options(&self, stem: &str) -> Option<Ref<Message>> {
         builtin::message(self.naming, stem).map(Ref::Static)
     }
 
-    /// Name of the definition of a message.
+    /// Returns the definition name of a message.
     pub(super) fn message(&mut self, message: &Ref<Message>) -> String {
         self.need(message);
         message.full_name(self.naming)
     }
 
-    /// Name of the definition of a resource's objects.
+    /// Returns the definition name of a resource's objects.
     pub(super) fn object(&mut self, resource: &'a Resource) -> String {
         let Some(schema) = resource.published.as_deref() else {
             return self.message(&resource.table.message);
@@ -218,7 +218,7 @@ impl<'a> Definitions<'a> {
         name
     }
 
-    /// Name of the definition of a resource's lists; `None` where there are none.
+    /// Returns the definition name of a resource's lists; `None` if it has no lists.
     pub(super) fn list(&mut self, resource: &'a Resource) -> Option<String> {
         if !resource.table.message.custom {
             let message = list_message(resource, self.naming)?;
@@ -248,10 +248,10 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    /// What a kind refers to.
+    /// Adds the definitions that a kind refers to.
     fn need_kind(&mut self, kind: &Kind) {
         match kind {
-            // Structs of types made at run time stand where they are used.
+            // Structs of types made at run time are written inline.
             Kind::Message(message) if message.custom => {
                 message.fields.iter().for_each(|field| self.need_kind(&field.kind));
             }
@@ -270,7 +270,7 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    /// Calls `each` with the name and schema of every definition, in order of names.
+    /// Calls `each` with the name and schema of every definition, sorted by name.
     pub(super) fn for_each(mut self, mut each: impl FnMut(&str, &Value)) {
         self.close();
         for (name, source) in &self.sources {
@@ -330,9 +330,9 @@ impl<'a> Definitions<'a> {
         schema.into()
     }
 
-    /// The schema of one property, with everything that is said about the field.
+    /// Returns the schema of a property, with everything that is known about the field.
     fn property(&self, message: &Message, field: &Field) -> Value {
-        // The lists of objects, and the verbs of discovery, which are a type of their own.
+        // Lists of objects, and the verbs of discovery, which are a type of their own.
         let is_unmarked = match &field.kind {
             Kind::List(list) => list.wrapped || (field.name == "items" && is_list(message)),
             _ => false,
@@ -372,7 +372,7 @@ impl<'a> Definitions<'a> {
         schema.push(self.naming.extension("list-type"), list_type.into());
     }
 
-    /// `is_unmarked` for a list that says nothing of how it merges.
+    /// Adds the extensions about merging. `is_unmarked` is true for a list without such an extension.
     fn push_merge_rules(&self, schema: &mut Object, field: &Field, is_unmarked: bool) {
         if let Kind::List(list) = &field.kind {
             if !is_unmarked {
@@ -397,8 +397,8 @@ impl<'a> Definitions<'a> {
         }
     }
 
-    /// The schema of a value of the field: a reference, or type, format and values of a scalar, or what is in a list or
-    /// map.
+    /// Returns the schema of a field's value: a reference, or type, format and values of a scalar, or the
+    /// schema of the elements of a list or map.
     fn value(&self, kind: &Kind, empty: Empty, field: &Field) -> Object {
         let is_custom = empty != Empty::Absent;
         let element = |element: &Element| {
@@ -450,7 +450,8 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// A union, with each field under the value that stands for it: its name as a type's.
+/// Returns the extension for a union, with each field under its discriminator value, which is the field's
+/// name in the spelling of a type.
 fn published_union(union: &PublishedUnion) -> Value {
     let mut object = Object::new();
     if !union.discriminator.is_empty() {
@@ -465,13 +466,13 @@ fn published_union(union: &PublishedUnion) -> Value {
     object.into()
 }
 
-/// Whether a message is a list of objects.
+/// Returns whether a message is a list of objects.
 fn is_list(message: &Message) -> bool {
     let metadata = message.field("metadata").and_then(|field| field.kind.message());
     metadata.is_some_and(|metadata| matches!(&*metadata.name, "ListMeta"))
 }
 
-/// How apply treats the map or struct of a field, where that differs from its type.
+/// Returns how apply treats the map or struct of a field, if that differs from its type.
 fn map_type(field: &Field) -> Option<&'static str> {
     let (own, by_type) = match &field.kind {
         Kind::Message(message) => (field.atomic, message.atomic),
@@ -489,7 +490,7 @@ fn container(member: &'static str, inner: Object, kind: &'static str) -> Object 
     Object::from_iter([(member.into(), inner.into()), ("type".into(), kind.into())])
 }
 
-/// A type that JSON writes as something else than an object of its fields.
+/// A type that JSON does not write as an object of its fields.
 struct Scalar {
     package: &'static str,
     name: &'static str,
@@ -501,7 +502,7 @@ struct Scalar {
 }
 
 impl Scalar {
-    /// `None` for kinds that are written inline or are messages.
+    /// Returns the scalar of a kind; `None` for kinds that are written inline or are messages.
     fn of(kind: &Kind) -> Option<&'static Scalar> {
         Some(match kind {
             Kind::Time => &TIME,
@@ -596,7 +597,7 @@ static SCHEMA_OR_BOOL: Scalar =
 static SCHEMA_OR_STRINGS: Scalar =
     scalar(APIEXTENSIONS, "JSONSchemaPropsOrStringArray", "", "", &[], "A schema, or an array of strings.");
 
-/// Group, version and kind as the extensions write them.
+/// Returns group, version and kind as the extensions write them.
 pub(super) fn gvk_value(gvk: &Gvk) -> Value {
     let text = |text: &str| Value::String(text.to_owned());
     let members = [

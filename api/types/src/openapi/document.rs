@@ -1,10 +1,11 @@
-//! Assembles a document from its parts, one part in memory at a time, as JSON or as protobuf.
+//! Assembly of a document from its parts, with one part in memory at a time, as JSON or as protobuf.
 //!
 //! ```text
 //! path items ─► (name every definition they need) ─► definitions ─► head, paths, definitions in one buffer
 //! ```
 //!
-//! Parts are built as trees and only their encoded form is kept, so peak memory is little more than the document.
+//! Parts are built as trees and only their encoded form is kept, so peak memory is little more than the
+//! document.
 
 use std::sync::Arc;
 
@@ -18,14 +19,15 @@ use crate::version;
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 
-/// How a document is written.
+/// The encoding of a document.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Encoding {
     Json,
     Protobuf,
 }
 
-/// The finished document of `paths` (sorted by path) and all `definitions` that they need, and of what other servers have.
+/// Returns the document of `paths` (sorted by path), all `definitions` that they need, and the content of
+/// other servers.
 pub(super) fn assemble(
     naming: &'static Naming,
     (dialect, encoding): (Dialect, Encoding),
@@ -90,7 +92,7 @@ impl Writer {
     }
 
     fn finish_json(self, naming: &Naming, out: &mut Vec<u8>) {
-        // The head is an object whose closing brace gives way to the big members.
+        // The head is an object whose closing brace is replaced by the large members.
         json::write(&head(naming, self.dialect), out);
         out.pop();
         let member = |out: &mut Vec<u8>, before: &[u8], members: &[u8]| {
@@ -153,7 +155,7 @@ fn add(encoding: Encoding, dialect: Dialect, to: &mut Vec<u8>, name: &str, value
     }
 }
 
-/// The small members of a document.
+/// Returns the small members of a document.
 fn head(naming: &Naming, dialect: Dialect) -> Value {
     let (member, number, version) = match dialect {
         Dialect::V2 => ("swagger", "2.0", version::git_version()),

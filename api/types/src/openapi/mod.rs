@@ -12,9 +12,9 @@
 //! | `/openapi/v3/api`, `/apis`, `/apis/<g>`, `/version` … | the paths above them; not of custom groups |
 //! | `/openapi/v2` | everything at once |
 //!
-//! A document is built on its first request and cached in each requested encoding. The index needs the hash of every
-//! document: it builds missing documents one at a time and keeps only their hashes.
-//! Of a request this module sees path, query and headers.
+//! A document is built at its first request and cached in each requested encoding. The index needs the hash
+//! of every document: it builds missing documents one at a time and keeps only their hashes. This module sees
+//! only path, query and headers of a request.
 
 mod constraints;
 mod content;
@@ -52,7 +52,7 @@ const PROTOBUF_V2_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0
 const PROTOBUF_V3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 const PROTOBUF_V3_OLD: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
 
-/// How long a client may keep a document that it asked for by hash, in seconds.
+/// Seconds for which a client may cache a document that it requested by hash.
 const IMMUTABLE_SECONDS: i64 = 365 * 24 * 3600;
 
 /// The OpenAPI documents of one registry.
@@ -62,16 +62,16 @@ pub struct OpenApi {
     modified: HeaderValue,
     kinds: OnceLock<Kinds>,
     v2: Document,
-    /// By path below `/openapi/v3/`.
+    /// Documents by path below `/openapi/v3/`.
     v3: BTreeMap<String, Arc<Document>>,
     index: OnceLock<Bytes>,
-    /// Documents of other servers: where each is, by path below `/openapi/v3/`.
+    /// URLs of documents of extension servers, by path below `/openapi/v3/`.
     foreign: BTreeMap<String, String>,
-    /// What other servers have in v2.
+    /// Content of the v2 documents of extension servers.
     swaggers: Vec<Arc<Swagger>>,
 }
 
-/// One document in the forms that were needed so far.
+/// A document in the encodings that were requested so far.
 #[derive(Debug)]
 struct Document {
     subject: Subject,
@@ -84,23 +84,24 @@ struct Document {
 /// The subject of a document.
 #[derive(Clone, Debug)]
 enum Subject {
-    /// All of it, in v2.
+    /// All resources, in v2.
     Everything,
-    /// One group version.
+    /// A group version.
     Version(Arc<Version>),
-    /// `/api/`.
+    /// The path `/api/`.
     Api,
-    /// `/apis/`.
+    /// The path `/apis/`.
     Apis,
-    /// `/apis/<group>/`.
+    /// The path `/apis/<group>/`.
     Group(String),
-    /// `/version/`.
+    /// The path `/version/`.
     Release,
-    /// A path outside the API that answers with JSON: the path, the operation id, the description, the form of the JSON.
+    /// A path outside the API that returns JSON: the path, the operation id, the description, the media
+    /// types.
     Other(&'static str, &'static str, &'static str, Media),
 }
 
-/// Paths outside the API that get a document when the server has them.
+/// Paths outside the API that get a document if the server has them.
 const OTHERS: [(&str, &str, &str, Media); 2] = [
     (
         ".well-known/openid-configuration",
@@ -117,8 +118,8 @@ const OTHERS: [(&str, &str, &str, Media); 2] = [
 ];
 
 impl OpenApi {
-    /// The documents of `registry`. `other_paths` are the server's paths outside
-    /// the resource API, some of which have documents too. Costs little: nothing is made yet.
+    /// Creates the documents of `registry`. `other_paths` are the server's paths outside the resource API,
+    /// some of which have documents too. The call is cheap: documents are built at their first request.
     pub fn new(registry: Arc<Registry>, other_paths: &[String]) -> Self {
         let mut v3 = BTreeMap::new();
         let mut add = |path: String, subject: Subject| {
@@ -153,8 +154,9 @@ impl OpenApi {
         }
     }
 
-    /// The same documents, beside those that other servers have. The index names those of v3, which are answered by these
-    /// servers; what they have in v2 is part of the one document.
+    /// Returns the same documents with those of extension servers. The index lists their v3 documents, which
+    /// these servers serve themselves; the content of their v2 documents becomes part of the single v2
+    /// document.
     pub fn beside(&self, foreign: &[Foreign]) -> Self {
         let urls = foreign.iter().filter_map(|Foreign { group, version, openapi, .. }| {
             Some((format!("apis/{group}/{version}"), openapi.clone()?))
@@ -163,7 +165,7 @@ impl OpenApi {
         OpenApi { foreign: urls.collect(), swaggers, ..self.with(self.registry.clone()) }
     }
 
-    /// The documents of another registry; those of versions that both registries share are kept as they are.
+    /// Returns the documents of another registry. Documents of versions that both registries share are kept.
     pub fn with(&self, registry: Arc<Registry>) -> Self {
         let others: Vec<String> = OTHERS
             .iter()
@@ -182,10 +184,10 @@ impl OpenApi {
         next
     }
 
-    /// Answers a request for `path`, whatever its method; `None` when it is neither `/openapi/v2` nor `/openapi/v3` or
-    /// below that. A slash at the end makes another path.
+    /// Responds to a request for `path` with any method; `None` if the path is neither `/openapi/v2` nor
+    /// `/openapi/v3` or below. A path with a trailing slash is a different path.
     ///
-    /// May take some tens of milliseconds for the index and `/openapi/v2` when they are first asked for.
+    /// The first request for the index or for `/openapi/v2` may take some tens of milliseconds.
     pub fn respond(&self, path: &str, query: Option<&str>, headers: &HeaderMap) -> Option<Response<Bytes>> {
         match path.strip_prefix("/openapi/")? {
             "v2" => Some(self.respond_v2(headers)),
@@ -241,7 +243,7 @@ impl OpenApi {
         response
     }
 
-    /// Answers with `document` in the encoding of `media_type`.
+    /// Responds with `document` in the encoding of `media_type`.
     fn document(
         &self,
         document: &Document,
@@ -250,7 +252,7 @@ impl OpenApi {
     ) -> Response<Bytes> {
         let (body, media_type) = match media_type {
             JSON => (self.json(document), JSON),
-            // The old spelling is understood, but the answer always has the new one.
+            // The old spelling is accepted, but the response always has the new one.
             PROTOBUF_V2 | PROTOBUF_V2_OLD => (self.protobuf(document), PROTOBUF_V2),
             _ => (self.protobuf(document), PROTOBUF_V3),
         };
@@ -274,7 +276,7 @@ impl OpenApi {
     fn hash<'d>(&self, document: &'d Document) -> &'d str {
         document.hash.get_or_init(|| match document.json.get() {
             Some(json) => sha512_hex(json),
-            // Made for its hash alone and dropped: most documents are never asked for.
+            // The document is built only for its hash and then dropped: most documents are never requested.
             None => sha512_hex(&self.make(&document.subject, Encoding::Json)),
         })
     }
@@ -367,7 +369,7 @@ impl Document {
 }
 
 impl Subject {
-    /// Whether both describe the very same thing.
+    /// Returns whether both subjects have the same content.
     fn is_same(&self, other: &Subject) -> bool {
         match (self, other) {
             (Subject::Version(a), Subject::Version(b)) => Arc::ptr_eq(a, b),
@@ -382,7 +384,7 @@ impl Subject {
     }
 }
 
-/// The first of `served` that the clauses of `Accept` match, clause by clause.
+/// Returns the first media type of `served` that a clause of `Accept` matches, in the order of the clauses.
 fn negotiate<const N: usize>(headers: &HeaderMap, served: [&'static str; N]) -> Option<&'static str> {
     if !headers.contains_key(ACCEPT) {
         return served.first().copied();
@@ -406,7 +408,7 @@ fn empty(code: StatusCode) -> Response<Bytes> {
     response
 }
 
-/// A moment as HTTP writes it: `Sat, 21 Nov 2026 04:16:37 GMT`.
+/// Formats a time as in HTTP: `Sat, 21 Nov 2026 04:16:37 GMT`.
 pub fn http_date(at: Timestamp) -> HeaderValue {
     let text = at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("Thu, 01 Jan 1970 00:00:00 GMT"))

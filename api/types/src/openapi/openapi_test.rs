@@ -1,4 +1,4 @@
-//! Reads back the documents of all built-in types and checks the properties that clients rely on.
+//! Tests that read back the documents of all built-in types and check the properties that clients rely on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::schema::registry::{Priorities, Registry, Resource};
 use crate::schema::table::{Ref, Scope};
 use values::naming::{self, CLUSTER, KUBERNETES, Naming};
 
-/// Every built-in type and one custom type.
+/// Returns the documents of every built-in type and one custom type.
 fn everything(naming: &'static Naming) -> OpenApi {
     let registry = Registry::new(naming).with(widgets(naming), Priorities::CUSTOM);
     OpenApi::new(Arc::new(registry), &["/openid/v1/jwks".to_owned(), "/healthz".to_owned()])
@@ -70,7 +70,7 @@ fn operations(document: &Value) -> Vec<(String, &Value)> {
         .collect()
 }
 
-/// Every document of v3 by its path, and v2.
+/// Returns every document of v3 by its path, and the document of v2.
 fn documents(api: &OpenApi) -> BTreeMap<String, Value> {
     let mut all: BTreeMap<String, Value> = api
         .v3
@@ -148,7 +148,8 @@ fn every_path_parameter_is_declared_and_no_parameter_twice() {
 
 #[test]
 fn clients_find_server_side_validation_in_every_patch() {
-    // The command-line client looks for a PATCH with the kind it is about to send and this parameter.
+    // The command-line client looks for a PATCH with the kind that it is about to send and with this
+    // parameter.
     let api = everything(&KUBERNETES);
     let mut patches = 0;
     for (path, document) in documents(&api) {
@@ -293,7 +294,7 @@ fn properties_match_the_schema_tables() {
     assert_eq!(text(schema("io.k8s.apimachinery.pkg.apis.meta.v1.Time").get("format")), r#""date-time""#);
     let port = property("io.k8s.api.core.v1.ContainerPort", "protocol");
     assert!(port.contains(r#""default":"TCP""#) && port.contains(r#""enum":["SCTP","TCP","UDP"]"#), "{port}");
-    // v2 knows no defaults, and lets members stand beside a reference.
+    // v2 has no defaults, and allows members next to a reference.
     let v2 = document(&api, "/openapi/v2");
     let metadata = v2.at(&["definitions", pod, "properties", "metadata"]).unwrap();
     assert_eq!(metadata.str_at(&["$ref"]), "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
@@ -442,7 +443,7 @@ fn documents_are_the_same_each_time_and_survive_a_change_elsewhere() {
     assert!(!text(document(&next, "/openapi/v2").get("paths")).contains("example.com"));
 }
 
-/// The fields of a protobuf message, as (number, content); scalars have no content.
+/// Returns the fields of a protobuf message as (number, content); scalars have no content.
 fn fields(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -469,7 +470,7 @@ fn all(bytes: &[u8], number: u32) -> Vec<&[u8]> {
     fields(bytes).into_iter().filter(|field| field.0 == number).map(|field| field.1).collect()
 }
 
-/// Follows single fields down.
+/// Follows a path of field numbers through single fields.
 fn at<'b>(bytes: &'b [u8], path: &[u32]) -> &'b [u8] {
     path.iter()
         .fold(bytes, |bytes, number| all(bytes, *number).first().unwrap_or_else(|| panic!("no {number}")))
@@ -524,7 +525,7 @@ fn the_protobuf_form_of_v2_has_the_same_paths_definitions_and_parameters() {
     let metadata = entry(at(pod, &[25]), 1, "metadata");
     assert_eq!(at(metadata, &[1]), b"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
     let item = entry(at(&protobuf, &[8]), 2, "/api/v1/namespaces/{namespace}/pods/{name}");
-    // ParametersItem { 1: Parameter { 2: NonBodyParameter { 3: query } } }, name is 4.
+    // ParametersItem { 1: Parameter { 2: NonBodyParameter { 3: query } } }; the field of the name is 4.
     let patch = all(at(item, &[8]), 8);
     let inline: Vec<&[u8]> = patch
         .iter()

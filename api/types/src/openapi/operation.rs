@@ -1,4 +1,4 @@
-//! Lists the operations on each resource, independent of the dialect (docs/api/discovery.md#discovery-documents,
+//! The operations on each resource, independent of the dialect (docs/api/discovery.md#discovery-documents,
 //! docs/api/subresources.md).
 //!
 //! ```text
@@ -10,18 +10,18 @@
 //! <base>/watch/…                                 the deprecated form of watches
 //! ```
 //!
-//! Of custom types only the operations that they serve are listed, with fewer parameters
+//! For custom types only the operations that they serve are listed, with fewer parameters
 //! (docs/api/openapi.md#published-custom-types).
 //!
-//! Operation ids follow the reference server's pattern `<action><Group><Version>[…][Namespaced]<Kind>[…]`, from which
-//! client generators derive method names.
+//! Operation ids follow the reference server's pattern `<action><Group><Version>[…][Namespaced]<Kind>[…]`,
+//! from which client generators derive method names.
 
 use super::definition::{Definitions, Gvk};
 use super::parameter::{self, Parameter};
 use crate::schema::registry::{Resource, Subresource, Version};
 use values::naming::Naming;
 
-/// HTTP method, in the order in which documents list them.
+/// An HTTP method, in the order in which documents list them.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Method {
     Delete,
@@ -34,7 +34,7 @@ pub(super) enum Method {
 }
 
 impl Method {
-    /// Member of a path item.
+    /// Returns the name of the method in a path item.
     pub(super) fn name(self) -> &'static str {
         match self {
             Method::Delete => "delete",
@@ -48,16 +48,16 @@ impl Method {
     }
 }
 
-/// One path with its operations.
+/// A path with its operations.
 #[derive(Debug)]
 pub(super) struct PathItem {
     pub path: String,
     pub parameters: Vec<Parameter>,
-    /// Sorted by method.
+    /// Operations of the path, sorted by method.
     pub operations: Vec<(Method, Operation)>,
 }
 
-/// One operation.
+/// An operation on a path.
 #[derive(Debug)]
 pub(super) struct Operation {
     pub id: String,
@@ -68,12 +68,12 @@ pub(super) struct Operation {
     pub gvk: Option<Gvk>,
     pub parameters: Vec<Parameter>,
     pub body: Option<Body>,
-    /// Codes in ascending order.
+    /// Responses by status code, ascending.
     pub responses: Vec<(u16, Content)>,
     pub deprecated: bool,
 }
 
-/// A request body.
+/// The request body of an operation.
 #[derive(Debug)]
 pub(super) struct Body {
     /// Name of the definition.
@@ -82,18 +82,18 @@ pub(super) struct Body {
     pub required: bool,
 }
 
-/// A response body.
+/// The body of a response.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
-    /// Not described.
+    /// A body that is not described.
     None,
-    /// A bare string.
+    /// A plain string.
     Text(Media),
-    /// A definition.
+    /// A value of the named definition.
     Schema(String, Media),
 }
 
-/// Which media types a body comes in.
+/// The media types of a body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Media {
     /// JSON only.
@@ -104,17 +104,17 @@ pub(super) enum Media {
     Object,
     /// The encodings of objects of custom types.
     Custom,
-    /// Those, and their streams.
+    /// The encodings of objects, and their streams.
     List,
-    /// The kinds of patches; `strategic` where the type knows that one.
+    /// The patch formats; `strategic` if the type supports strategic merge patches.
     Patch { strategic: bool },
-    /// Anything.
+    /// Any media type.
     Any,
     /// Plain text, or a string in an encoding of objects.
     Log,
 }
 
-/// The paths of one version, sorted.
+/// Returns the paths of one version, sorted.
 pub(super) fn version_paths<'a>(
     version: &'a Version,
     naming: &Naming,
@@ -147,12 +147,13 @@ pub(super) fn version_paths<'a>(
     paths
 }
 
-/// Whether the version has a built-in type; those without are listed by their resources alone.
+/// Returns whether the version has a built-in type. For other versions, only the paths of their resources are
+/// listed.
 pub(super) fn is_built_in(version: &Version) -> bool {
     version.resources.iter().any(|resource| !resource.is_custom())
 }
 
-/// Moves the parameters that all operations of a path take to the path, behind its own.
+/// Moves the parameters that all operations of a path have to the path, after its own.
 fn share_parameters(item: &mut PathItem) {
     let Some(((_, first), others)) = item.operations.split_first() else { return };
     let takes =
@@ -166,7 +167,7 @@ fn share_parameters(item: &mut PathItem) {
     item.parameters.extend(shared);
 }
 
-/// A path outside the resource API with its one GET operation.
+/// Returns a path outside the resource API with its single GET operation.
 pub(super) fn plain_path(path: &str, id: &str, tag: &str, description: &str, content: Content) -> PathItem {
     let operation = Operation {
         id: id.to_owned(),
@@ -183,7 +184,7 @@ pub(super) fn plain_path(path: &str, id: &str, tag: &str, description: &str, con
     PathItem { path: path.to_owned(), parameters: Vec::new(), operations }
 }
 
-/// Group as it stands in operation ids: `Apps`, `RbacAuthorization`, `Core`.
+/// Returns the group as written in operation ids: `Apps`, `RbacAuthorization`, `Core`.
 pub(super) fn group_id(group: &str, naming: &Naming) -> String {
     if group.is_empty() {
         return "Core".to_owned();
@@ -191,7 +192,7 @@ pub(super) fn group_id(group: &str, naming: &Naming) -> String {
     camel(group.strip_suffix(naming.group_suffix).unwrap_or(group))
 }
 
-/// Group as it stands in tags: `apps`, `rbacAuthorization`, `core`.
+/// Returns the group as written in tags: `apps`, `rbacAuthorization`, `core`.
 pub(super) fn group_tag(group: &str, naming: &Naming) -> String {
     let mut tag = group_id(group, naming);
     if let Some(first) = tag.get_mut(..1) {
@@ -200,7 +201,8 @@ pub(super) fn group_tag(group: &str, naming: &Naming) -> String {
     tag
 }
 
-/// `rbac.authorization` → `RbacAuthorization`; any character except letters and digits starts a new word.
+/// Converts `rbac.authorization` to `RbacAuthorization`. Any character except letters and digits starts a new
+/// word.
 fn camel(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut start = true;
@@ -216,11 +218,11 @@ fn camel(text: &str) -> String {
     out
 }
 
-/// The parts of the operation names of one version.
+/// Parts of the operation names of one version.
 struct Names {
-    /// `AppsV1`.
+    /// `AppsV1`, for operation ids.
     id: String,
-    /// `apps_v1`.
+    /// `apps_v1`, for tags.
     tag: String,
 }
 
@@ -237,13 +239,13 @@ impl Names {
     }
 }
 
-/// Makes the paths of one resource.
+/// Builder of the paths of one resource.
 struct Maker<'m, 'a> {
     names: &'m Names,
     base: &'m str,
     resource: &'a Resource,
     gvk: Gvk,
-    /// Definition of the objects.
+    /// Definition name of the objects.
     object: String,
     definitions: &'m mut Definitions<'a>,
     paths: &'m mut Vec<PathItem>,
@@ -254,7 +256,7 @@ impl<'a> Maker<'_, 'a> {
         self.resource.is_custom()
     }
 
-    /// The encodings of the objects.
+    /// Returns the media types of the objects.
     fn media(&self) -> Media {
         if self.is_custom() { Media::Custom } else { Media::Object }
     }
@@ -284,7 +286,7 @@ impl<'a> Maker<'_, 'a> {
         self.paths.push(PathItem { path, parameters, operations });
     }
 
-    /// An operation with the given id, without body, parameters and content.
+    /// Returns an operation with the given id, without body, parameters and content.
     fn operation(&self, action: &'static str, gvk: &Gvk, id: String, description: String) -> Operation {
         Operation {
             id,
@@ -367,7 +369,7 @@ impl<'a> Maker<'_, 'a> {
         self.push(format!("{}/{{name}}", self.collection_path()), self.path_parameters(true), operations);
     }
 
-    /// Read, replace and patch, as far as `can` allows.
+    /// Returns the operations read, replace and patch, as far as `can` allows them.
     fn item_operations(
         &mut self,
         gvk: &Gvk,
@@ -410,7 +412,7 @@ impl<'a> Maker<'_, 'a> {
         operations
     }
 
-    /// Makes `operation` one that takes and answers `schema`.
+    /// Makes `operation` one that accepts and returns `schema`.
     fn write(&self, operation: &mut Operation, schema: &str, codes: &[u16]) {
         operation.parameters = cloned(parameter::WRITE);
         operation.body = Some(Body { schema: schema.to_owned(), media: self.media(), required: true });
@@ -432,7 +434,7 @@ impl<'a> Maker<'_, 'a> {
             return self.connect(subresource, path);
         }
         let message = &subresource.table.message;
-        // A custom type's subresource that is no Scale has the body of its parent.
+        // A subresource of a custom type that is not a Scale has the body of its parent.
         let schema = if message.custom { self.object.clone() } else { self.definitions.message(message) };
         // A scale of a custom type is listed under the kind of its parent.
         let gvk = &if self.is_custom() { self.gvk.clone() } else { Gvk::of_body(subresource) };
@@ -443,7 +445,7 @@ impl<'a> Maker<'_, 'a> {
             self.write(&mut create, &schema, &[200, 201, 202]);
             operations.push((Method::Post, create));
         }
-        // The one subresource whose GET streams text instead of answering with its kind.
+        // The only subresource whose GET streams text instead of returning its kind.
         if subresource.table.name == "log" {
             let parent = &resource.table.message;
             let options = format!("{}.{}LogOptions", parent.package, parent.name);
@@ -458,7 +460,8 @@ impl<'a> Maker<'_, 'a> {
         self.push(path, self.path_parameters(true), operations);
     }
 
-    /// A connection: one operation for each method, with and without a path behind where it proxies.
+    /// Adds a connection: one operation for each method, with and without a trailing path if the subresource
+    /// is a proxy.
     fn connect(&mut self, subresource: &Subresource, path: String) {
         let (query, gvk) = (parameter::from_message(&subresource.table.message), Gvk::of_body(subresource));
         let mut methods: Vec<Method> = [
@@ -501,7 +504,8 @@ impl<'a> Maker<'_, 'a> {
                 })
                 .collect();
             let mut parameters = self.path_parameters(true);
-            // A query parameter may have the name of the one in the path; the pair (name, location) is unique.
+            // A query parameter may have the same name as the path parameter; only the pair (name, location)
+            // must be unique.
             parameters.extend(query.iter().cloned());
             if !behind.is_empty() {
                 parameters.push(parameter::path("path", "Path of the request behind the proxy."));
@@ -510,7 +514,7 @@ impl<'a> Maker<'_, 'a> {
         }
     }
 
-    /// The paths below `/watch/`, kept for clients that never learned the `watch` parameter.
+    /// Adds the paths below `/watch/`, which exist for old clients that do not use the `watch` parameter.
     fn watches(&mut self) {
         let resource = self.resource;
         if self.is_custom() || !resource.can("list") || !resource.can("watch") {

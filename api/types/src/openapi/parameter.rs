@@ -1,24 +1,26 @@
-//! Query and path parameters of operations, and which operation takes which (docs/api/paths-and-verbs.md#options).
+//! Query and path parameters of operations, and which operation takes which parameters
+//! (docs/api/paths-and-verbs.md#options).
 
 use std::borrow::Cow;
 
 use crate::schema::table::{Field, Kind, Message, Shape, Text};
 
-/// One parameter.
+/// A parameter of an operation.
 #[derive(Clone, Debug)]
 pub(super) struct Parameter {
     pub name: Text,
-    /// `query` or `path`.
+    /// Location of the parameter: `query` or `path`.
     pub location: &'static str,
-    /// `string`, `integer`, `boolean`.
+    /// `string`, `integer` or `boolean`.
     pub kind: &'static str,
     pub description: Text,
-    /// In v2 written once for the document and referred to; otherwise written in each operation. Clients that
-    /// decide by a parameter's presence look for it in the operation, so those parameters are not shared.
+    /// Whether v2 contains the parameter once per document, with references to it; otherwise each operation
+    /// contains it. Parameters whose presence some clients check are not shared, because these clients look
+    /// for them in the operation.
     pub shared: bool,
 }
 
-/// Query parameters that v2 writes once: their type, their name and their description.
+/// Defines query parameters that v2 shares: their type, their name and their description.
 macro_rules! queries {
     ($($(#[$doc:meta])* $visibility:vis $name:ident: $kind:ident $text:literal = $description:literal;)*) => {
         $($(#[$doc])* $visibility static $name: Parameter = Parameter {
@@ -31,7 +33,7 @@ macro_rules! queries {
     };
 }
 
-/// The one parameter that clients look for: not shared.
+/// The only parameter whose presence clients check; it is not shared.
 static FIELD_VALIDATION: Parameter = Parameter {
     name: Cow::Borrowed("fieldValidation"),
     location: "query",
@@ -43,14 +45,14 @@ static FIELD_VALIDATION: Parameter = Parameter {
     shared: false,
 };
 
-/// A parameter in the path; always required.
+/// Returns a path parameter, which is always required.
 pub(super) fn path(name: &'static str, description: impl Into<Text>) -> Parameter {
     let description = description.into();
     Parameter { name: name.into(), location: "path", kind: "string", description, shared: false }
 }
 
 queries! {
-    /// On every path.
+    /// Used on every path.
     pub(super) PRETTY: string "pretty" =
         "`true` asks for indented output, whatever the client is.";
     LABEL_SELECTOR: string "labelSelector" =
@@ -99,7 +101,7 @@ queries! {
          `Foreground` deletes them first.";
 }
 
-/// GET of a collection, the watch paths, and DELETE of a collection of custom objects.
+/// Parameters of GET of a collection, of the watch paths, and of DELETE of a collection of custom objects.
 pub(super) static LIST: &[&Parameter] = &[
     &BOOKMARKS,
     &CONTINUE,
@@ -113,16 +115,16 @@ pub(super) static LIST: &[&Parameter] = &[
     &TIMEOUT,
     &WATCH,
 ];
-/// GET of a custom object.
+/// Parameters of GET of a custom object.
 pub(super) static READ: &[&Parameter] = &[&RESOURCE_VERSION];
-/// POST, PUT, and PATCH of custom objects.
+/// Parameters of POST, PUT, and PATCH of custom objects.
 pub(super) static WRITE: &[&Parameter] = &[&DRY_RUN, &FIELD_MANAGER, &FIELD_VALIDATION];
-/// PATCH of built-in objects.
+/// Parameters of PATCH of built-in objects.
 pub(super) static PATCH: &[&Parameter] = &[&DRY_RUN, &FIELD_MANAGER, &FIELD_VALIDATION, &FORCE];
-/// DELETE of an object.
+/// Parameters of DELETE of an object.
 pub(super) static DELETE: &[&Parameter] =
     &[&DRY_RUN, &GRACE_PERIOD, &IGNORE_READ_ERROR, &ORPHAN_DEPENDENTS, &PROPAGATION];
-/// DELETE of a collection of built-in objects.
+/// Parameters of DELETE of a collection of built-in objects.
 pub(super) static DELETE_COLLECTION: &[&Parameter] = &[
     &CONTINUE,
     &DRY_RUN,
@@ -140,7 +142,7 @@ pub(super) static DELETE_COLLECTION: &[&Parameter] = &[
     &TIMEOUT,
 ];
 
-/// Everything that v2 writes once, each name once.
+/// Returns all shared parameters of v2, each name once.
 pub(super) fn shared() -> impl Iterator<Item = &'static Parameter> {
     let all = [LIST, WRITE, PATCH, DELETE, DELETE_COLLECTION, &[&PRETTY]].concat();
     let mut shared: Vec<&Parameter> = all.into_iter().filter(|parameter| parameter.shared).collect();
@@ -149,7 +151,8 @@ pub(super) fn shared() -> impl Iterator<Item = &'static Parameter> {
     shared.into_iter()
 }
 
-/// The fields of an options message as query parameters, by name. Fields that no query can hold are left out.
+/// Returns the fields of an options message as query parameters, sorted by name. Fields that a query cannot
+/// represent are omitted.
 pub(super) fn from_message(message: &Message) -> Vec<Parameter> {
     let parameter = |field: &Field| {
         let kind = match field.element() {

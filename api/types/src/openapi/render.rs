@@ -1,4 +1,4 @@
-//! Renders operations as path items, in either dialect. Members are in alphabetical order.
+//! Rendering of operations as path items, in either dialect. Members are in alphabetical order.
 
 use super::definition::{Dialect, gvk_value};
 use super::operation::{Content, Media, Operation, PathItem};
@@ -6,7 +6,7 @@ use super::parameter::Parameter;
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// Renders for one dialect and naming profile.
+/// Renderer for one dialect and naming profile.
 #[derive(Clone, Copy)]
 pub(super) struct Renderer {
     pub naming: &'static Naming,
@@ -14,7 +14,7 @@ pub(super) struct Renderer {
 }
 
 impl Renderer {
-    /// One path item.
+    /// Renders a path item.
     pub(super) fn path_item(&self, item: &PathItem) -> Value {
         let mut members = Object::with_capacity(item.operations.len() + 1);
         for (method, operation) in &item.operations {
@@ -52,7 +52,7 @@ impl Renderer {
             members.push("parameters", self.parameters(&operation.parameters));
         }
         if let Some(body) = &operation.body {
-            // An encoding of objects is recognised without being named, so any is announced.
+            // The server recognises an encoding of objects without a media type, so the document allows any.
             let media = if body.media == Media::Object { Media::Any } else { body.media };
             let content = self.content(media, &self.reference(&body.schema));
             let mut request = Object::from_iter([("content".into(), content)]);
@@ -125,7 +125,7 @@ impl Renderer {
         Value::Array(parameters.iter().map(render).collect())
     }
 
-    /// One parameter, written out.
+    /// Renders a parameter in full.
     pub(super) fn parameter(&self, parameter: &Parameter) -> Value {
         let mut members = Object::with_capacity(5);
         if !parameter.description.is_empty() {
@@ -145,7 +145,7 @@ impl Renderer {
         members.into()
     }
 
-    /// The same schema for each media type.
+    /// Renders the same schema for each media type.
     fn content(&self, media: Media, schema: &Value) -> Value {
         let media_type = |media_type: String| {
             let schema = Object::from_iter([("schema".into(), schema.clone())]);
@@ -154,7 +154,7 @@ impl Renderer {
         self.media_types(media).into_iter().map(media_type).collect::<Object>().into()
     }
 
-    /// Alphabetical.
+    /// Returns the media types in alphabetical order.
     fn media_types(&self, media: Media) -> Vec<String> {
         let protobuf = self.naming.protobuf_media_type;
         let owned = |types: &[&str]| types.iter().map(|each| (*each).to_owned()).collect();

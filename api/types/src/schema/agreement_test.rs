@@ -1,7 +1,7 @@
-//! The built-in tables against the reference data they were made from, where that data is at hand: names, numbers,
-//! types and rules of every type and resource that release 1.35 serves by default.
+//! Comparison of the built-in tables with the reference data that they were made from, if that data is
+//! available: names, numbers, types and rules of every type and resource that release 1.35 serves by default.
 //!
-//! The data is not part of the repository. Without it the tests say so and prove nothing.
+//! The data is not part of the repository. Without it the tests print a note and check nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ use values::naming::KUBERNETES;
 
 const RELEASE: &str = "1.35";
 
-/// The release after it, and what is served of it already.
+/// The following release, and the resources that this server already takes from it.
 const NEXT_RELEASE: &str = "1.36";
 const AHEAD: [&str; 2] = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
 const ROOT: &str = "io.k8s.";
 
-/// Reads one reference file, or says that it is not there.
+/// Reads a reference file, or prints that it is missing.
 fn facts(name: &str) -> Option<Value> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let candidates = ["../shared/facts", "../../shared/facts"].map(|place| root.join(place).join(name));
@@ -48,12 +48,12 @@ fn texts<'v>(value: &'v Value, key: &str) -> Vec<&'v str> {
     list(value, key).iter().filter_map(Value::as_str).collect()
 }
 
-/// As [`texts`], to be compared with those of a type.
+/// Returns [`texts`] as owned texts, to be compared with the texts of a type.
 fn owned(value: &Value, key: &str) -> Vec<Text> {
     texts(value, key).into_iter().map(|text| Text::Owned(text.to_owned())).collect()
 }
 
-/// Everything that disagrees, reported together.
+/// Collector of all disagreements, which are reported together.
 #[derive(Default)]
 struct Report {
     lines: Vec<String>,
@@ -74,7 +74,7 @@ impl Report {
     }
 }
 
-/// The resources that the release serves by default.
+/// Returns the resources that the release serves by default.
 fn enabled(resources: &Value) -> impl Iterator<Item = &Value> {
     list(resources, "resources").iter().filter(|resource| {
         let release = if AHEAD.contains(&text(resource, "resource")) { NEXT_RELEASE } else { RELEASE };
@@ -99,7 +99,7 @@ fn types_agree_with_the_reference() {
         let name = ours.full_name(&KUBERNETES);
         match by_name.get(name.as_str()) {
             Some(_) => compare_message(&mut report, ours, by_name[aliased(&name, &by_name)], &by_name),
-            // Those of other stages are made like the stable ones.
+            // Types of alpha and beta versions follow the rules of the stable ones.
             None if [".v1alpha", ".v1beta"].iter().any(|stage| name.contains(stage)) => {}
             None => report.lines.push(format!("{name} is not in the reference")),
         }
@@ -107,9 +107,11 @@ fn types_agree_with_the_reference() {
     report.finish(30_000);
 }
 
-/// The types that enabled resources, their lists and subresources, and the bodies of operations lead to.
+/// Returns the types that are reachable from enabled resources, their lists and subresources, and from the
+/// bodies of operations.
 fn reachable(by_name: &HashMap<&str, &Value>, resources: &Value) -> BTreeSet<String> {
-    // Bodies that this process only sends, in its own way, and one that no release serves any more.
+    // Bodies that this process only sends, with its own encoder, and one body that no release serves any
+    // more.
     const OTHERS: [&str; 3] = ["imagepolicy.v1alpha1", "pkg.apis.audit.v1", "apidiscovery.v2beta1"];
     let mut pending: Vec<String> = Vec::new();
     for resource in enabled(resources) {
@@ -138,7 +140,8 @@ fn reachable(by_name: &HashMap<&str, &Value>, resources: &Value) -> BTreeSet<Str
     seen
 }
 
-/// The name of the type that a name stands for: some versions have types of another one under names of their own.
+/// Returns the name of the type that `name` is an alias of: some versions have the types of another version
+/// under names of their own.
 fn aliased<'n>(name: &'n str, by_name: &HashMap<&str, &'n Value>) -> &'n str {
     by_name.get(name).and_then(|ty| ty["same_as"].as_str()).unwrap_or(name)
 }
@@ -175,7 +178,7 @@ fn compare_message(report: &mut Report, ours: &Message, theirs: &Value, by_name:
         let via = text(theirs, "via");
         match ours.inlined.map(inlined) {
             Some((message, number)) => {
-                // What a type that stands for another one inlines is named after it, too.
+                // The types that an alias inlines are named after the alias as well.
                 if !is_alias {
                     report.same(&place, "inlined", aliased(&message.full_name(&KUBERNETES), by_name), via);
                 }
@@ -262,7 +265,7 @@ fn compare_field(
     );
 }
 
-/// Shape, kind and referenced type of a field in the reference.
+/// Returns shape, kind and referenced type of a field in the reference.
 fn reference_type<'v>(
     field: &Value,
     by_name: &HashMap<&str, &'v Value>,
@@ -342,7 +345,7 @@ fn resources_agree_with_the_reference() {
     }
     for theirs in list(&reference, "groups") {
         let Some(ours) = registry.group(text(theirs, "group")) else { continue };
-        // The group of the aggregator has no priority of its own in the reference: it always comes first.
+        // The aggregator's group has no priority in the reference: it always comes first.
         if let Some(priority) = theirs["group_priority"].as_u64() {
             report.same(&ours.name, "priority", u64::from(ours.priority), priority);
             for version in &ours.versions {
@@ -366,8 +369,8 @@ fn compare_resource(report: &mut Report, place: &str, ours: &Resource, theirs: &
     report.same(place, "categories", &*table.categories, &owned(theirs, "categories"));
     report.same(place, "verbs", table.verbs, &texts(theirs, "verbs"));
     report.same(place, "type", table.message.full_name(&KUBERNETES).as_str(), text(theirs, "type"));
-    // The reference data says since when a kind is deprecated, but not of endpoints, of which the server warns too
-    // (docs/api/validation.md).
+    // The reference data says since when a kind is deprecated, except for endpoints, about which the server
+    // warns too (docs/api/validation.md).
     let deprecated = if table.kind == "Endpoints" { "1.33" } else { text(theirs, "deprecated") };
     report.same(place, "deprecated", &*table.deprecated, deprecated);
     report.same(place, "virtual", ours.storage.is_none(), flag(theirs, "virtual"));
@@ -375,9 +378,10 @@ fn compare_resource(report: &mut Report, place: &str, ours: &Resource, theirs: &
         let theirs = &theirs["storage"];
         report.same(place, "storage group", storage.group.as_str(), text(theirs, "group"));
         report.same(place, "storage kind", &*storage.kind, text(theirs, "kind"));
-        // The reference stores definitions of custom resources in a version that it no longer serves.
+        // The reference server stores custom resource definitions in a version that it no longer serves.
         if table.plural != "customresourcedefinitions" {
-            // The reference stores mutating policies in a version that is not served here; discovery says its hash.
+            // The reference server stores mutating policies in a version that is not served here; discovery
+            // contains the hash of that version.
             let version = match table.behavior.hashed_version {
                 "" => storage.api_version.rsplit('/').next().unwrap(),
                 hashed => hashed,
@@ -414,7 +418,7 @@ fn columns_agree_with_the_reference() {
             let [group, version, plural] = [0, 1, 2].map(|at| served[at].as_str().unwrap());
             let Some(ours) = registry.resource(group, version, plural) else { continue };
             let place = format!("{group}/{version}/{plural}");
-            // The reference server defines columns of storage capacities, but does not use them.
+            // The reference server defines columns for storage capacities, but does not use them.
             if text(theirs, "source") == "default" || plural == "csistoragecapacities" {
                 report.same(&place, "columns", ours.table.columns.len(), 0);
                 continue;
@@ -469,7 +473,8 @@ fn selectable_fields_agree_with_the_reference() {
         );
         for (ours, theirs) in ours.table.selectable.iter().zip(theirs) {
             let value = text(theirs, "value").trim_end_matches("|\"\"");
-            // Where the reference's word is one path, ours is that path; the rest of them are prose.
+            // If the description in the reference is a single path, ours must be the same path; the other
+            // descriptions are prose.
             if !value.contains([' ', '"', '[']) && value != "decimal" {
                 report.same(&format!("{place} {}", ours.label), "path", &*ours.path, value);
             }
@@ -504,7 +509,7 @@ fn compare_rules(report: &mut Report, place: &str, ours: &Resource, theirs: &Val
         rule if rule.starts_with("dns1123_label") => NameRule::Label,
         rule if rule.starts_with("dns1123_subdomain") => NameRule::Subdomain,
         "\"{spec.names.plural}.{spec.group}\"" => NameRule::Subdomain,
-        // Whatever a kind's own rule is, it is stricter.
+        // A kind's own rule is stricter, whatever it is.
         _ => NameRule::PathSegment,
     };
     report.same(place, "name rule", table.name_rule, name_rule);

@@ -1,65 +1,68 @@
-//! What the server does for one kind and not for others, as far as the schema says it: code is named by a number, a
-//! property that generic code asks for is a member.
+//! Properties in which the server treats a kind differently from others, as far as the schema describes them.
+//! Code that belongs to a kind is referenced by a number; a property that generic code reads is a field.
 //!
-//! Generic code asks a resource for a property here and never for its kind. Types made at run time are
-//! [`Behavior::PLAIN`].
+//! Generic code reads these properties of a resource and never compares the name of its kind. Types made at
+//! run time have [`Behavior::PLAIN`].
 
-/// What sets a kind apart from others, beyond the data in the rest of its table.
+/// The properties of a kind beyond the data in the rest of its table.
 #[derive(Debug)]
 pub struct Behavior {
-    /// Number of its strategy, from 1; 0 without one. Only `strategy` knows what is behind it.
+    /// Number of the kind's strategy, from 1; 0 means no strategy. Only `strategy` can resolve the number.
     pub strategy: u16,
-    /// Number of what brings objects into the form that validation and the store know, from 1; 0 without. Only
-    /// validation knows what is behind it.
+    /// Number of the normalization that brings objects into the form that validation and the store expect,
+    /// from 1; 0 means no normalization. Only validation can resolve the number.
     pub normalization: u16,
-    /// Number of the check in code of updates, from 1; 0 without. Only validation knows what is behind it.
+    /// Number of the check in code for updates, from 1; 0 means no check. Only validation can resolve the
+    /// number.
     pub update_rule: u16,
-    /// Number of the conversion between the version and the stored one, from 1; 0 where they differ in nothing or in
-    /// their names only. Only `convert` knows what is behind it.
+    /// Number of the conversion between this version and the stored version, from 1; 0 if the versions are
+    /// equal or differ only in their names. Only `convert` can resolve the number.
     pub conversion: u16,
-    /// Paths among `immutable` that are refused in other words: path, and the detail of a forbidden change, or nothing
-    /// where the update rule refuses the change.
+    /// Paths among `immutable` that have another error message: the path, and the detail of the "forbidden"
+    /// error, which is empty if the update rule reports the change.
     pub refusals: &'static [(&'static str, &'static str)],
-    /// Objects are kept until `spec.finalizers` is empty, beside `metadata.finalizers`.
+    /// Whether objects are kept until `spec.finalizers` is empty, in addition to `metadata.finalizers`.
     pub spec_finalizers: bool,
     /// Names of objects that cannot be deleted.
     pub undeletable: &'static [&'static str],
-    /// Why they cannot be deleted one by one, while with a collection they go; empty where admission refuses it.
+    /// Error detail for the deletion of a single undeletable object; deletecollection still deletes these
+    /// objects. Empty if admission refuses the deletion.
     pub undeletable_detail: &'static str,
-    /// Objects are given addresses and ports.
+    /// Whether the server allocates cluster IPs and node ports for objects.
     pub allocated: bool,
-    /// Objects may be created in a namespace that does not exist.
+    /// Whether objects may be created in a namespace that does not exist.
     pub namespace_may_be_missing: bool,
-    /// Objects expire after the time that is configured for events. Said of the stored version.
+    /// Whether objects expire after the time that is configured for events. Set for the stored version.
     pub expires: bool,
-    /// The garbage collector does not look at the objects. Said of the stored version.
+    /// Whether the garbage collector ignores the objects. Set for the stored version.
     pub uncollected: bool,
-    /// When a namespace is emptied, these objects go before all others.
+    /// Whether these objects are deleted before all others when a namespace is emptied.
     pub deleted_first: bool,
-    /// Rows of tables carry a condition once the object has finished.
+    /// Whether table rows carry a condition once the object has finished.
     pub marks_finished: bool,
-    /// Writes are taken on a full disk as long as some room is kept back. Said of the stored version.
+    /// Whether writes are still accepted on a full disk, as long as reserved space remains. Set for the
+    /// stored version.
     pub essential: bool,
-    /// On update, the rules of the kind check the metadata once more as if the object were new.
+    /// Whether the rules of the kind check the metadata on update once more, as if the object were new.
     pub metadata_again: bool,
-    /// Finalizers may be names without a domain.
+    /// Whether finalizers may be names without a domain.
     pub plain_finalizers: bool,
-    /// On update, everything but the metadata and the status is checked twice, each failure said twice.
+    /// Whether an update checks everything except metadata and status twice, and reports each failure twice.
     pub checked_twice: bool,
-    /// What a delete that leaves the propagation open warns of; empty without.
+    /// Warning for a delete request without a propagation policy; empty for no warning.
     pub delete_warning: &'static str,
-    /// What to use in place of a deprecated version; empty where nothing is said.
+    /// Replacement for a deprecated version; empty if unknown.
     pub replacement: &'static str,
-    /// Release that no longer has a deprecated version; empty where nothing is said.
+    /// Release in which a deprecated version is removed; empty if unknown.
     pub removed: &'static str,
-    /// The version that discovery's hash of the stored form names, where it is not the stored one; otherwise empty.
+    /// Version whose name discovery hashes as the storage version; empty if it is the stored version.
     pub hashed_version: &'static str,
-    /// Path of a number by which the rows of a list as a table are sorted; empty: by name.
+    /// Path of the number by which the table rows of a list are sorted; empty means by name.
     pub rows_sorted_by: &'static str,
 }
 
 impl Behavior {
-    /// That of a kind with nothing special about it.
+    /// The behavior of a kind without special properties.
     pub const PLAIN: Behavior = Behavior {
         strategy: 0,
         normalization: 0,
@@ -92,7 +95,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// By path below `src`: handlers that some kinds have to themselves, and code that types name in the schema.
+    /// Paths below `src` of handlers that belong to one kind, and of code that types reference in the schema.
     const OF_KINDS: [&str; 7] = [
         "objects/validation/internal.rs",
         "writes/admission/",
@@ -103,7 +106,7 @@ mod tests {
         "objects/validation/rules/",
     ];
 
-    /// Comparisons that a name of a kind could follow.
+    /// Comparisons that can precede the name of a kind.
     const COMPARISONS: [&str; 6] =
         ["kind == \"", "kind != \"", "name == \"", "name != \"", "plural == \"", "plural != \""];
 

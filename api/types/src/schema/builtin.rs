@@ -1,9 +1,10 @@
-//! The built-in types: the tables that the build makes of `schema/*.proto`.
+//! The built-in types: the tables that the build generates from `schema/*.proto`.
 //!
-//! Everything is static. The vocabulary decides between two sets of tables, which share every message that names
-//! no vendor; so strings in a table are complete, except for group stems (see `registry`).
+//! Everything is static. The naming profile selects one of two sets of tables, which share every message that
+//! contains no name of a profile. Strings in a table are therefore complete, except for group stems (see
+//! `registry`).
 
-// What the generated text mentions.
+// Names that the generated text uses.
 use std::borrow::Cow::Borrowed as B;
 
 use super::compiled::Compiled;
@@ -18,7 +19,7 @@ use values::naming::Naming;
 
 include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
-/// What a field is when its table says no more.
+/// Default values of a field's table entry.
 pub const FIELD: Field = Field {
     name: B(""),
     number: 0,
@@ -41,10 +42,10 @@ pub const FIELD: Field = Field {
     published: None,
 };
 
-/// What an element is when its table says no more.
+/// Default values of an element's table entry.
 pub const ELEMENT: Element = Element { kind: Kind::String, empty: Empty::Absent, limits: None };
 
-/// What validation asks of a field when its table says no more.
+/// Default validation rules of a field's table entry.
 const CHECK: Check = Check {
     presence: Presence::Published,
     required_detail: "",
@@ -62,7 +63,7 @@ const CHECK: Check = Check {
     unseen: false,
 };
 
-/// The tables of one vocabulary.
+/// The tables of one naming profile.
 struct Vocabulary {
     profile: &'static str,
     groups: &'static [GroupTable],
@@ -76,17 +77,18 @@ fn vocabulary(naming: &Naming) -> &'static Vocabulary {
         .expect("the build writes tables for every vocabulary there is")
 }
 
-/// The built-in groups, highest priority first.
+/// Returns the built-in groups, highest priority first.
 pub fn groups(naming: &Naming) -> &'static [GroupTable] {
     vocabulary(naming).groups
 }
 
-/// Every built-in message, by package and name.
+/// Returns all built-in messages, sorted by package and name.
 pub fn messages(naming: &Naming) -> &'static [&'static Message] {
     vocabulary(naming).messages
 }
 
-/// The message with this OpenAPI name without the vendor's root, as `api.core.v1.Pod`.
+/// Returns the message with this OpenAPI name, written without the root of the naming profile, as in
+/// `api.core.v1.Pod`.
 pub fn message(naming: &Naming, openapi_stem: &str) -> Option<&'static Message> {
     let (package, name) = openapi_stem.rsplit_once('.')?;
     let messages = messages(naming);
@@ -96,8 +98,8 @@ pub fn message(naming: &Naming, openapi_stem: &str) -> Option<&'static Message> 
     messages.get(at).copied()
 }
 
-/// Table columns of a kind that is the body of an operation rather than a resource (`Scale`, `Status`); empty for
-/// every other message.
+/// Returns the table columns of a kind that is the body of an operation rather than a resource (`Scale`,
+/// `Status`); empty for every other message.
 pub fn columns(message: &Message) -> &'static [Column] {
     let of = COLUMNS.iter().find(|(of, _)| std::ptr::eq(*of, message));
     of.map_or(&[], |(_, columns)| columns)
@@ -222,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Fields that the published documents describe by their type alone.
+    /// Fields that the published documents describe only by their type.
     const UNDESCRIBED: [(&str, &str); 6] = [
         ("JSONSchemaProps", "items"),
         ("JSONSchemaProps", "not"),

@@ -1,15 +1,17 @@
-//! What is worked out of a type once, when it is first needed. It lives in the type and is dropped with it.
+//! Values that are derived from a type once, at their first use. They live in the type and are dropped with
+//! it.
 //!
 //! ```text
-//! Message ─ Compiled ─┬─ names       where a field stands, by its name in JSON
+//! Message ─ Compiled ─┬─ names       position of a field, by its name in JSON
 //!                     ├─ ranks       the order of the names                (apply)
 //!                     ├─ always      fields that are always written        (decode)
-//!                     ├─ defaults    what there is to fill in              (defaults)
+//!                     ├─ defaults    default values to fill in             (defaults)
 //!                     └─ wire        the order of protobuf                 (codec::protobuf::transcode)
 //! ```
 //!
-//! A plan speaks of fields by position and never of other types, so types that contain themselves need no care, and
-//! nothing here can outlive what it was made of. Plans are data; who makes one, and what it is good for, is said there.
+//! A plan refers to fields by position and never to other types. Recursive types therefore need no special
+//! care, and no plan can outlive the type it was derived from. Plans are plain data; the modules that compute
+//! them describe their use.
 
 use std::sync::OnceLock;
 
@@ -17,7 +19,7 @@ use super::defaults_rules::Rule;
 use values::json::Value;
 use values::json::names::Names;
 
-/// The plans of one type.
+/// The derived plans of one type.
 #[derive(Debug)]
 pub struct Compiled {
     pub(super) names: OnceLock<Option<Names>>,
@@ -30,7 +32,7 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// Nothing is made yet.
+    /// Creates an empty set of plans; each plan is computed at its first use.
     #[expect(
         clippy::new_without_default,
         reason = "types are made in constants, which cannot call `default`"
@@ -47,33 +49,33 @@ impl Compiled {
     }
 }
 
-/// What there is to fill in for objects of one type.
+/// The defaults to fill in for objects of one type.
 #[derive(Debug)]
 pub(super) struct Defaults {
-    /// Position of the field and its value, ascending.
+    /// Positions of fields, ascending, with their default values.
     pub(super) assigned: Vec<(usize, Value)>,
-    /// Defaults that only code can say.
+    /// Defaults that need code.
     pub(super) rule: Option<Rule>,
-    /// Positions of the fields below which there is something to do, ascending.
+    /// Positions of the fields below which defaults must be filled in, ascending.
     pub(super) below: Vec<usize>,
 }
 
-/// What is known of a type's protobuf form before any object of it is seen.
+/// The precomputed part of a type's protobuf form.
 #[derive(Debug)]
 pub struct Wire {
-    /// By position in `Message::fields`.
+    /// Entries by position in `Message::fields`.
     pub members: Vec<WireMember>,
-    /// What is written for fields that were not given, in the wire's order.
+    /// Encoding of absent fields, in wire order.
     pub zeros: Vec<u8>,
-    /// Where in it those of each rank begin; one more at the end.
+    /// Offsets in `zeros` at which the fields of each rank begin, and the end.
     pub zeros_at: Vec<u32>,
 }
 
-/// What is known of one field's protobuf form.
+/// The precomputed part of a field's protobuf form.
 #[derive(Debug)]
 pub struct WireMember {
-    /// Place in the wire's order, counted without gaps; `u16::MAX` for fields that protobuf has not.
+    /// Position in wire order, without gaps; `u16::MAX` for fields that do not exist in protobuf.
     pub rank: u16,
-    /// The struct that protobuf nests it in: its number, and its position in `Message::inlined`.
+    /// The struct in which protobuf nests the field: its number, and its position in `Message::inlined`.
     pub nested_in: Option<(u32, u16)>,
 }

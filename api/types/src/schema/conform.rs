@@ -1,8 +1,8 @@
-//! Tree to canonical tree by schema: what `decode` does to text, done to the outcome of a patch.
+//! Conversion of a tree to a canonical tree by schema: `decode` for the result of a patch instead of a text.
 //!
-//! The tree is handed to decode's visitors as if it were being parsed, so both obey one set of rules. Values are
-//! moved, not copied. Depth is bounded here, because a patch can nest deeper than any text it was made of. Of an object
-//! that came of another one by a few changes, only what is not as it was is read again.
+//! The tree is passed to the visitors of `decode` as if it were being parsed, so both follow the same rules.
+//! Values are moved, not copied. Depth is limited here, because a patch can nest deeper than the texts it was
+//! made from. If an object differs from a known one by a few changes, only the changed parts are read again.
 
 use serde::de::value::StringDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
@@ -16,43 +16,45 @@ use super::table::{Field, Kind, Message};
 use values::cancellation;
 use values::json::{DEPTH_MAX, Key, Object, Value};
 
-/// Makes `value` an object of type `message`: types checked, unknown fields dropped and reported, fields in schema
-/// order, scalars canonical.
+/// Converts `value` to an object of type `message`: checks types, drops and reports unknown fields, puts
+/// fields into schema order, and makes scalars canonical.
 ///
 /// # Errors
-/// As [`decode`](super::decode::decode).
+/// The same as for [`decode`](super::decode::decode).
 pub fn conform(message: &Message, value: Value) -> Result<Decoded, DecodeError> {
     let report = Report::default();
     let read = read_root(&report, message, Source { value, depth: DEPTH_MAX });
     report.finish(message, read, |halt| halt.0)
 }
 
-/// As [`conform`], for a `value` most of which is as in `known`, which conforms already: what is equal, in its place, stays
-/// as it is.
+/// Converts like [`conform`] a `value` that is mostly equal to `known`, which already conforms. Parts that
+/// are equal at the same path stay unchanged.
 ///
 /// # Errors
-/// As [`conform`].
+/// The same as for [`conform`].
 pub fn conform_changes(message: &Message, mut value: Value, known: &Object) -> Result<Decoded, DecodeError> {
     if let Value::Object(object) = &mut value
         && conforms_in_place(message, object, known)
     {
         return Ok(Decoded { object: std::mem::take(object), strict: Vec::new() });
     }
-    // What is wrong or unknown, and where, is told of the object as a whole. What was done to its other parts is what
-    // would be done to them now.
+    // To report all problems with their locations, the whole object is read again. Parts that were already
+    // converted give the same result.
     conform(message, value)
 }
 
-/// Makes `object` conform, if there is nothing to be said of it; what is equal to `known`, in its place, stays as it is.
-/// Otherwise `false`: only parts of it conform then, and [`conform`] says the rest.
+/// Converts `object` in place if there is nothing to report; parts that are equal to `known` at the same path
+/// stay unchanged. Returns `false` if there is something to report: then only parts of the object conform,
+/// and the caller uses [`conform`] for the report.
 pub fn conforms_in_place(message: &Message, object: &mut Object, known: &Object) -> bool {
     members(message, object, known, DEPTH_MAX - 1).is_ok()
 }
 
-/// Makes one value conform to a kind, as if it stood alone: errors name no place. `None` for what counts as none.
+/// Converts a single value to a kind. Errors contain no path. Returns `None` for a value that counts as
+/// absent.
 ///
 /// # Errors
-/// As [`decode`](super::decode::decode).
+/// The same as for [`decode`](super::decode::decode).
 pub fn conform_value(kind: &Kind, value: Value) -> Result<Option<Value>, DecodeError> {
     let report = Report::default();
     let read = reread(Single { report: &report, kind, path: None, is_free: false }, value);
@@ -63,18 +65,18 @@ pub fn conform_value(kind: &Kind, value: Value) -> Result<Option<Value>, DecodeE
     }
 }
 
-/// Something does not conform, or is to be reported; it is still where it was.
+/// A part does not conform, or must be reported. The part itself is unchanged.
 struct Odd;
 
-/// Makes the members of a struct conform. Their values may nest `depth` levels more.
+/// Converts the members of a struct, whose values may nest `depth` more levels.
 fn members(message: &Message, object: &mut Object, known: &Object, depth: usize) -> Result<(), Odd> {
-    // Fields that are given, by position, and where their members stand.
+    // Positions of the given fields, with the positions of their members.
     let mut given: SmallVec<[(usize, usize); 24]> = SmallVec::new();
     let mut next_known = known.iter();
     for (at, (name, value)) in object.members_mut().iter_mut().enumerate() {
         let position = message.position(name.as_bytes()).ok_or(Odd)?;
         let field = &message.fields[position];
-        // Nearly always both have the same members in the same order.
+        // Fast path: nearly always both objects have the same members in the same order.
         let known = match next_known.next() {
             Some((other, known)) if *name == other => Some(known),
             _ => known.get(name),
@@ -83,7 +85,7 @@ fn members(message: &Message, object: &mut Object, known: &Object, depth: usize)
             given.push((position, at));
         }
     }
-    // From here on nothing can go wrong, and values are moved.
+    // From here on nothing can fail, so values can be moved.
     if !given.is_sorted() {
         given.sort_unstable();
     }
@@ -102,7 +104,8 @@ fn members(message: &Message, object: &mut Object, known: &Object, depth: usize)
     Ok(())
 }
 
-/// Makes the value of a field conform, which may nest `depth` levels; whether there is one then.
+/// Converts the value of a field, which may nest `depth` more levels. Returns whether the field is present
+/// afterwards.
 fn whole(field: &Field, value: &mut Value, known: Option<&Value>, depth: usize) -> Result<bool, Odd> {
     cancellation::step();
     let deeper = |levels: usize| depth.checked_sub(levels).ok_or(Odd);
@@ -137,22 +140,22 @@ fn whole(field: &Field, value: &mut Value, known: Option<&Value>, depth: usize) 
     Ok(!is_lost(field, value))
 }
 
-/// What `read` makes of a part, if there is nothing to be said of it.
+/// Returns the result of `read` for a part, if it reports nothing.
 fn clean<T>(read: impl FnOnce(&Report) -> Result<T, Halt>) -> Result<T, Odd> {
     let report = Report::default();
     let part = read(&report).map_err(|_| Odd)?;
     if report.is_empty() { Ok(part) } else { Err(Odd) }
 }
 
-/// Reads a value that is a tree already.
+/// Reads a value that is already a tree.
 ///
 /// # Errors
-/// The sentence, unless the report has the error.
+/// The error message, unless the report contains the error.
 pub(super) fn reread(single: Single<'_>, value: Value) -> Result<Option<Value>, String> {
     single.deserialize(Source { value, depth: DEPTH_MAX }).map_err(|halt: Halt| halt.0)
 }
 
-/// How decoding ends early: with the error already in the report, or with this sentence.
+/// Early end of decoding: the error is in the report, or is this message.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Halt(String);
@@ -165,7 +168,7 @@ impl serde::de::Error for Halt {
 
 struct Source {
     value: Value,
-    /// Levels that may still be entered.
+    /// Number of levels that may still be entered.
     depth: usize,
 }
 
@@ -179,7 +182,7 @@ impl<'de> Deserializer<'de> for Source {
             Value::Bool(value) => visitor.visit_bool(value),
             Value::Int(value) => visitor.visit_i64(value),
             Value::Float(value) => visitor.visit_f64(value),
-            // JSON has no bytes, so that these can only be the words of a number.
+            // JSON has no bytes, so `visit_bytes` can mark the original text of a number.
             Value::Number(words) => visitor.visit_bytes(words.as_bytes()),
             Value::String(text) => visitor.visit_string(text),
             Value::Array(items) => visitor.visit_seq(Items { items: items.into_iter(), depth: deeper()? }),
@@ -212,7 +215,7 @@ impl<'de> SeqAccess<'de> for Items {
 
 struct Members {
     members: std::vec::IntoIter<(Key, Value)>,
-    /// The value of the member whose name was handed out last.
+    /// Value of the member whose name was returned last.
     value: Value,
     depth: usize,
 }
@@ -224,7 +227,7 @@ impl<'de> MapAccess<'de> for Members {
         let Some((name, value)) = self.members.next() else { return Ok(None) };
         self.value = value;
         match name {
-            // Names from the schema are looked up without making a string of them.
+            // Names from the schema are looked up without creating a string.
             Key::Borrowed(name) => seed.deserialize(name.into_deserializer()),
             Key::Owned(name) => seed.deserialize(StringDeserializer::new(name)),
         }

@@ -1,4 +1,4 @@
-//! Reading again only what changed gives what reading all of it gives.
+//! Test that reading only the changed parts gives the same result as reading everything.
 
 use bytes::Bytes;
 

@@ -1,7 +1,8 @@
 //! The members of an object that its type declares, in the order of the fields.
 //!
-//! What walks an object by its type (encoding, validation, ownership) goes over these members and over the few fields
-//! that count even when they are absent, and not over all fields of the type. Typical objects cost no allocation.
+//! Code that walks an object by its type (encoding, validation, ownership) visits these members and the few
+//! fields that matter even if they are absent, instead of all fields of the type. Typical objects need no
+//! allocation.
 
 use smallvec::SmallVec;
 
@@ -9,22 +10,22 @@ use super::decode_form::is_always_written;
 use super::table::{Field, Message, Presence};
 use values::json::{Object, Value};
 
-/// Members that most objects have at most.
+/// Number of members that most objects do not exceed.
 const TYPICAL: usize = 16;
 
-/// Declared members by the positions of their fields in [`Message::fields`], ascending.
+/// Declared members with the positions of their fields in [`Message::fields`], ascending.
 #[derive(Default)]
 pub struct Declared<'o>(SmallVec<[(usize, &'o Value); TYPICAL]>);
 
 impl<'o> Declared<'o> {
-    /// No members yet.
+    /// Creates an empty list of members.
     #[inline]
     pub fn new() -> Self {
         Declared(SmallVec::new())
     }
 
-    /// Takes the members of `object`, which is of type `message`. Filled in place, since moving it costs as much as a
-    /// small object.
+    /// Collects the members of `object`, which is of type `message`. Fills `self` in place, because moving it
+    /// costs as much as reading a small object.
     #[inline]
     pub fn of(&mut self, message: &Message, object: &'o Object) -> &[(usize, &'o Value)] {
         let mut is_ascending = true;
@@ -42,8 +43,8 @@ impl<'o> Declared<'o> {
     }
 }
 
-/// Visits declared members and the fields at the positions `due`, both ascending, in the order of the fields; those of
-/// `due` that are absent without a value.
+/// Visits the declared members and the fields at the positions `due`, both ascending, in the order of the
+/// fields. Absent fields of `due` are visited without a value.
 #[inline]
 pub fn visit<'m, 'o>(
     message: &'m Message,
@@ -64,12 +65,12 @@ pub fn visit<'m, 'o>(
 }
 
 impl Field {
-    /// What validation asks of its presence.
+    /// Returns what validation requires of the field's presence.
     pub fn presence(&self) -> Presence {
         self.check.map_or(Presence::Published, |check| check.presence)
     }
 
-    /// Whether validation may refuse its absence.
+    /// Returns whether validation may reject an object without the field.
     pub fn is_demanded(&self) -> bool {
         match self.presence() {
             Presence::Published => self.required,
@@ -80,17 +81,17 @@ impl Field {
 }
 
 impl Message {
-    /// Positions of the fields that are always written, ascending.
+    /// Returns the positions of the fields that are always written, ascending.
     pub(crate) fn always_written(&self) -> &[usize] {
         self.compiled.always.get_or_init(|| self.positions(is_always_written))
     }
 
-    /// Positions of the fields whose absence validation may refuse, ascending.
+    /// Returns the positions of the fields whose absence validation may reject, ascending.
     pub fn demanded(&self) -> &[usize] {
         self.compiled.demanded.get_or_init(|| self.positions(Field::is_demanded))
     }
 
-    /// By the position of a field, where it stands among all fields in the order of their names.
+    /// Returns, by position of a field, its rank among all fields sorted by name.
     pub fn ranks(&self) -> &[u32] {
         self.compiled.ranks.get_or_init(|| {
             let mut by_name: Vec<usize> = (0..self.fields.len()).collect();

@@ -1,20 +1,21 @@
-//! Text to tree by schema, in one pass: the write path's first step (ARCHITECTURE.md).
+//! Decoding of text to a tree by schema in one pass: the first step of the write path (ARCHITECTURE.md).
 //!
 //! ```text
-//! JSON text ─┬─ decode_straight ─► the same object, where nothing is unusual (nearly always)
+//! JSON text ─┬─ decode_straight ─► the same object, if nothing is unusual (nearly always)
 //!            └─ serde_json ─► Single / Many / Members visitors, driven by Field::kind and Field::shape
 //!                             ├─► object: known fields in schema order, scalars canonical
 //!                             └─► strict: unknown and duplicate fields, in document order
 //! ```
 //!
-//! The tree that comes out is canonical: it has exactly the members that the stored form is written with. Fields
-//! left out when zero are absent when zero; fields always written are there (`"status":{}`, `"rules":null`). So
-//! two equal objects have equal trees, and everything that follows (defaults, patches, field sets) sees what
-//! clients see. `conform` drives the same visitors over a tree.
+//! The resulting tree is canonical: it has exactly the members of the stored form. Fields that are omitted
+//! when zero are absent when zero; fields that are always written are present (`"status":{}`,
+//! `"rules":null`). Two equal objects therefore have equal trees, and all later steps (defaults, patches,
+//! field sets) see what clients see. `conform` drives the same visitors over a tree.
 //!
-//! A value of the wrong type does not end decoding: the first such error is reported at the end. A type that reads itself
-//! (a time, a quantity, a port) ends decoding with its own error, which replaces the first. A refused text is read a second time,
-//! carefully: strings repaired as `encoding/json` does it, integers by their source text.
+//! A value of the wrong type does not stop decoding: the first such error is reported at the end. A type that
+//! parses its own text (a time, a quantity, a port) stops decoding with its own error, which replaces the
+//! first one. If a text is rejected, it is read a second time in a careful mode: strings are repaired as in
+//! Go's `encoding/json`, and integers are taken from their original text.
 //!
 //! This module knows no kinds: the caller checks `kind`, `apiVersion` and the namespace.
 
@@ -41,13 +42,14 @@ use values::cancellation;
 use values::json::plain_number;
 use values::json::{self, Object, ParseError, Value};
 
-/// An object read by schema.
+/// The result of decoding an object by schema.
 #[derive(Debug, Default, PartialEq)]
 pub struct Decoded {
     /// The object in canonical form.
     pub object: Object,
-    /// What strict decoding objects to (docs/api/encodings.md#strict-decoding): `unknown field "spec.foo"`,
-    /// `duplicate field "a.b[0].c"`; each at most once, in document order, at most 100.
+    /// Findings of strict decoding (docs/api/encodings.md#strict-decoding): `unknown field "spec.foo"`,
+    /// `duplicate field "a.b[0].c"`. Each finding occurs at most once; they are in document order, at most
+    /// 100.
     pub strict: Vec<String>,
 }
 
@@ -55,19 +57,20 @@ pub struct Decoded {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct DecodeError {
-    /// The sentence as the reference server words it, for the wrapper of docs/api/writes.md#request-body.
+    /// The message as the reference server words it, to be wrapped as docs/api/writes.md#request-body
+    /// describes.
     pub message: String,
-    /// Where, with indices: `spec.containers[0].ports`; empty for syntax errors and the top level.
+    /// Path of the value with indices: `spec.containers[0].ports`; empty for syntax errors and the top level.
     pub path: String,
 }
 
-/// Reads one JSON document as an object of type `message`.
+/// Decodes one JSON document as an object of type `message`.
 ///
-/// Unknown fields are dropped and of duplicate ones the last stays; both are reported in `strict`. Costs one
-/// pass over the text; nesting beyond [`json::DEPTH_MAX`] is an error.
+/// Unknown fields are dropped, and the last of several duplicate fields is kept; both are reported in
+/// `strict`. Costs one pass over the text. Nesting beyond [`json::DEPTH_MAX`] is an error.
 ///
 /// # Errors
-/// Text that is no JSON, and values of the wrong type. Source: docs/api/writes.md#request-body,
+/// The text is not JSON, or a value has the wrong type. Source: docs/api/writes.md#request-body,
 /// docs/api/encodings.md#strict-decoding.
 pub fn decode(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     match straight(message, text, Author::Client) {
@@ -76,11 +79,12 @@ pub fn decode(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     }
 }
 
-/// As [`decode`] for a text that is probably a changed copy of `known`, an object of this server with settled parts
-/// ([`decode_settled`]). Settled parts that the text has in the same words are not read: they are parts of both objects.
+/// Decodes like [`decode`] a text that is probably a changed copy of `known`, an object of this server with
+/// settled parts ([`decode_settled`]). Settled parts that have the same bytes in the text are not decoded;
+/// both objects share them.
 ///
 /// # Errors
-/// As [`decode`].
+/// The same as for [`decode`].
 pub fn decode_known(message: &Message, text: &[u8], known: &Object) -> Result<Decoded, DecodeError> {
     match decode_straight::known(message, text, known) {
         Some(object) => Ok(Decoded { object, strict: Vec::new() }),
@@ -88,10 +92,10 @@ pub fn decode_known(message: &Message, text: &[u8], known: &Object) -> Result<De
     }
 }
 
-/// Reads text that this server wrote in canonical form, and whose checksum was compared.
+/// Decodes text that this server wrote in canonical form and whose checksum was verified.
 ///
 /// # Errors
-/// As [`decode`], for text that is something else.
+/// The same as for [`decode`], if the text is not what this server wrote.
 pub fn decode_own(message: &Message, text: &[u8]) -> Result<Object, DecodeError> {
     match straight(message, text, Author::Server) {
         Some(object) => Ok(object),
@@ -99,39 +103,40 @@ pub fn decode_own(message: &Message, text: &[u8]) -> Result<Object, DecodeError>
     }
 }
 
-/// As [`decode_own`], with the parts of the object settled (see [`Object::settle`]), but for its metadata. Parts of built-in
-/// types are read when they are first looked at.
+/// Decodes like [`decode_own`], with the parts of the object settled (see [`Object::settle`]), except its
+/// metadata. Parts of built-in types are decoded at the first access.
 ///
 /// # Errors
-/// As [`decode_own`].
+/// The same as for [`decode_own`].
 pub fn decode_settled(message: &Message, text: &Bytes) -> Result<Object, DecodeError> {
     settled(message, text, None).map_or_else(|| decode_own(message, text), Ok)
 }
 
-/// As [`decode_settled`]. Parts that `beside`, which is to take its place, has in the same words are not read: they are
-/// one in both objects then.
+/// Decodes like [`decode_settled`]. Parts that have the same bytes in `beside`, the object that is to be
+/// stored in place of this one, are not decoded; both objects share them.
 ///
 /// # Errors
-/// As [`decode_own`].
+/// The same as for [`decode_own`].
 pub fn decode_beside(message: &Message, text: &Bytes, beside: &mut Object) -> Result<Object, DecodeError> {
     settled(message, text, Some(beside)).map_or_else(|| decode_own(message, text), Ok)
 }
 
-/// Takes from `old` its settled parts that say what those of `new` say, so that both share them; both are of type `message`.
+/// Replaces parts of `new` by equal settled parts of `old`, so that both objects share them. Both are of type
+/// `message`.
 pub fn share(message: &Message, new: &mut Object, old: &Object) {
     decode_straight::share(message, new, old);
 }
 
-/// [`decode`] for text that was accepted under another schema: kind, version and metadata of objects inside the object are
-/// left out where they are not what they are to be now.
+/// Decodes like [`decode`] a text that was accepted under another schema. Kind, version and metadata of
+/// objects inside the object are dropped if they are invalid under the current schema.
 ///
 /// # Errors
-/// As [`decode`].
+/// The same as for [`decode`].
 pub fn decode_record(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     decode_reporting(message, text, Report::of_record())
 }
 
-/// [`decode`] for documents of any form.
+/// Decodes like [`decode`], without the fast path for compact documents.
 pub(super) fn decode_any(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     decode_reporting(message, text, Report::of_text())
 }
@@ -150,7 +155,8 @@ fn read_text(message: &Message, text: &[u8], report: Report) -> Result<Decoded, 
     let has_merged = report.has_merged();
     let may_have_repeated = message.custom && !report.is_lenient() && report.may_have_repeated();
     let mut decoded = report.finish(message, read, |error| ParseError::of(text, &error).to_string())?;
-    // Custom types are maps in the reference server, in which repeated members are found whatever the schema says of them.
+    // Objects of custom types are maps in the reference server, which finds repeated members in them whatever
+    // the schema says.
     if may_have_repeated && let Ok((_, repeated)) = json::parse_reporting_duplicates(text) {
         decoded.strict = with_repeated(&repeated, decoded.strict);
     }
@@ -171,7 +177,7 @@ pub(super) fn read_root<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Reads one value by itself; `None` for what counts as none.
+/// Reads one value without a path; returns `None` for a value that counts as absent.
 pub(super) fn read_value<'de, D: Deserializer<'de>>(
     report: &Report,
     kind: &Kind,
@@ -180,7 +186,7 @@ pub(super) fn read_value<'de, D: Deserializer<'de>>(
     Single { report, kind, path: None, is_free: false }.deserialize(source)
 }
 
-/// Reads one element of a list by itself.
+/// Reads one element of a list without a path.
 pub(super) fn read_item<'de, D: Deserializer<'de>>(
     report: &Report,
     item: &Element,
@@ -189,13 +195,13 @@ pub(super) fn read_item<'de, D: Deserializer<'de>>(
     Ok(read_value(report, &item.kind, source)?.unwrap_or_else(|| zero_element(item)))
 }
 
-/// Reads a whole document; `None` for `null`.
+/// Visitor of a whole document; returns `None` for `null`.
 struct Root<'c> {
     report: &'c Report,
     message: &'c Message,
 }
 
-/// The visits that are wrong for whole documents.
+/// Visitor methods for values that cannot be a whole document.
 macro_rules! refuse {
     ($($visit:ident($found:ty) = $name:literal;)*) => {$(
         fn $visit<E: serde::de::Error>(self, _: $found) -> Result<Option<Object>, E> {
@@ -241,13 +247,13 @@ impl<'de> Visitor<'de> for Root<'_> {
     }
 }
 
-/// Reads one value of a kind; `None` for `null` and for scalars whose text means "not set".
+/// Visitor of one value of a kind; returns `None` for `null` and for scalars whose text means "not set".
 #[derive(Clone, Copy)]
 pub(super) struct Single<'c> {
     pub(super) report: &'c Report,
     pub(super) kind: &'c Kind,
     pub(super) path: At<'c>,
-    /// A value of a wrong type is kept as it is: validation has the words for it.
+    /// Whether a value of the wrong type is kept as it is, so that validation reports it.
     pub(super) is_free: bool,
 }
 
@@ -281,7 +287,7 @@ impl<'de> DeserializeSeed<'de> for Single<'_> {
 }
 
 impl Single<'_> {
-    /// A value of the wrong type. It counts as none, unless the type reads itself.
+    /// Reports a value of the wrong type. The value counts as absent, unless its type parses its own text.
     fn wrong<E: serde::de::Error>(self, found: &str) -> Result<Option<Value>, E> {
         let into = |wanted| mismatched(self.path, found, wanted);
         let sentence = match self.kind {
@@ -289,7 +295,7 @@ impl Single<'_> {
             Kind::IntOrString => into("int32"),
             Kind::Quantity => quantity::FORMAT.to_owned(),
             Kind::SchemaOrBool(_) => "boolean or JSON schema expected".to_owned(),
-            // Given, and neither a schema nor a list: validation has the words for it.
+            // The value is present but neither a schema nor a list; validation reports it.
             Kind::SchemaOrArray(_) | Kind::SchemaOrStrings(_) => return Ok(Some(Value::Array(Vec::new()))),
             _ => {
                 let wanted = match self.kind {
@@ -303,7 +309,8 @@ impl Single<'_> {
         Err(self.report.fail(self.path, sentence))
     }
 
-    /// A scalar of which a number is read by its words: quantities keep them, and errors show them.
+    /// Reads a scalar and keeps the original text of a number: quantities store the text, and errors print
+    /// it.
     fn source_text<'de, D: Deserializer<'de>>(self, source: D) -> Result<Option<Value>, D::Error> {
         let raw = <&RawValue>::deserialize(source)?.get();
         if !raw.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
@@ -312,7 +319,7 @@ impl Single<'_> {
         self.words(raw)
     }
 
-    /// A number by its words. `-0` is an integer, and `1e2` is not.
+    /// Converts the original text of a number. `-0` is an integer, and `1e2` is not.
     fn words<E: serde::de::Error>(self, words: &str) -> Result<Option<Value>, E> {
         let number = || format!("number {words}");
         match (self.kind, words.parse::<i64>()) {
@@ -330,7 +337,8 @@ impl Single<'_> {
         }
     }
 
-    /// A value of a type that reads itself: without strictness, and with errors that name fields from here on.
+    /// Reads a value of a type that parses its own text: without strict findings, and with errors whose paths
+    /// start at this value.
     fn apart<E: serde::de::Error>(
         self,
         read: impl FnOnce(Single<'_>) -> Result<Value, E>,
@@ -352,7 +360,7 @@ impl Single<'_> {
                 json::write(&Value::Float(number), &mut text);
                 self.text(&String::from_utf8_lossy(&text))
             }
-            // What `-0` is in a tree.
+            // This is how a tree represents `-0`.
             Kind::Int32 | Kind::Int64 | Kind::IntOrString
                 if !self.report.is_text() && number == 0.0 && number.is_sign_negative() =>
             {
@@ -363,7 +371,7 @@ impl Single<'_> {
         }
     }
 
-    /// A scalar given as text that the visitor does not own.
+    /// Converts a scalar from text that the visitor does not own.
     fn text<E: serde::de::Error>(self, text: &str) -> Result<Option<Value>, E> {
         let scalar = match self.kind {
             Kind::String | Kind::Json | Kind::RawExtension | Kind::IntOrString => {
@@ -433,7 +441,7 @@ impl<'de> Visitor<'de> for Single<'_> {
         self.float(value)
     }
 
-    /// A number in its words, which only trees hand out.
+    /// Receives a number as text. Only deserializers over trees pass numbers this way.
     fn visit_bytes<E: serde::de::Error>(self, words: &[u8]) -> Result<Option<Value>, E> {
         self.words(&String::from_utf8_lossy(words))
     }

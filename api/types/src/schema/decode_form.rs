@@ -1,9 +1,11 @@
-//! The canonical form of a tree: which fields are always written, what for, and which values are the same as none.
+//! The canonical form of a tree: which fields are always written, with which value, and which values count as
+//! absent.
 
 use super::table::{Element, Empty, Field, Kind, Message};
 use values::json::{Object, Value};
 
-/// What an absent value that is always written is written as, and what `null` means inside a list or map.
+/// Returns what is written for an absent value that is always written. This is also the meaning of `null`
+/// inside a list or map.
 pub fn zero(kind: &Kind) -> Value {
     match kind {
         Kind::Bool => Value::Bool(false),
@@ -18,23 +20,24 @@ pub fn zero(kind: &Kind) -> Value {
     }
 }
 
-/// What an absent field that is always written is written as.
+/// Returns what is written for an absent field that is always written.
 pub fn zero_field(field: &Field) -> Value {
     if field.pointer { Value::Null } else { zero(&field.kind) }
 }
 
-/// What `null` means as a value of a map; `None` where it counts as not given.
+/// Returns the meaning of `null` as a value of a map; `None` if it counts as absent.
 pub(crate) fn zero_member(element: &Element) -> Option<Value> {
     let is_value = element.empty != Empty::Kept || has_default(element);
     is_value.then(|| zero_element(element))
 }
 
-/// Whether `null` becomes something else when defaults are filled in.
+/// Returns whether defaulting replaces `null`.
 pub fn has_default(element: &Element) -> bool {
     element.empty == Empty::Kept && element.limits.as_deref().is_some_and(|limits| limits.default.is_some())
 }
 
-/// What `null` means as an element of a list. Elements of built-in types that are bytes are stored as no bytes.
+/// Returns the meaning of `null` as an element of a list. In lists of bytes of built-in types, `null` is
+/// stored as an empty byte string.
 pub(crate) fn zero_element(element: &Element) -> Value {
     match (element.empty, &element.kind) {
         (Empty::Absent, Kind::Bytes) => Value::String(String::new()),
@@ -43,16 +46,17 @@ pub(crate) fn zero_element(element: &Element) -> Value {
     }
 }
 
-/// An object of which nothing was given. Structs held by value cannot contain themselves, so this ends.
+/// Returns the canonical form of an empty object. Structs held by value cannot contain themselves, so the
+/// recursion ends.
 pub fn zero_object(message: &Message) -> Object {
     let written = message.fields.iter().filter(|field| is_always_written(field));
     written.map(|field| (field.name.clone(), zero_field(field))).collect()
 }
 
-/// Whether JSON has the field even when nothing was given.
+/// Returns whether JSON contains the field even if it is absent in the object.
 ///
-/// `omit_empty` has no effect on structs held by value, also where they are written as text: a zero time is `null`,
-/// a zero quantity `"0"`. The one exception is the creation time in metadata
+/// `omit_empty` has no effect on structs held by value, even if they are written as text: a zero time is
+/// `null`, a zero quantity is `"0"`. The only exception is the creation time in metadata
 /// (docs/api/encodings.md#json-and-yaml-output).
 pub fn is_always_written(field: &Field) -> bool {
     let struct_by_value = !field.pointer
@@ -65,7 +69,8 @@ pub fn is_always_written(field: &Field) -> bool {
     !field.omit_empty || struct_by_value
 }
 
-/// Makes the member at a dotted path what it is when nothing was given for it. One that the type does not know is removed.
+/// Resets the member at a dotted path to the value of an absent field. A member that the type does not
+/// declare is removed.
 pub fn reset(message: &Message, object: &mut Object, path: &str) {
     let (name, below) = path.split_once('.').unwrap_or((path, ""));
     let field = message.field(name);
@@ -82,7 +87,7 @@ pub fn reset(message: &Message, object: &mut Object, path: &str) {
     };
 }
 
-/// Whether this value is the same as none: the field is left out, or written as [`zero_field`] says.
+/// Returns whether this value counts as absent: the field is omitted, or written as [`zero_field`] says.
 pub fn is_left_out(field: &Field, value: &Value) -> bool {
     match field.empty {
         Empty::Absent => {}
@@ -90,7 +95,7 @@ pub fn is_left_out(field: &Field, value: &Value) -> bool {
         Empty::Nullable => return false,
     }
     let is_container = || matches!(field.kind, Kind::List(_) | Kind::Map(_));
-    // Most values are not zero, and settle the question before the field is looked at.
+    // Most values are not zero, which decides the question without a look at the field.
     match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty() && is_container(),
@@ -103,7 +108,8 @@ pub fn is_left_out(field: &Field, value: &Value) -> bool {
     }
 }
 
-/// What a field holds that was given this value, `None` for `null`; `None` where that is the same as nothing.
+/// Returns the value of a field for which the document has `value`, where `None` stands for `null`. Returns
+/// `None` if the field counts as absent.
 #[inline]
 pub fn given(field: &Field, value: Option<Value>) -> Option<Value> {
     let value = match (value, field.empty) {
@@ -114,10 +120,10 @@ pub fn given(field: &Field, value: Option<Value>) -> Option<Value> {
     (!is_lost(field, &value)).then_some(value)
 }
 
-/// Whether an object that was sent with this value is as if it was sent without the field.
+/// Returns whether an object with this value is treated like an object without the field.
 ///
-/// An empty list in a field that is always written is stored as `null`, but is kept until then: its writer owns the field,
-/// and errors and plugins show it.
+/// An empty list in a field that is always written is stored as `null`, but stays in the tree until then: its
+/// writer owns the field, and errors and admission plugins see the list.
 pub fn is_lost(field: &Field, value: &Value) -> bool {
     let is_kept =
         |field: &Field| matches!(field.kind, Kind::List(_) | Kind::Map(_)) && is_always_written(field);

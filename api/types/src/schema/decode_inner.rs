@@ -1,5 +1,5 @@
-//! What every object has, in an object inside a custom one: its kind, its version and its metadata. They are read as trees
-//! first, because what is wrong with them is told with the value.
+//! Kind, version and metadata of an object inside a custom object. They are read as trees first, because
+//! errors about them print the value.
 
 use serde::de::MapAccess;
 
@@ -10,8 +10,8 @@ use super::table::Kind;
 use values::field::FieldError;
 use values::json::Value;
 
-/// Reads the kind, the version or the metadata of an object inside a custom one. What is wrong with them is told as a field
-/// error, which shows the value.
+/// Reads the kind, the version or the metadata of an object inside a custom object. Problems are reported as
+/// a field error, which prints the value.
 pub(super) fn read_inner<'de, A: MapAccess<'de>>(
     path: &Path<'_>,
     single: Single<'_>,

@@ -1,6 +1,7 @@
-//! What holds other values: structs, lists and maps, read by schema from any source.
+//! Reading of values that contain other values: structs, lists and maps, by schema and from any source.
 //!
-//! Members of a struct come out in schema order, those of a map by name; of equal names the last stays.
+//! The members of a struct are returned in schema order, the members of a map sorted by name. The last of
+//! several equal names is kept.
 
 use std::fmt;
 
@@ -24,7 +25,8 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
     parent: At<'_>,
     mut source: A,
 ) -> Result<Object, A::Error> {
-    // Values beside the position of their field; documents mostly have few fields, and mostly in some order.
+    // Values with the positions of their fields. Most documents have few fields, and most have them in schema
+    // order.
     let mut given: SmallVec<[(usize, Option<Value>); 12]> = SmallVec::new();
     let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
     let mut ascending = true;
@@ -68,7 +70,7 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
         } else {
             source.next_value_seed(single)?
         };
-        // `null` has no effect on most fields of structs there, so that the value before it stays.
+        // In built-in types, `null` has no effect on most fields of structs, so the value before it stays.
         if repeated && value.is_none() && !message.custom {
             report.note_merged();
         }
@@ -97,12 +99,12 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
     Ok(members.into_iter().collect())
 }
 
-/// Whether a field of a type made at run time is not one of those that every object has.
+/// Returns whether a field of a type made at run time is not one of the fields that every object has.
 fn is_described_by_schema(field: &Field) -> bool {
     field.pointer && !matches!(&field.kind, Kind::Message(message) if !message.custom)
 }
 
-/// Position of the field that a member name names, or the name if there is none.
+/// Reader of a member name, which returns the position of its field, or the name if there is no such field.
 struct FieldName<'c> {
     message: &'c Message,
 }
@@ -135,15 +137,15 @@ pub(super) fn read_list<'de, A: SeqAccess<'de>>(
     let mut items =
         read_items(Single { kind: &list.item.kind, ..whole }, source, || zero_element(&list.item))?;
     if items.is_empty() && is_managed_fields(&list.item.kind) {
-        // An empty list means what a list of one empty entry means: forget who owns what. Other empty lists of built-in
-        // types are the same as none and leave no trace.
+        // An empty list has the same meaning as a list with one empty entry: all ownership is dropped. Other
+        // empty lists of built-in types count as absent.
         items.push(Value::Object(Object::new()));
     }
     Ok(Value::Array(items))
 }
 
-/// Reads the elements of a list, each of the kind of `item`, which stands where the list does; `null` is what `absent`
-/// makes.
+/// Reads the elements of a list, each with the kind and the options of `item`. `null` becomes the result of
+/// `absent`.
 pub(super) fn read_items<'de, A: SeqAccess<'de>>(
     item: Single<'_>,
     mut source: A,
@@ -225,7 +227,8 @@ pub(super) fn read_map<'de, A: MapAccess<'de>>(
     Ok(Value::Object(members.into_iter().collect()))
 }
 
-/// Members sorted by name, the last of equal ones kept; the others' names are told in document order.
+/// Sorts members by name and keeps the last of several equal ones. Calls `duplicate` for each repetition, in
+/// document order.
 fn sorted(members: Vec<(Key, Value)>, mut duplicate: impl FnMut(&str)) -> Vec<(Key, Value)> {
     let mut placed: Vec<(usize, (Key, Value))> = members.into_iter().enumerate().collect();
     placed.sort_by(|(_, (a, _)), (_, (b, _))| a.cmp(b)); // stable: equal names stay in document order

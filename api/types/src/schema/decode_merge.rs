@@ -1,12 +1,14 @@
-//! Members that a document gives twice, merged: Go's decoder reads the second value into what the first one left.
+//! Merging of members that a document contains twice: Go's decoder reads the second value into the result of
+//! the first.
 //!
 //! ```text
 //! {"a":{"x":1},"a":{"y":2}}      ──► {"a":{"x":1,"y":2}}        structs and maps
 //! {"l":[{"x":1},{}],"l":[{"y":2}]} ──► {"l":[{"x":1,"y":2}]}    lists, element by element
 //! ```
 //!
-//! Only built-in types are read this way; objects of custom types are maps there, whose last member of a name stays. Runs
-//! only after such a member was found, and hands its tree to `conform`.
+//! Only built-in types are read this way. Objects of custom types are maps in the reference server, which
+//! keeps the last member of a name. This module runs only after such a member was found, and passes its tree
+//! to `conform`.
 
 use std::fmt;
 
@@ -17,12 +19,13 @@ use super::table::{Kind, Message};
 use values::cancellation;
 use values::json::{Key, MemberCollector, Value};
 
-/// Whether two values of a kind are merged.
+/// Returns whether two values of a kind are merged.
 pub(super) fn is_merged(kind: &Kind) -> bool {
     matches!(kind, Kind::Message(_) | Kind::List(_) | Kind::Map(_))
 }
 
-/// The tree of a document of type `message` in which no struct has a member twice; `None` if it cannot be read.
+/// Returns the tree of a document of type `message` with merged members, so that no struct has a member
+/// twice; `None` if the text cannot be read.
 pub(super) fn merged(message: &Message, text: &[u8]) -> Option<Value> {
     let mut source = serde_json::Deserializer::from_slice(text);
     let value =
@@ -37,10 +40,10 @@ enum Type<'m> {
     Kind(&'m Kind),
 }
 
-/// Reads a value into the one before it.
+/// Reader of a value into the value before it.
 struct Merged<'m> {
     of: Type<'m>,
-    /// Whether `null` unsets the value; it has no effect on others.
+    /// Whether `null` unsets the value; otherwise `null` has no effect.
     is_pointer: bool,
     before: Option<Value>,
 }
@@ -63,7 +66,7 @@ impl<'m> Merged<'m> {
         }
     }
 
-    /// The members of the value before, to be overwritten.
+    /// Returns the members of the value before, to be overwritten.
     fn members(before: Option<Value>) -> MemberCollector {
         let mut members = MemberCollector::default();
         if let Some(Value::Object(before)) = before {

@@ -1,5 +1,5 @@
-//! Values without a schema inside objects that have one: embedded objects and any JSON are kept as they are, field
-//! sets as their text, because most who handle an object never look into them.
+//! Values without a schema inside objects that have one. Embedded objects and arbitrary JSON are kept
+//! unchanged, and field sets are kept as text, because most code that handles an object never reads them.
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer};
@@ -9,8 +9,9 @@ use super::decode_report::{At, Report};
 use values::json::plain_number;
 use values::json::{self, ParseError, Tree, Value};
 
-/// Reads a field set as its JSON text. In a tree it may be text already, so a string that holds an object counts as one
-/// everywhere. Any other value but `null` is kept, so that a reader of the set finds it malformed and not empty.
+/// Reads a field set as its JSON text. In a tree the set may already be text, so a string that contains an
+/// object counts as a field set everywhere. Any other value except `null` is kept, so that a reader of the
+/// set finds it malformed instead of empty.
 pub(super) fn field_set_text<'de, D: Deserializer<'de>>(
     report: &Report,
     path: At<'_>,
@@ -37,14 +38,14 @@ pub(super) fn field_set_text<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Deepest nesting of a field set that is kept, which leaves room for what it is nested in.
+/// Maximum nesting of a field set that is kept, which leaves room for the levels around it.
 const NESTING_MAX: usize = values::field::NESTING_MAX;
 
-/// JSON text without white space and with the reference server's escapes. Text that seems to be so already is not
-/// read: a caller that does not know that it is JSON reads it first.
+/// Returns JSON text without white space and with the reference server's escapes. Text that already appears
+/// to be compact is not parsed, so a caller that does not know that the text is JSON must parse it first.
 ///
 /// # Errors
-/// Text nested too deep, or that is read and turns out to be no JSON.
+/// The text is nested too deeply, or was parsed and is not JSON.
 pub fn compact(text: &str) -> Result<String, CompactError> {
     if nesting(text.as_bytes()) > NESTING_MAX {
         return Err(CompactError::Depth);
@@ -55,7 +56,7 @@ pub fn compact(text: &str) -> Result<String, CompactError> {
     Ok(written(&json::parse(text.as_bytes())?))
 }
 
-/// Why a text is not kept.
+/// Why a text is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
     /// The text is not JSON.
@@ -66,12 +67,12 @@ pub enum CompactError {
     Depth,
 }
 
-/// Whether a text is one JSON object.
+/// Returns whether a text is one JSON object.
 fn is_object(text: &str) -> bool {
     text.starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// How deep a JSON text is nested at most: brackets inside strings count as if they were outside.
+/// Returns an upper bound of the nesting of a JSON text: brackets inside strings count too.
 pub(super) fn nesting(text: &[u8]) -> usize {
     let mut depth = 0_usize;
     let mut deepest = 0;
@@ -94,11 +95,11 @@ fn written(value: &Value) -> String {
     String::from_utf8(out).expect("JSON is text")
 }
 
-/// Whether a valid JSON text surely is as [`compact`] would write it. Blanks inside strings are taken for others, which
-/// only means that some texts are read for nothing.
+/// Returns whether a valid JSON text is certainly equal to the output of [`compact`]. Blanks inside strings
+/// count like other blanks, which only means that some texts are parsed unnecessarily.
 fn is_compact(text: &[u8]) -> bool {
     !text.iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'<' | b'>' | b'&' | 0x80..))
 }
 
-/// The reader of values without a schema.
+/// Reader of values without a schema.
 pub(super) const RAW: Tree<'static> = Tree::with_floats(plain_number);

@@ -1,4 +1,5 @@
-//! What decoding finds beside the tree: unknown and duplicate fields, and the error that ends it, with their places.
+//! Findings of decoding besides the tree: unknown and duplicate fields, and the error that stops decoding,
+//! with their paths.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -9,27 +10,29 @@ use super::table::{Field, Kind, Message};
 use super::text_types::text_type;
 use values::json::{Object, Tree};
 
-/// Most unknown and duplicate fields reported for one document (docs/api/encodings.md#strict-decoding).
+/// Maximum number of unknown and duplicate fields that are reported for one document
+/// (docs/api/encodings.md#strict-decoding).
 const STRICT_MAX: usize = 100;
 
-/// What decoding finds beside the tree. Interior mutability, because every visitor of the recursion shares it.
+/// The findings of decoding one document. The fields have interior mutability, because all visitors of the
+/// recursion share the report.
 #[derive(Default)]
 pub(super) struct Report {
-    /// Whether the source is JSON text, and not a tree.
+    /// Whether the source is JSON text instead of a tree.
     is_text: bool,
-    /// Whether kind, version and metadata of an object inside a custom one are left out where they are wrong.
+    /// Whether invalid kind, version and metadata of an object inside a custom object are dropped.
     is_lenient: bool,
-    /// Whether a text that was refused is read again, to find out what is wrong with it.
+    /// Whether a rejected text is read again to find out what is wrong with it.
     is_careful: bool,
-    /// Whether a value without a schema has two members of one name.
+    /// Whether a value without a schema has two members of the same name.
     has_repeated: Cell<bool>,
-    /// Whether a struct, a list or a map was given twice for one field.
+    /// Whether a struct, list or map occurs twice for one field.
     has_merged: Cell<bool>,
     strict: RefCell<Vec<String>>,
     failure: RefCell<Option<DecodeError>>,
 }
 
-/// The order in which objects of types made at run time are read: duplicate fields of the text come first, then unknown
+/// Returns the sort key of a finding for types made at run time: duplicate fields come first, then unknown
 /// fields of metadata, both in document order, then all other unknown fields, sorted.
 fn pass(found: &str) -> (u8, &str) {
     match found.strip_prefix("unknown field ") {
@@ -40,33 +43,33 @@ fn pass(found: &str) -> (u8, &str) {
 }
 
 impl Report {
-    /// For decoding text.
+    /// Creates a report for decoding text.
     pub(super) fn of_text() -> Self {
         Report { is_text: true, ..Report::default() }
     }
 
-    /// For decoding text that was accepted under another schema.
+    /// Creates a report for decoding text that was accepted under another schema.
     pub(super) fn of_record() -> Self {
         Report { is_lenient: true, ..Report::of_text() }
     }
 
-    /// For reading the same again with care.
+    /// Creates a report for reading the same source again in careful mode.
     pub(super) fn careful(&self) -> Self {
         Report { is_careful: true, ..self.part() }
     }
 
-    /// For reading a part of the same source.
+    /// Creates a report for reading a part of the same source.
     pub(super) fn part(&self) -> Self {
         let Report { is_text, is_lenient, is_careful, .. } = *self;
         Report { is_text, is_lenient, is_careful, ..Report::default() }
     }
 
-    /// The reader of values without a schema, which notes whether a member is repeated in them.
+    /// Returns a reader of values without a schema that records repeated members.
     pub(super) fn raw(&self) -> Tree<'_> {
         RAW.noting_repeated(&self.has_repeated)
     }
 
-    /// Notes that a field whose values are merged was given twice.
+    /// Records that a field whose values are merged occurs twice.
     pub(super) fn note_merged(&self) {
         self.has_merged.set(true);
     }
@@ -75,7 +78,8 @@ impl Report {
         self.has_merged.get()
     }
 
-    /// Whether members may be repeated somewhere: also in values that were not looked into, such as unknown fields.
+    /// Returns whether the document may contain repeated members, also in values that were not examined, such
+    /// as unknown fields.
     pub(super) fn may_have_repeated(&self) -> bool {
         self.has_repeated.get() || !self.strict.borrow().is_empty()
     }
@@ -88,7 +92,7 @@ impl Report {
         self.is_careful
     }
 
-    /// Takes over what was found in a part, but for its failure, which is given back.
+    /// Adds the findings of a part, except its error, which is returned.
     pub(super) fn absorb(&self, part: Report) -> Option<DecodeError> {
         self.has_repeated.set(self.has_repeated.get() || part.has_repeated.get());
         let mut strict = self.strict.borrow_mut();
@@ -104,12 +108,13 @@ impl Report {
         self.is_text
     }
 
-    /// Whether nothing was found.
+    /// Returns whether there are no findings.
     pub(super) fn is_empty(&self) -> bool {
         self.strict.borrow().is_empty() && self.failure.borrow().is_none()
     }
 
-    /// The outcome: an error of ours wins over the text that carried it through serde.
+    /// Returns the result of decoding. An error in the report takes precedence over the error that passed
+    /// through serde.
     pub(super) fn finish<E>(
         self,
         message: &Message,
@@ -145,24 +150,24 @@ impl Report {
         }
     }
 
-    /// The error of decoding, if there is one.
+    /// Returns the error of decoding, if there is one.
     pub(super) fn into_failure(self) -> Option<DecodeError> {
         self.failure.into_inner()
     }
 
-    /// Keeps `message` at `path` as the error of decoding, unless there is one before it.
+    /// Stores `message` at `path` as the error of decoding, unless an earlier error exists.
     pub(super) fn save(&self, path: Option<&Path>, message: String) {
         let mut failure = self.failure.borrow_mut();
         failure
             .get_or_insert_with(|| DecodeError { message, path: path.map(Path::text).unwrap_or_default() });
     }
 
-    /// Keeps the error that a value is of the wrong type.
+    /// Stores the error that a value has the wrong type.
     pub(super) fn mismatch(&self, path: At, found: &str, wanted: &str) {
         self.save(path, mismatched(path, found, wanted));
     }
 
-    /// Ends decoding with `message` at `path`, which replaces an error that was kept before.
+    /// Stops decoding with `message` at `path`, which replaces an earlier error.
     pub(super) fn fail<E: serde::de::Error>(&self, path: Option<&Path>, message: String) -> E {
         let path = path.map(Path::text).unwrap_or_default();
         *self.failure.borrow_mut() = Some(DecodeError { message, path });
@@ -170,18 +175,18 @@ impl Report {
     }
 }
 
-/// The error that the value at a path is of the wrong type.
+/// Returns the error message for a value of the wrong type at `path`.
 pub(super) fn mismatched(path: At, found: &str, wanted: &str) -> String {
     match path.and_then(|path| Some((path.holder()?, path.fields()))) {
         Some((holder, fields)) if !fields.is_empty() => {
             go::json::unfit_member(found, &format!("{}.{fields}", holder.name), wanted)
         }
-        // Metadata is read on its own, so as a whole it is no field.
+        // Metadata is read on its own, so the metadata as a whole has no field name here.
         _ => go::json::unfit(found, wanted),
     }
 }
 
-/// How strict decoding words what is wrong with the field at a path.
+/// Returns the text of a finding of strict decoding about the field at a path.
 fn finding(what: &str, path: &str) -> String {
     format!("{what} field {}", values::field::go_quote(path))
 }
@@ -193,13 +198,13 @@ pub(super) fn with_repeated(repeated: &[String], found: Vec<String>) -> Vec<Stri
     repeated.chain(others).take(STRICT_MAX).collect()
 }
 
-/// Where the decoder is: a list on the stack, made into text only when something is to be reported.
+/// Current path of the decoder: a list on the stack, which is formatted only for a report.
 pub(super) struct Path<'p> {
     pub(super) parent: Option<&'p Path<'p>>,
     pub(super) step: Step<'p>,
 }
 
-/// One step of a path.
+/// A step of a path.
 pub(super) enum Step<'p> {
     Field(&'p Message, &'p Field),
     Index(usize),
@@ -207,7 +212,7 @@ pub(super) enum Step<'p> {
 }
 
 impl Path<'_> {
-    /// `spec.containers[0].env`; map keys are steps like fields.
+    /// Formats the path like `spec.containers[0].env`; map keys are formatted like fields.
     fn text(&self) -> String {
         let mut out = self.parent.map(Path::text).unwrap_or_default();
         let name = match self.step {
@@ -225,7 +230,7 @@ impl Path<'_> {
         out
     }
 
-    /// The place as field errors name it: keys of maps in brackets.
+    /// Formats the path as field errors do: keys of maps are in brackets.
     pub(super) fn place(&self) -> String {
         let mut out = self.parent.map(Path::place).unwrap_or_default();
         let _ = match self.step {
@@ -237,7 +242,7 @@ impl Path<'_> {
         out
     }
 
-    /// Field names without indices and keys, as type errors print them: `spec.containers.env`,
+    /// Formats the field names without indices and keys, as type errors do: `spec.containers.env`,
     /// `spec.volumes.VolumeSource.hostPath`.
     fn fields(&self) -> String {
         let mut out = self.parent.map(Path::fields).unwrap_or_default();
@@ -252,7 +257,7 @@ impl Path<'_> {
                 }
                 out.push_str(name);
             };
-            // A struct that another one embeds is a step, although its members stand among those of the other.
+            // An embedded struct is a step, although its members are among the members of the outer struct.
             let (mut holder, mut inner) = (message, field);
             while let Some(embedded) = inner.inlined.and_then(|at| holder.inlined.get(usize::from(at))) {
                 push(&embedded.message.name);
@@ -265,7 +270,8 @@ impl Path<'_> {
         out
     }
 
-    /// The name in error sentences of the type of a text that stands here: of a field, or of an element of its list.
+    /// Returns the name that error messages use for the type of a text at this path: the type of a field, or
+    /// of an element of a list.
     pub(super) fn text_type(&self) -> &'static str {
         match (&self.step, self.parent) {
             (Step::Field(message, field), _) => text_type(message, field),
@@ -274,7 +280,7 @@ impl Path<'_> {
         }
     }
 
-    /// The struct that holds the innermost field.
+    /// Returns the struct that contains the innermost field.
     fn holder(&self) -> Option<&Message> {
         match self.step {
             Step::Field(message, _) => Some(message),
@@ -283,10 +289,10 @@ impl Path<'_> {
     }
 }
 
-/// Where a value stands, as the visitors pass it on.
+/// Path of a value, as the visitors pass it on.
 pub(super) type At<'p> = Option<&'p Path<'p>>;
 
-/// The type's name in error sentences: the last element of its package and its name.
+/// Returns the type's name for error messages: the last element of its package, and its name.
 pub(super) fn type_name(kind: &Kind) -> String {
     match kind {
         Kind::Bool => "bool".to_owned(),
@@ -306,7 +312,7 @@ pub(super) fn type_name(kind: &Kind) -> String {
     }
 }
 
-/// The name of a struct in error sentences.
+/// Returns the name of a struct for error messages.
 pub(super) fn message_name(message: &Message) -> String {
     let package = message.package.rsplit('.').next().unwrap_or_default();
     format!("{package}.{}", message.name)

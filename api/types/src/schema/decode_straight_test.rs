@@ -1,4 +1,5 @@
-//! Both readers of text agree wherever this one answers, and it answers wherever it is meant to.
+//! Test that both decoders agree whenever the fast decoder returns an object, and that it returns one for all
+//! usual documents.
 
 use super::*;
 use crate::schema::conform::{conform, conform_changes};
@@ -16,7 +17,7 @@ fn written(value: &Value) -> Vec<u8> {
     out
 }
 
-/// Puts members into another order, everywhere.
+/// Shuffles the members of all objects in a value.
 fn shuffle(random: &mut Random, value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| shuffle(random, item)),
@@ -54,12 +55,12 @@ fn objects_of_every_type_are_read_as_by_the_other_reader() {
             let mut value = json::parse(&text).unwrap();
             shuffle(&mut random, &mut value);
             agree(message, &written(&value), Author::Client);
-            // What this server stores is in canonical form, and is what reading that gives.
+            // The stored text is canonical: decoding it gives the same tree.
             let decoded = decode_any(message, &text).unwrap();
             let mut canonical = Vec::new();
             encode(message, &decoded.object, &mut canonical);
             agree(message, &canonical, Author::Server);
-            // Damage of any kind is an answer that both give, or none.
+            // For a damaged text, the fast decoder returns the same object as the general one, or nothing.
             for _ in 0..8 {
                 let mut damaged = text.clone();
                 let (at, with) = (random.below(damaged.len()), random.below(damaged.len()));
@@ -91,7 +92,7 @@ fn settled_parts_are_what_they_were_read_from() {
                 text(&decode_any(message, &text(&generate::object(&mut random, message, 0))).unwrap().object);
             let Some(own) = straight(message, &stored, Author::Server) else { continue };
             assert_eq!(settled(message, &stored, None), Some(own.clone()));
-            // The object beside it differs in some members.
+            // `beside` differs in some members.
             let other =
                 decode_any(message, &text(&generate::object(&mut random, message, 0))).unwrap().object;
             let mut beside = own.clone();
@@ -114,7 +115,7 @@ fn settled_parts_are_what_they_were_read_from() {
                 shared += usize::from(is_one);
                 apart += usize::from(!is_one);
             }
-            // A patch of other members conforms as if nothing were settled.
+            // A patch of other members gives the same result as without settled parts.
             let known = settled(message, &stored, None).unwrap();
             let mut patched = known.clone();
             let mut plain = own;
@@ -152,7 +153,7 @@ fn what_is_known_is_not_read_again_and_means_the_same() {
             };
             let (stored, other) = (text(&generated()), generated());
             let Some(old) = settled(message, &stored, None) else { continue };
-            // The text of a client that was given the object and changes some of it.
+            // The text of a client that read the object and changes some of it.
             let Some(mut changed) = straight(message, &stored, Author::Server) else { continue };
             for (name, value) in other.iter().filter(|_| random.below(3) == 0) {
                 changed.insert(name.to_owned(), value.clone());
@@ -174,7 +175,7 @@ fn what_is_known_is_not_read_again_and_means_the_same() {
                 apart += usize::from(!other.is_one_with(part));
             }
             field_sets += super::field_sets(&old).len();
-            // A text that only begins as what is known.
+            // A text that only begins like the known one.
             for damaged in [&given[..given.len() - 1], &[&given[..], b"}"].concat()] {
                 assert_eq!(known(message, damaged, &old), straight(message, damaged, Author::Client));
             }
@@ -183,7 +184,7 @@ fn what_is_known_is_not_read_again_and_means_the_same() {
     assert!(shared > 100 && apart > 100 && field_sets > 100, "{shared} {apart} {field_sets}");
 }
 
-/// Brings the members of both objects into another order, the same in both.
+/// Shuffles the members of both objects in the same way.
 fn shuffle_members(random: &mut Random, a: &mut Object, b: &mut Object) {
     let (a, b) = (a.members_mut(), b.members_mut());
     for at in 1..a.len() {

@@ -1,4 +1,4 @@
-//! Decoding, conforming and encoding together: text in, text out, over the built-in types.
+//! Tests of decoding, conforming and encoding together: text in, text out, over the built-in types.
 
 use super::*;
 use crate::schema::builtin;
@@ -17,7 +17,7 @@ fn text(message: &Message, object: &Object) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// What becomes of a document, by text and by tree, which must agree.
+/// Decodes a document as text and as tree, which must agree, and returns the encoded result.
 fn read(message: &Message, document: &str) -> Result<(String, Vec<String>), DecodeError> {
     let by_text = decode(message, document.as_bytes());
     if let Ok(tree) = json::parse(document.as_bytes()) {
@@ -30,7 +30,7 @@ fn read(message: &Message, document: &str) -> Result<(String, Vec<String>), Deco
     }
     let decoded = by_text?;
     let once = text(message, &decoded.object);
-    // An empty list that is stored as `null` is not read again, but leaves the same text.
+    // An empty list that is stored as `null` is read as `null`, but its encoding is the same.
     let again = decode(message, once.as_bytes()).unwrap();
     assert_eq!(
         (text(message, &again.object), again.strict),
@@ -42,8 +42,8 @@ fn read(message: &Message, document: &str) -> Result<(String, Vec<String>), Deco
 
 #[test]
 fn objects_come_out_in_schema_order_and_canonical_form() {
-    // docs/api/encodings.md#json-and-yaml-output; what is written although no client gave it follows from how the
-    // reference server's types are made.
+    // docs/api/encodings.md#json-and-yaml-output. The members that are written although no client sent them
+    // follow from the Go types of the reference server.
     for (kind, document, want) in [
         ("api.core.v1.Pod", r#"{}"#, r#"{"metadata":{},"spec":{"containers":null},"status":{}}"#),
         ("api.core.v1.Pod", "null", r#"{"metadata":{},"spec":{"containers":null},"status":{}}"#),
@@ -134,7 +134,7 @@ fn unknown_and_duplicate_fields_are_reported_in_document_order() {
 
 #[test]
 fn members_of_built_in_types_that_are_given_twice_are_merged() {
-    // As `encoding/json` reads the second value into what the first one left.
+    // Like Go's `encoding/json`, which reads the second value into the result of the first.
     for (kind, document, want) in [
         (
             "api.core.v1.PodSpec",
@@ -191,7 +191,7 @@ fn quantities_keep_the_digits_of_numbers() {
         let kept = |object: &Object| Value::from(object.clone()).str_at(&["hard", "cpu"]).to_owned();
         let decoded = decode(spec, document.as_bytes()).unwrap();
         assert_eq!(kept(&decoded.object), want, "{number}");
-        // A patch leads to a tree with the same words.
+        // A patch produces a tree with the same number texts.
         let tree = json::parse_exact(document.as_bytes()).unwrap();
         assert_eq!(kept(&conform(spec, tree).unwrap().object), want, "{number}");
     }
@@ -234,7 +234,7 @@ fn numbers_beyond_a_double_are_errors_of_their_field() {
 
 #[test]
 fn values_of_the_wrong_type_are_refused_with_field_and_type() {
-    // docs/api/writes.md#request-body: the text behind "cannot be handled as a Pod: ".
+    // docs/api/writes.md#request-body: the text after "cannot be handled as a Pod: ".
     for (kind, document, want, path) in [
         (
             "api.core.v1.Pod",
@@ -266,7 +266,7 @@ fn values_of_the_wrong_type_are_refused_with_field_and_type() {
             "json: cannot unmarshal number 3000000000 into Go struct field PodSpec.spec.priority of type int32",
             "spec.priority",
         ),
-        // Structs that others embed are steps.
+        // Embedded structs are steps of the path.
         (
             "api.core.v1.Pod",
             r#"{"spec":{"volumes":[{"name":"v","fc":{"lun":"x"}}]}}"#,
@@ -299,7 +299,7 @@ fn values_of_the_wrong_type_are_refused_with_field_and_type() {
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
             "spec.overhead.cpu",
         ),
-        // Types that read themselves.
+        // Types that parse their own text.
         (
             "api.core.v1.Pod",
             r#"{"spec":{"overhead":{"cpu":true}}}"#,
@@ -336,7 +336,7 @@ fn values_of_the_wrong_type_are_refused_with_field_and_type() {
             "json: cannot unmarshal number into Go struct field JSONSchemaProps.type of type string",
             "properties.a.items",
         ),
-        // Of several errors the first counts, unless a type that reads itself has one.
+        // The first of several errors counts, unless a type that parses its own text has an error.
         (
             "api.core.v1.ConfigMap",
             r#"{"data":{"k":1},"immutable":[{"a":1}],"metadata":{"name":3}}"#,
@@ -446,7 +446,7 @@ fn the_stored_form_has_a_slot_for_its_revision_wherever_the_tree_has_it() {
         let metadata = &bytes[prefix_len(&bytes) + 11..];
         assert_eq!(resource_version_range(metadata).unwrap().start + prefix_len(&bytes) + 11, at as usize);
     }
-    // Members appended by hand, out of order and unknown ones.
+    // Members appended by hand: out of order, and unknown ones.
     let mut object = Object::new();
     object.push("metadata", Value::Object([(Key::from("generation"), Value::Int(1))].into_iter().collect()));
     object.object_entry("metadata").push("name", "b".into());
@@ -481,8 +481,8 @@ fn a_field_set_is_kept_as_text_and_nothing_else_gets_past_as_json() {
         (r#"{ "f:a": {} }"#, Some(r#"{"f:a":{}}"#)),
         (r#""{\"f:a\":{}}""#, Some(r#"{"f:a":{}}"#)),
         (r#""{ \"f:a\": {} }""#, Some(r#"{"f:a":{}}"#)),
-        // However much a string looks like a part of a document. What is no field set is kept, so that it does not count as
-        // an empty one.
+        // Strings that resemble parts of a document. A string that is not a field set is kept, so that it
+        // does not count as an empty set.
         (r#""{\"f:a\":{}},\"x\":{""#, Some(r#""{\"f:a\":{}},\"x\":{""#)),
         (r#""{bad}""#, Some(r#""{bad}""#)),
         (r#""""#, Some(r#""""#)),

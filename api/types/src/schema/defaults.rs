@@ -1,17 +1,18 @@
-//! Defaulting: what the server fills in where nothing was given (docs/api/validation.md#defaults).
+//! Defaulting: values that the server fills in for absent fields (docs/api/validation.md#defaults).
 //!
 //! ```text
-//! type ─► plan: assigned values + one rule in code + the fields below which there is something to do
+//! type ─► plan: assigned values + one rule in code + the fields below which there are defaults
 //! ```
 //!
-//! A plan is made once per type and lives in it; applying it walks only where defaults can be. Parents come before what
-//! is below them, so a rule sees its own members defaulted and those of its parts as they were given. Structs that are
-//! absent because nothing was given for them (pointers) are left absent, whatever defaults they would hold. Rules in code
-//! and the rounding of quantities are for built-in types only; defaults of elements, which `null` gets, and of parts of
-//! metadata are for types made at run time.
+//! A plan is made once per type and is stored in the type. Applying it visits only the fields that can have
+//! defaults. Parents are defaulted before their parts, so a rule sees its own members with defaults and the
+//! members of its parts as the client sent them. Structs that are absent and optional (pointers) stay absent,
+//! whatever defaults they would have. Rules in code and the rounding of quantities are for built-in types
+//! only. Defaults of elements, which replace `null`, and defaults for parts of metadata are for types made at
+//! run time.
 //!
-//! This module only adds, but for members that say the same as others (`defaults_aliases.rs`). What the server does to
-//! new objects beyond defaults is the strategy's business.
+//! This module only adds values, except for members that duplicate others (`defaults_aliases.rs`). The
+//! strategy makes all other changes to new objects.
 
 use std::cell::LazyCell;
 
@@ -27,22 +28,24 @@ use values::cancellation;
 use values::json::{self, Key, Object, Value};
 use values::naming::Naming;
 
-/// Tells apart the defaults of releases: a fingerprint of everything that decides them, made by the build.
+/// Fingerprint of everything that determines the defaults, computed by the build. It differs between releases
+/// with different defaults.
 pub const MARK: u64 = include!(concat!(env!("OUT_DIR"), "/defaults_mark.rs"));
 
-/// Bytes of defaults after which no more are filled in: more than any stored object may have, so that a write of such an
-/// object is refused for its size. A schema can ask for a large default in each element of a long list.
+/// Number of bytes of defaults after which no more are filled in. No stored object may have so many bytes, so
+/// the write of such an object is rejected for its size. A schema can require a large default in each element
+/// of a long list.
 const BYTES_MAX: usize = engine::VALUE_BYTES_MAX;
 
-/// Fills in the defaults of an object of type `message`, in place. Doing it again changes nothing.
+/// Fills in the defaults of an object of type `message`, in place. The operation is idempotent.
 ///
-/// The object is in the form that `decode` gives; members set here stand in schema order. One whose defaults are larger
-/// than an object can be does not get all of them.
+/// The object has the form that `decode` returns. Members that are set here are inserted in schema order. An
+/// object whose defaults exceed the maximum size of an object does not get all of them.
 pub fn apply(message: &Message, object: &mut Object, naming: &'static Naming) {
     apply_within(message, object, naming, &mut 0);
 }
 
-/// The same, with `filled` bytes filled in before.
+/// Fills in defaults like [`apply`], after `filled` bytes of defaults were already filled in.
 fn apply_within(message: &Message, object: &mut Object, naming: &'static Naming, filled: &mut usize) {
     let Some(plan) = plan(message) else { return };
     if *filled > BYTES_MAX {
@@ -55,7 +58,7 @@ fn apply_within(message: &Message, object: &mut Object, naming: &'static Naming,
     for &at in &plan.below {
         let field = &message.fields[at];
         if is_struct_by_value(field) && object.get(&field.name).is_none_or(Value::is_null) {
-            // Trees that were changed by hand may lack what decoding always gives.
+            // Trees that code has changed may lack members that decoding always adds.
             Node { message, object }.set(&field.name, Value::Object(Object::new()));
         }
         if object.get(&field.name).is_some_and(is_complete) {
@@ -72,7 +75,7 @@ fn apply_within(message: &Message, object: &mut Object, naming: &'static Naming,
     }
 }
 
-/// Fills in the defaults of the structs that a value is or has.
+/// Fills in the defaults of the structs in a value, including the value itself.
 fn apply_below(kind: &Kind, value: &mut Value, naming: &'static Naming, filled: &mut usize) {
     cancellation::step();
     match (kind, value) {
@@ -110,13 +113,14 @@ fn apply_to_each<'v>(
     }
 }
 
-/// What a schema says of the metadata that stands at a field, if it has defaults for parts of it.
+/// Returns the part of a custom schema that describes the metadata at a field, if it has defaults for parts
+/// of the metadata.
 fn metadata_limits(field: &Field) -> Option<&Limits> {
     let is_metadata = matches!(&field.kind, Kind::Message(message) if !message.custom);
     field.limits.as_deref().filter(|limits| is_metadata && describes_defaults(limits))
 }
 
-/// Whether there are defaults for what is in a value.
+/// Returns whether there are defaults for parts of a value.
 fn describes_defaults(limits: &Limits) -> bool {
     let has_some = |part: &Limits| part.default.is_some() || describes_defaults(part);
     limits.schemas.as_deref().is_some_and(|schemas| {
@@ -125,7 +129,7 @@ fn describes_defaults(limits: &Limits) -> bool {
     })
 }
 
-/// Fills in what a schema says of parts of metadata.
+/// Fills in the defaults of a custom schema for parts of metadata.
 fn assign_described(kind: &Kind, limits: &Limits, value: &mut Value, filled: &mut usize) {
     cancellation::step();
     let Some(schemas) = limits.schemas.as_deref() else { return };
@@ -161,7 +165,7 @@ fn described_default(part: &Limits, filled: &mut usize) -> Option<Value> {
     json::parse(text.as_bytes()).ok()
 }
 
-/// Sets a member of a struct in schema order, or of a map in order of names.
+/// Sets a member, in schema order in a struct, in name order in a map.
 fn insert(kind: &Kind, object: &mut Object, name: &str, value: Value) {
     if let Kind::Message(message) = kind {
         return Node { message, object }.set(name, value);
@@ -173,7 +177,7 @@ fn insert(kind: &Kind, object: &mut Object, name: &str, value: Value) {
     }
 }
 
-/// What there is to do for objects of a type; `None` for nothing.
+/// Returns the plan for objects of a type; `None` if the type has no defaults.
 fn plan(message: &Message) -> Option<&Defaults> {
     let made = message.compiled.defaults.get_or_init(|| {
         let plan = make(message);
@@ -198,13 +202,13 @@ fn make(message: &Message) -> Defaults {
     }
 }
 
-/// Whether there is something to fill in below a field.
+/// Returns whether there are defaults below a field.
 fn has_defaults_below(field: &Field, seen: &mut HashSet<*const Message>) -> bool {
     field.resource_list || metadata_limits(field).is_some() || kind_has_defaults(&field.kind, seen)
 }
 
-/// Whether there is something to fill in in values of a kind. `seen` are the structs that were looked at already, known
-/// by where they are for as long as the look takes.
+/// Returns whether there are defaults in values of a kind. `seen` contains the structs that were already
+/// visited, identified by their addresses, which are stable during the search.
 fn kind_has_defaults<'m>(kind: &'m Kind, seen: &mut HashSet<*const Message>) -> bool {
     match kind {
         Kind::Message(message) => {
@@ -222,7 +226,7 @@ fn kind_has_defaults<'m>(kind: &'m Kind, seen: &mut HashSet<*const Message>) -> 
     }
 }
 
-/// Sets what is unset, walking members and values side by side.
+/// Sets the absent fields of the plan while walking through members and plan together.
 fn assign(message: &Message, plan: &Defaults, object: &mut Object, filled: &mut usize) {
     let fields = &*message.fields;
     let members = object.members_mut();
@@ -230,13 +234,13 @@ fn assign(message: &Message, plan: &Defaults, object: &mut Object, filled: &mut 
     for (target, value) in &plan.assigned {
         let target = *target;
         let field = &fields[target];
-        // Where the field's member is, or else where it belongs.
+        // Position of the field's member, or the position at which to insert it.
         let found = loop {
             let Some((name, _)) = members.get(at) else { break false };
             match message.position(name.as_bytes()).filter(|position| field_at <= *position) {
                 Some(position) if position < target => field_at = position + 1,
                 Some(position) => break position == target,
-                None => {} // no field's member, or one out of order
+                None => {} // an undeclared member, or one out of order
             }
             at += 1;
         };
@@ -257,7 +261,8 @@ fn assign(message: &Message, plan: &Defaults, object: &mut Object, filled: &mut 
     }
 }
 
-/// What is settled was given its defaults before it was stored, or by the backfill since.
+/// Returns whether a value is settled. A settled value got its defaults before it was stored, or from a later
+/// backfill.
 fn is_complete(value: &Value) -> bool {
     value.as_object().is_some_and(Object::is_settled)
 }
@@ -283,7 +288,7 @@ fn round(list: &mut Value) {
     let Value::Object(list) = list else { return };
     for (_, value) in list.iter_mut() {
         let Value::String(text) = value else { continue };
-        // Text is finer than a thousandth only with one of these in it.
+        // Text can be more precise than a thousandth only if it contains one of these characters.
         if text.bytes().any(|byte| matches!(byte, b'n' | b'u' | b'e' | b'E' | b'.'))
             && let Ok(quantity) = Quantity::parse(text)
             && let rounded = quantity.rounded_up_to_milli()
@@ -294,14 +299,14 @@ fn round(list: &mut Value) {
     }
 }
 
-/// An object together with its type, as rules see it.
+/// An object with its type, as rules see it.
 pub(super) struct Node<'o> {
     pub(super) message: &'o Message,
     pub(super) object: &'o mut Object,
 }
 
 impl<'o> Node<'o> {
-    /// Whether nothing was given for the field.
+    /// Returns whether the field is absent.
     pub(super) fn is_unset(&self, name: &str) -> bool {
         let Some(value) = self.object.get(name) else { return true };
         match self.message.field(name) {
@@ -310,12 +315,12 @@ impl<'o> Node<'o> {
         }
     }
 
-    /// The text of a string field; empty if there is none.
+    /// Returns the text of a string field; empty if it is absent.
     pub(super) fn text(&self, name: &str) -> &str {
         self.object.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Sets the field, in its place in schema order.
+    /// Sets the field at its position in schema order.
     pub(super) fn set(&mut self, name: &str, value: Value) {
         let Some(target) = self.message.position(name.as_bytes()) else { return };
         let field = &self.message.fields[target];
@@ -329,21 +334,22 @@ impl<'o> Node<'o> {
         members.insert(at, (field.name.clone(), value));
     }
 
-    /// Sets the field if nothing was given for it.
+    /// Sets the field if it is absent.
     pub(super) fn fill(&mut self, name: &str, value: impl FnOnce() -> Value) {
         if self.is_unset(name) {
             self.set(name, value());
         }
     }
 
-    /// The struct at a field, if it is there and may lack defaults.
+    /// Returns the struct at a field, if it is present and may lack defaults.
     pub(super) fn child(&mut self, name: &str) -> Option<Node<'_>> {
         let message = self.inner(name)?;
         let object = self.object.get_mut(name).filter(|value| !is_complete(value))?.as_object_mut()?;
         Some(Node { message, object })
     }
 
-    /// The struct at a field, made if it is not there; `None` for one that lacks nothing.
+    /// Returns the struct at a field, which is created if absent; `None` if the struct is settled and so
+    /// lacks no defaults.
     pub(super) fn child_or_new(&mut self, name: &str) -> Option<Node<'_>> {
         let message = self.inner(name)?;
         if self.object.get(name).is_none_or(|value| !matches!(value, Value::Object(_))) {
@@ -352,7 +358,7 @@ impl<'o> Node<'o> {
         self.child(name)
     }
 
-    /// Each struct of a list.
+    /// Visits each struct of a list.
     pub(super) fn each(&mut self, name: &str, mut visit: impl FnMut(Node)) {
         let Some(message) = self.inner(name) else { return };
         let Some(items) = self.object.get_mut(name).and_then(Value::as_array_mut) else { return };
@@ -361,7 +367,7 @@ impl<'o> Node<'o> {
         }
     }
 
-    /// The members of a map field, if there are any.
+    /// Returns the members of a map field, if there are any.
     pub(super) fn map(&self, name: &str) -> Option<&Object> {
         self.object.get(name).and_then(Value::as_object).filter(|members| !members.is_empty())
     }

@@ -1,8 +1,9 @@
-//! Members that say again what another one says: former names beside new ones, and one value beside a list of them.
+//! Members that duplicate others: former names next to new ones, and a single value next to a list.
 //!
-//! The reference server has one of the two in its own form of an object and makes the other whenever it serves one, so
-//! that clients of every age find what they look for. Here both are stored; which one counts when they differ is said
-//! at each rule. Source: upstream's conversions of `core/v1` and `apps/v1`.
+//! The reference server has one of the two in its internal form of an object and derives the other one when
+//! it serves the object, so that clients of every age find the field that they know. This server stores both.
+//! Each rule says which one takes precedence if they differ. Source: upstream's conversions of `core/v1` and
+//! `apps/v1`.
 
 use std::num::IntErrorKind;
 
@@ -13,14 +14,15 @@ use super::table::Message;
 use values::json::{Key, Object, Value};
 use values::naming::Naming;
 
-/// The annotation in which a daemon set counts its templates. The strategy counts, here is where it begins.
+/// Annotation of a daemon set that counts the changes of its template. The strategy increments it; this
+/// module sets the initial value.
 pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// The annotation with the revision that a deployment is to go back to.
+/// Annotation with the revision that a deployment is to be rolled back to.
 pub const ROLLBACK_REVISION: &str = "deprecated.deployment.rollback.to";
 
-/// Why the annotation of an object that stands for a former number cannot be read, in Go's words. An object with one is not
-/// accepted.
+/// Returns the error, in Go's wording, if the annotation that stands for a former number field is malformed.
+/// Such an object is rejected.
 pub fn unreadable_annotation(message: &Message, object: &Object) -> Option<String> {
     let name = match &*message.name {
         "DaemonSet" if !message.custom => TEMPLATE_GENERATION,
@@ -44,8 +46,8 @@ pub fn unreadable_annotation(message: &Message, object: &Object) -> Option<Strin
     })
 }
 
-/// Sets the members that upstream's internal form of a kind always has. Upstream makes bookmarks, which have no more members
-/// than an empty object, from that form.
+/// Sets the members that upstream's internal form of a kind always has. Upstream creates bookmarks, which
+/// otherwise equal an empty object, from that form.
 pub fn complete_empty(message: &Message, object: &mut Object) {
     match &*message.name {
         _ if message.custom => {}
@@ -60,7 +62,8 @@ pub fn complete_empty(message: &Message, object: &mut Object) {
     }
 }
 
-/// `serviceAccount` is the former name of `serviceAccountName`, which counts unless it is empty.
+/// Copies between `serviceAccountName` and its former name `serviceAccount`. `serviceAccountName` takes
+/// precedence unless it is empty.
 pub(super) fn pod_spec(spec: &mut Node, _: &'static Naming) {
     const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];
     let Some(account) =
@@ -75,8 +78,8 @@ pub(super) fn pod_spec(spec: &mut Node, _: &'static Naming) {
     }
 }
 
-/// Annotations that told the init containers of a pod, and their statuses, before there were fields for them, are dropped
-/// from pods and templates.
+/// Removes from pods and templates the annotations that described init containers and their statuses before
+/// there were fields for them.
 pub(super) fn pod_template(template: &mut Node, naming: &'static Naming) {
     let is_former = |key: &str| {
         key.split_once('/').is_some_and(|(domain, name)| {
@@ -97,7 +100,7 @@ pub(super) fn pod_template(template: &mut Node, naming: &'static Naming) {
     }
 }
 
-/// `podIP` is the first of `podIPs`.
+/// Keeps `podIP` equal to the first of `podIPs`.
 pub(super) fn pod_status(status: &mut Node, _: &'static Naming) {
     let text = |item: &Value| item.str_at(&["ip"]).to_owned();
     first_of_list(status, ("podIP", "podIPs"), text, |ip| {
@@ -105,13 +108,14 @@ pub(super) fn pod_status(status: &mut Node, _: &'static Naming) {
     });
 }
 
-/// `podCIDR` is the first of `podCIDRs`.
+/// Keeps `podCIDR` equal to the first of `podCIDRs`.
 pub(super) fn node_spec(spec: &mut Node, _: &'static Naming) {
     let text = |item: &Value| item.as_str().unwrap_or_default().to_owned();
     first_of_list(spec, ("podCIDR", "podCIDRs"), text, |network| network.into());
 }
 
-/// The single value counts, because those who know nothing of the list write it; where it is missing, the list does.
+/// Copies between a single value and the first element of a list. The single value takes precedence, because
+/// clients that do not know the list write it; if it is empty, the list counts.
 fn first_of_list(
     node: &mut Node,
     (single, list): (&str, &str),
@@ -128,7 +132,7 @@ fn first_of_list(
     }
 }
 
-/// The claims of a stateful set say what they are, as objects of their own do.
+/// Sets kind and version of the claim templates of a stateful set, as in stored objects.
 pub(super) fn stateful_set_spec(spec: &mut Node, _: &'static Naming) {
     spec.each("volumeClaimTemplates", |mut claim| {
         claim.set("kind", "PersistentVolumeClaim".into());
@@ -136,13 +140,13 @@ pub(super) fn stateful_set_spec(spec: &mut Node, _: &'static Naming) {
     });
 }
 
-/// The annotation of a deployment is a number, or is not there.
+/// Normalizes the rollback annotation of a deployment.
 pub(super) fn deployment(deployment: &mut Node, _: &'static Naming) {
     let Some(mut metadata) = deployment.child("metadata") else { return };
     whole_number(&mut metadata, ROLLBACK_REVISION);
 }
 
-/// A daemon set that does not say how often its template was changed says that it does not know.
+/// Sets the template generation of a daemon set to 0 if it is absent.
 pub(super) fn daemon_set(set: &mut Node, _: &'static Naming) {
     let Some(mut metadata) = set.child_or_new("metadata") else { return };
     if metadata.map("annotations").is_some_and(|annotations| annotations.contains(TEMPLATE_GENERATION)) {
@@ -155,7 +159,7 @@ pub(super) fn daemon_set(set: &mut Node, _: &'static Naming) {
     metadata.set("annotations", members.into_iter().collect::<Object>().into());
 }
 
-/// Writes a number in an annotation as such numbers are written; an empty text is none. What is no number stays.
+/// Normalizes a number in an annotation. Removes an empty text and keeps a text that is not a number.
 fn whole_number(metadata: &mut Node, name: &str) {
     let annotations = metadata.object.get_mut("annotations").and_then(Value::as_object_mut);
     let Some(annotations) = annotations else { return };

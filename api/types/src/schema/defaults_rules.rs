@@ -1,4 +1,5 @@
-//! Defaults that depend on more than their own field, one small rule per type (docs/api/validation.md#defaults).
+//! Defaults that depend on more than their own field, one small rule per type
+//! (docs/api/validation.md#defaults).
 //!
 //! A rule sees its object after the plain values were set and before anything below it was defaulted.
 
@@ -15,12 +16,12 @@ use values::image;
 use values::json::{Key, Object, Value};
 use values::naming::Naming;
 
-/// Fills in what depends on other members.
+/// A function that fills in defaults that depend on other members.
 pub(super) type Rule = fn(&mut Node, &'static Naming);
 
 include!(concat!(env!("OUT_DIR"), "/default_rules.rs"));
 
-/// The rule that a type names.
+/// Returns the rule that a type names.
 pub(super) fn of(message: &Message) -> Option<Rule> {
     DEFAULT_RULES.get(usize::from(message.default_rule.checked_sub(1)?)).copied()
 }
@@ -49,14 +50,14 @@ fn daemon_set_strategy(strategy: &mut Node, _: &'static Naming) {
     }
 }
 
-/// A rolling update is only spelled out for those who left the type open, or asked for it themselves.
+/// Completes `rollingUpdate` only if the client left the type empty or chose a rolling update.
 fn stateful_set_strategy(strategy: &mut Node, _: &'static Naming) {
     if strategy.is_unset("type") {
         strategy.set("type", "RollingUpdate".into());
         let _ = strategy.child_or_new("rollingUpdate");
     }
     if let Some(mut rolling) = strategy.child("rollingUpdate") {
-        // `maxUnavailable` stays open: its default is behind a feature gate that is off.
+        // `maxUnavailable` stays absent: its default is behind a feature gate that is off.
         rolling.fill("partition", || Value::Int(0));
     }
 }
@@ -115,7 +116,7 @@ fn replication_controller(controller: &mut Node, _: &'static Naming) {
     }
 }
 
-/// Returns the pull policy of an image: `Always` if its tag can name another image tomorrow.
+/// Returns the pull policy of an image: `Always` if its tag is mutable by convention (`latest`).
 fn pull_policy(image: &str) -> &'static str {
     if image::is_latest(image) { "Always" } else { "IfNotPresent" }
 }
@@ -125,7 +126,7 @@ fn container(container: &mut Node, _: &'static Naming) {
     container.fill("imagePullPolicy", || policy.into());
 }
 
-/// A volume that says nothing about its source is an empty directory.
+/// Makes a volume without a source an empty directory.
 fn volume(volume: &mut Node, _: &'static Naming) {
     let has_source = volume.object.iter().any(|(name, value)| name != "name" && !value.is_null());
     if !has_source {
@@ -137,7 +138,7 @@ fn volume(volume: &mut Node, _: &'static Naming) {
     }
 }
 
-/// Adds to a resource list what `from` has and it lacks, for the names that `wanted` takes.
+/// Adds to a resource list the entries of `from` that it lacks, for names that `wanted` selects.
 fn complete(list: &mut Object, from: &Object, wanted: impl Fn(&str) -> bool) {
     let known: HashSet<&str> = list.iter().map(|(name, _)| name).collect();
     let missing = from.iter().filter(|(name, _)| wanted(name) && !known.contains(name));
@@ -150,7 +151,7 @@ fn complete(list: &mut Object, from: &Object, wanted: impl Fn(&str) -> bool) {
     }
 }
 
-/// Completes the list at a field; an empty outcome is no list.
+/// Completes the resource list at a field. An empty result leaves the field absent.
 fn complete_field(node: &mut Node, field: &str, from: &Object, wanted: impl Fn(&str) -> bool) {
     let mut list = node.map(field).cloned().unwrap_or_default();
     complete(&mut list, from, wanted);
@@ -159,10 +160,10 @@ fn complete_field(node: &mut Node, field: &str, from: &Object, wanted: impl Fn(&
     }
 }
 
-/// Most names in lists that are compared without a set of them.
+/// Maximum length of lists that are compared without a hash set.
 const FEW: usize = 16;
 
-/// Completes the list at a field by the one at another.
+/// Completes the resource list at one field from the list at another field.
 fn complete_from(node: &mut Node, field: &str, from: &str) {
     let Some(from) = node.map(from) else { return };
     let is_complete = |list: &Object| {
@@ -183,7 +184,7 @@ fn limit_range_item(item: &mut Node, _: &'static Naming) {
     }
 }
 
-/// The name is always a label as well.
+/// Sets the name of the namespace as a label.
 fn namespace(namespace: &mut Node, naming: &'static Naming) {
     let Some(mut metadata) = namespace.child_or_new("metadata") else { return };
     let name = metadata.text("name").to_owned();
@@ -232,7 +233,8 @@ fn pod(pod: &mut Node, naming: &'static Naming) {
     spec.fill("enableServiceLinks", || Value::Bool(true));
 }
 
-/// Resources of the pod as a whole, once it says some: what is left open follows from its containers and limits.
+/// Completes the pod-level resources if some are set: the rest follows from the containers and from the
+/// limits.
 fn pod_resources(spec: &mut Node) {
     let Some(resources) = spec.object.get("resources") else { return };
     let given =
@@ -257,8 +259,8 @@ fn pod_resources(spec: &mut Node) {
     }
 }
 
-/// What the containers need together: running ones add up, and starting ones need theirs beside the sidecars
-/// that were started before them.
+/// Returns the resources that the containers need together. The needs of running containers add up. A
+/// starting init container needs its resources in addition to those of the sidecars that started before it.
 fn aggregate(spec: &Node, list: &str) -> Object {
     let containers = |name: &str| {
         let items = spec.object.get(name).and_then(Value::as_array).unwrap_or_default();
@@ -307,7 +309,7 @@ fn aggregate(spec: &Node, list: &str) -> Object {
 
 fn service(service: &mut Node, _: &'static Naming) {
     if let Some(mut spec) = service.child_or_new("spec") {
-        // The service's own rule comes before its spec's plain values.
+        // The rule of the service runs before the plain values of its spec are set.
         spec.fill("sessionAffinity", || "None".into());
         spec.fill("type", || "ClusterIP".into());
         let kind = spec.text("type").to_owned();
@@ -346,7 +348,7 @@ fn service(service: &mut Node, _: &'static Naming) {
             spec.fill("allocateLoadBalancerNodePorts", || Value::Bool(true));
         }
     }
-    // A spec that is complete decides as well: a write of the status leaves it as it was stored.
+    // A settled spec also determines the type: a write of the status leaves the spec as stored.
     let kind = service.object.get("spec").and_then(|spec| spec.get("type"));
     if kind.and_then(Value::as_str) == Some("LoadBalancer")
         && let Some(mut status) = service.child("status")
@@ -380,7 +382,7 @@ fn device_count(request: &mut Node, _: &'static Naming) {
     }
 }
 
-/// A request of v1beta1, which names a class unless it has alternatives.
+/// A request of v1beta1, which names a device class unless it has alternatives.
 fn device_request(request: &mut Node, naming: &'static Naming) {
     if !request.text("deviceClassName").is_empty() {
         request.fill("allocationMode", || "ExactCount".into());

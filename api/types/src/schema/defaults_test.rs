@@ -1,4 +1,4 @@
-//! Defaults as documents: what is given, and what becomes of it; and agreement with the reference data.
+//! Tests of defaults as documents before and after defaulting, and of agreement with the reference data.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ fn message(name: &str) -> &Message {
     builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("no type {name}"))
 }
 
-/// The document with its defaults; a second round must change nothing.
+/// Returns the document with its defaults. A second round must change nothing.
 fn defaulted(kind: &str, document: &str) -> String {
     let message = message(kind);
     let mut object = decode(message, document.as_bytes()).unwrap().object;
@@ -57,7 +57,7 @@ fn a_pod_looks_as_after_kubectl_apply() {
 
 #[test]
 fn members_that_say_the_same_twice_agree() {
-    // (type, given, a part of the outcome)
+    // Rows: (type, input, expected part of the result)
     for (kind, given, want) in [
         (
             "core.v1.PodSpec",
@@ -80,13 +80,13 @@ fn members_that_say_the_same_twice_agree() {
             r#"{"podIPs":[{"ip":"10.0.0.1"},{"ip":"fd00::1"}]}"#,
             r#""podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"},{"ip":"fd00::1"}]"#,
         ),
-        // Who knows nothing of the list counts.
+        // The single value takes precedence over the list.
         (
             "core.v1.PodStatus",
             r#"{"podIP":"10.0.0.2","podIPs":[{"ip":"10.0.0.1"},{"ip":"fd00::1"}]}"#,
             r#""podIP":"10.0.0.2","podIPs":[{"ip":"10.0.0.2"}]"#,
         ),
-        // The addresses of the host are its own business: validation compares them.
+        // `hostIP` is not copied to `hostIPs`: validation compares the two.
         ("core.v1.PodStatus", r#"{"hostIP":"10.0.0.2"}"#, r#"{"hostIP":"10.0.0.2"}"#),
         (
             "core.v1.NodeSpec",
@@ -173,7 +173,8 @@ fn annotations_that_stand_for_former_members_are_numbers() {
 
 #[test]
 fn rules_that_look_at_other_members() {
-    // Facts: defaults, the entries with `when` or `rule`. (type, given, a part of the outcome)
+    // Reference data of defaults, the entries with `when` or `rule`. Rows: (type, input, expected part of the
+    // result)
     for (kind, given, want) in [
         ("core.v1.Container", r#"{"image":"a:5000/b"}"#, r#""imagePullPolicy":"Always""#),
         ("core.v1.Container", r#"{"image":"a:5000/b:1"}"#, r#""imagePullPolicy":"IfNotPresent""#),
@@ -332,7 +333,7 @@ fn rules_that_look_at_other_members() {
     assert!(defaulted("api.resource.v1.DeviceTaint", "{}").contains(r#""timeAdded":"20"#));
 }
 
-/// A write of the status takes the spec over as it was stored.
+/// A write of the status takes the stored spec over unchanged.
 #[test]
 fn the_status_is_defaulted_by_a_spec_that_is_complete() {
     let message = message("api.core.v1.Service");
@@ -368,14 +369,15 @@ fn every_assigned_value_is_json_that_fits_its_field() {
     }
 }
 
-/// Steps of a path of the reference data: `spec.containers[].ports` → (spec, false, false), (containers, true, false) …
+/// Splits a path of the reference data into steps: `spec.containers[].ports` → (spec, false, false),
+/// (containers, true, false) …
 fn steps(path: &str) -> impl Iterator<Item = (&str, bool, bool)> {
     path.split('.')
         .filter(|step| !step.is_empty())
         .map(|step| (step.trim_end_matches(['[', ']', '{', '}']), step.ends_with("[]"), step.ends_with("{}")))
 }
 
-/// A document that has an empty object at `path`, and the type there; `None` if no such field is served.
+/// Returns a document with an empty object at `path`, and the type there; `None` if no such field is served.
 fn document<'m>(message: &'m Message, path: &str) -> Option<(String, &'m Message)> {
     let (mut open, mut close, mut inner) = (String::new(), String::new(), message);
     for (name, list, map) in steps(path) {
@@ -413,7 +415,7 @@ fn every_default_of_the_reference_data_is_set_wherever_it_says() {
         return;
     };
     let name_label = format!("Namespace metadata.labels[{}]", KUBERNETES.label("metadata.name"));
-    // Rules that the table above goes through, and the few that are about something else.
+    // Rules that the table above covers, and a few rules on other subjects.
     let by_hand: BTreeSet<&str> = [
         "DaemonSet spec.updateStrategy.rollingUpdate.maxUnavailable",
         "DaemonSet spec.updateStrategy.rollingUpdate.maxSurge",
@@ -460,8 +462,8 @@ fn every_default_of_the_reference_data_is_set_wherever_it_says() {
         "CustomResourceDefinition status.storedVersions",
         "CustomResourceDefinitionSpec names.singular",
         "CustomResourceDefinitionSpec names.listKind",
-        "ConfigMap data",       // an empty map is no different from none
-        "PodLogOptions stream", // query options, behind a gate that is off
+        "ConfigMap data",                               // an empty map counts as absent
+        "PodLogOptions stream",                         // query options, behind a gate that is off
         "CSIDriver spec.preventPodSchedulingIfMissing", // behind a gate that is off
     ]
     .into();

@@ -1,13 +1,15 @@
-//! Tree to canonical JSON by schema: the write path's last step. What comes out is what is stored and served.
+//! Encoding of a tree as canonical JSON by schema: the last step of the write path. The result is stored and
+//! served.
 //!
 //! ```text
 //! {"kind":"Pod","apiVersion":"v1","metadata":{"name":…,"uid":…,"resourceVersion":"⎵","generation":…},"spec":…}
 //!  └──── prefix_len ────────────┘                                          stamp_at ┘
 //! ```
 //!
-//! Fields are written in schema order whatever the order of the tree, maps by key; fields left out when zero are left
-//! out, the others are always there; members the schema does not know are not written, unless it preserves them: then
-//! they follow the fields, by name.
+//! Fields are written in schema order, whatever their order in the tree; maps are written in key order.
+//! Fields that are omitted when zero are omitted, all others are always written. Members that the schema does
+//! not declare are not written, unless the schema preserves them: then they follow the fields, sorted by
+//! name.
 
 use std::borrow::Cow;
 
@@ -22,8 +24,9 @@ pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) {
     write_object(message, object, out, &mut Stamp::None);
 }
 
-/// The stored form of `object`, and the byte offset where the decimal of its revision goes: between the quotes of
-/// `metadata.resourceVersion`, which is left empty here whatever the tree says.
+/// Returns the stored form of `object`, and the byte offset at which the decimal form of its revision is to
+/// be inserted: between the quotes of `metadata.resourceVersion`, which is written empty here whatever the
+/// tree contains.
 ///
 /// The caller has set `kind` and `apiVersion`. The offset is 0 for a type without `metadata.resourceVersion`.
 pub fn encode_stamped(message: &Message, object: &Object) -> (Vec<u8>, u32) {
@@ -37,8 +40,9 @@ pub fn encode_stamped(message: &Message, object: &Object) -> (Vec<u8>, u32) {
     (out, at)
 }
 
-/// How many bytes of a stored object are `{"kind":"…","apiVersion":"…",`: a list item is `{` and what follows them.
-/// 1 (the brace alone) if the object does not begin so.
+/// Returns the length of `{"kind":"…","apiVersion":"…",` at the start of a stored object. A list item is `{`
+/// followed by the bytes after this prefix. Returns 1 (the brace alone) if the object does not start this
+/// way.
 pub fn prefix_len(stored: &[u8]) -> usize {
     let member = |rest: &[u8], name: &[u8]| {
         let value = rest.strip_prefix(name)?;
@@ -53,9 +57,9 @@ pub fn prefix_len(stored: &[u8]) -> usize {
     both().unwrap_or(1)
 }
 
-/// Where the digits of `resourceVersion` stand in the bytes of a stored `metadata` object.
+/// Returns the position of the digits of `resourceVersion` in the bytes of a stored `metadata` object.
 ///
-/// No string in front of it can look like the member, because quotes inside strings are escaped.
+/// No string before the member can look like it, because quotes inside strings are escaped.
 pub fn resource_version_range(metadata: &[u8]) -> Option<std::ops::Range<usize>> {
     const MEMBER: &[u8] = b"\"resourceVersion\":\"";
     let start = metadata.windows(MEMBER.len()).position(|window| window == MEMBER)? + MEMBER.len();
@@ -63,15 +67,15 @@ pub fn resource_version_range(metadata: &[u8]) -> Option<std::ops::Range<usize>>
     Some(start..start + len)
 }
 
-/// Whether the slot for the revision is to be made, and where it was.
+/// State of the slot for the revision: whether it is to be written, and at which offset it was written.
 enum Stamp {
-    /// No slot wanted here.
+    /// No slot is needed in this object.
     None,
-    /// In the member `metadata` of this object.
+    /// The slot is in the member `metadata` of this object.
     Metadata,
-    /// In the member `resourceVersion` of this object.
+    /// The slot is the member `resourceVersion` of this object.
     ResourceVersion,
-    /// Made at this offset.
+    /// The slot was written at this offset.
     At(usize),
 }
 
@@ -85,7 +89,7 @@ fn write_object(message: &Message, object: &Object, out: &mut Vec<u8>, stamp: &m
     out.push(b'{');
     let mut declared = Declared::new();
     let declared = declared.of(message, object);
-    // The slot for the revision is written even where nothing says that its member is.
+    // The slot for the revision is written even if its field would be omitted.
     let slot = match stamp {
         Stamp::None | Stamp::At(_) => None,
         Stamp::Metadata => message.position(b"metadata"),
@@ -105,7 +109,7 @@ fn write_object(message: &Message, object: &Object, out: &mut Vec<u8>, stamp: &m
     out.push(b'}');
 }
 
-/// Members that the schema does not know, by name.
+/// Writes the members that the schema does not declare, sorted by name.
 fn write_unknown(message: &Message, object: &Object, start: usize, out: &mut Vec<u8>) {
     let unknown = object.members().iter().filter(|(name, _)| message.position(name.as_bytes()).is_none());
     let mut unknown: Vec<_> = unknown.collect();
@@ -171,7 +175,7 @@ fn write_name(name: &Text, start: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a value; lists and maps without anything in them as `null`, if `null` is the same as they are.
+/// Writes a value. Empty lists and maps are written as `null` if `null` has the same meaning.
 fn write_value(kind: &Kind, empty_is_null: bool, value: &Value, out: &mut Vec<u8>) {
     cancellation::step();
     match (kind, value) {
@@ -198,7 +202,7 @@ fn write_value(kind: &Kind, empty_is_null: bool, value: &Value, out: &mut Vec<u8
                 other => json::write(other, out),
             });
         }
-        // The tree has its text.
+        // The tree contains the text of the field set.
         (Kind::FieldsV1, Value::String(text)) => out.extend_from_slice(text.as_bytes()),
         _ => json::write(value, out),
     }

@@ -1,4 +1,4 @@
-//! Where kube-apiserver keeps the objects of a type in etcd, below its prefix (docs/api/etcd.md#keys).
+//! Location of a type's objects in the etcd of kube-apiserver, below its prefix (docs/api/etcd.md#keys).
 //!
 //! ```text
 //! key of the engine                     path
@@ -8,11 +8,12 @@
 //! /custom:<group>/<plural>/             <group>/<plural>
 //! ```
 //!
-//! Used by the replica's map of keys (`state/replica/keys.rs`), and for the keys that errors show (`objects/store.rs`).
+//! The replica's map of keys (`state/replica/keys.rs`) uses these paths, and so do errors that print keys
+//! (`objects/store.rs`).
 
 use super::registry::Resource;
 
-/// Paths that are not the plural: by stem of the group and plural.
+/// Paths that differ from the plural, by stem of the group and plural.
 const PATHS: &[(&str, &str, &str)] = &[
     ("core", "nodes", "minions"),
     ("core", "replicationcontrollers", "controllers"),
@@ -21,10 +22,10 @@ const PATHS: &[(&str, &str, &str)] = &[
     ("networking", "ingresses", "ingress"),
 ];
 
-/// Groups whose path has their name in it; the others' plurals are unique.
+/// Groups whose paths contain the group name. The plurals of other groups are unique.
 const WITH_GROUP: &[&str] = &["apiextensions", "apiregistration"];
 
-/// The path of the objects of `resource`, without slashes at its ends.
+/// Returns the path of the objects of `resource`, without slashes at both ends.
 pub fn etcd_path(resource: &Resource) -> String {
     let start = resource.stored().key_prefix.trim_matches('/');
     if let Some(custom) = start.strip_prefix("custom:") {

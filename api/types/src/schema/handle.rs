@@ -1,7 +1,7 @@
-//! Handles on the parts of a type: static for built-in types, owned for types made at run time.
+//! Handles to the parts of a type: static for built-in types, owned for types made at run time.
 //!
-//! All three are made without work in constants, and looking through them costs no more than through a reference. A part
-//! whose making is put off is made by the first look through its handle, on the thread of the one who looks.
+//! All three can be created in constants, and access through them costs no more than through a reference. A
+//! part that is created lazily is created at the first access, on the thread that accesses it.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -9,38 +9,40 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-/// A name or another text of a type; also what the keys of objects are, so that a clone of a static name costs nothing.
+/// A name or another text of a type. The keys of objects have the same type, so a clone of a static name
+/// costs nothing.
 pub type Text = Cow<'static, str>;
 
-/// Parts of a type that stand in order.
+/// An ordered list of parts of a type.
 pub type Slice<T> = Cow<'static, [T]>;
 
-/// A part of a type that is shared: static, or counted and dropped with the last type that has it.
+/// A shared part of a type: static, or reference counted and dropped with the last type that contains it.
 #[derive(Debug)]
 pub enum Ref<T: 'static> {
     /// A part of a built-in type.
     Static(&'static T),
     /// A part of a type made at run time.
     Shared(Arc<T>),
-    /// A part of a type made at run time, which is made when it is first looked at.
+    /// A part of a type made at run time that is created at the first access.
     Later(Arc<LazyLock<Ref<T>, Make<T>>>),
 }
 
-/// How a part is made, once.
+/// The function that creates a lazy part.
 type Make<T> = Box<dyn FnOnce() -> Ref<T> + Send + Sync>;
 
 impl<T> Ref<T> {
-    /// A part made at run time.
+    /// Creates a part at run time.
     pub fn new(part: T) -> Self {
         Ref::Shared(Arc::new(part))
     }
 
-    /// A part that is made by the first look at it. `make` must not panic: every look would, from then on.
+    /// Creates a part that `make` creates at the first access. `make` must not panic, because every later
+    /// access would panic too.
     pub fn later(make: impl FnOnce() -> Ref<T> + Send + Sync + 'static) -> Self {
         Ref::Later(Arc::new(LazyLock::new(Box::new(make))))
     }
 
-    /// Whether both are one and the same part.
+    /// Returns whether both are the same part.
     pub fn is(&self, other: &T) -> bool {
         std::ptr::eq(&**self, other)
     }
@@ -75,35 +77,36 @@ impl<T> From<&'static T> for Ref<T> {
     }
 }
 
-/// Room in a type for what one module above works out of it, once.
+/// A slot in a type for a value that a higher module derives from the type once.
 #[derive(Default)]
 pub struct Slot(OnceLock<Arc<dyn Any + Send + Sync>>);
 
 impl Slot {
-    /// Without anything in it yet.
+    /// Creates an empty slot.
     pub const fn new() -> Self {
         Slot(OnceLock::new())
     }
 
-    /// With this in it.
+    /// Creates a slot that contains `made`.
     pub fn of<T: Any + Send + Sync>(made: Arc<T>) -> Self {
         Slot(OnceLock::from(made as Arc<dyn Any + Send + Sync>))
     }
 
-    /// Whether something is in it.
+    /// Returns whether the slot contains a value.
     pub fn is_filled(&self) -> bool {
         self.0.get().is_some()
     }
 
-    /// What is in it, if it is of this type.
+    /// Returns the value, if it is of type `T`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.0.get().and_then(|made| made.downcast_ref())
     }
 
-    /// What is in it, made at the first call. There is one module that asks, so that it is always of one type.
+    /// Returns the value, which is created by the first call. Only one module uses the slot, so the value
+    /// always has the same type.
     ///
     /// # Errors
-    /// Those of `make`; the slot remains empty.
+    /// Errors of `make`. The slot then remains empty.
     pub fn get_or_try<T: Any + Send + Sync, E>(
         &self,
         make: impl FnOnce() -> Result<T, E>,
@@ -112,7 +115,7 @@ impl Slot {
             return Ok(made);
         }
         let made = Arc::new(make()?);
-        let _ = self.0.set(Arc::clone(&made) as Arc<dyn Any + Send + Sync>); // or another caller's, which is the same
+        let _ = self.0.set(Arc::clone(&made) as Arc<dyn Any + Send + Sync>); // another caller's value is equal
         Ok(made)
     }
 }

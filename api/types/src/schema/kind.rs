@@ -1,4 +1,4 @@
-//! What a value can be: scalars, structs, any JSON, and lists and maps of all of them.
+//! Kinds of values: scalars, structs, arbitrary JSON, and lists and maps of all of them.
 //!
 //! ```text
 //! Kind ─┬─ scalar · any JSON
@@ -7,134 +7,136 @@
 //!       └─ map  ─► Element ─► Kind
 //! ```
 //!
-//! Fields, elements of lists and values of maps each have a kind, and say for themselves what `null` means there.
-//! Nothing here knows where a value stands, or what protobuf and OpenAPI make of it beyond the outermost layer.
+//! Fields, list elements and map values each have a kind, and each of them defines the meaning of `null`.
+//! This module does not know the path of a value, and knows only the outermost layer of its form in protobuf
+//! and OpenAPI.
 
 use super::handle::{Ref, Slice, Text};
 use super::limits::Limits;
 use super::table::Message;
 
-/// What becomes of members that a struct does not declare.
+/// Unknown-field policy of a struct: what happens to members that it does not declare.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Unknown {
-    /// They are dropped, and reported to callers who ask for that.
+    /// The members are dropped, and reported to callers that request it.
     #[default]
     Prune,
-    /// They are dropped like the ones above, but server-side apply takes them: a struct around this one keeps its own.
+    /// The members are dropped as with `Prune`, but server-side apply accepts them: a struct that contains
+    /// this one preserves its unknown fields.
     PruneApplied,
-    /// They are kept as they are.
+    /// The members are kept as they are.
     Preserve,
-    /// They are an error.
+    /// An unknown member is an error.
     Refuse,
 }
 
-/// What `null` and empty values mean.
+/// The meaning of `null` and empty values.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Empty {
-    /// As in built-in types: `null` is the same as nothing given, and so is an empty list or map; `pointer` and
-    /// `omit_empty` say which zeros are.
+    /// The meaning in built-in types: `null` counts as absent, and so does an empty list or map. `pointer`
+    /// and `omit_empty` determine which zero values count as absent.
     #[default]
     Absent,
-    /// Everything that was given is kept as it is, but `null` is no value: a member that is `null` counts as not given,
-    /// and validation refuses an element of a list that is.
+    /// All given values are kept as they are, but `null` is not a value: a member that is `null` counts as
+    /// absent, and validation rejects a list element that is `null`.
     Kept,
-    /// Everything that was given is kept as it is, `null` too.
+    /// All given values are kept as they are, including `null`.
     Nullable,
 }
 
-/// One element of a list, or one value of a map.
+/// The type of a list's elements or of a map's values.
 #[derive(Clone, Debug)]
 pub struct Element {
-    /// What it is.
+    /// Kind of the element.
     pub kind: Kind,
-    /// What `null` means; of [`Empty::Absent`], the zero value of the kind.
+    /// Meaning of `null`; with [`Empty::Absent`], the zero value of the kind.
     pub empty: Empty,
-    /// What validation asks of it beyond its kind.
+    /// Constraints that validation checks in addition to the kind.
     pub limits: Option<Ref<Limits>>,
 }
 
-/// A list.
+/// The type of a list.
 #[derive(Debug)]
 pub struct List {
-    /// What its elements are.
+    /// The type of the list's elements.
     pub item: Element,
-    /// How server-side apply merges it.
+    /// How server-side apply merges the list.
     pub merge: ListType,
-    /// Protobuf wraps the elements in a message of their own, {1 repeated}.
+    /// Whether protobuf wraps the elements in a message of their own, {1 repeated}.
     pub wrapped: bool,
 }
 
-/// A map from string.
+/// The type of a map with string keys.
 #[derive(Debug)]
 pub struct Map {
-    /// What its values are.
+    /// The type of the map's values.
     pub value: Element,
-    /// Owned and replaced as one.
+    /// Whether the map is owned and replaced as a whole.
     pub atomic: bool,
 }
 
-/// What one value is, on the wire and in JSON.
+/// The kind of a value, on the wire and in JSON.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// Boolean.
+    /// A boolean, `true` or `false`.
     Bool,
-    /// 32-bit integer.
+    /// A signed 32-bit integer.
     Int32,
-    /// 64-bit integer.
+    /// A signed 64-bit integer.
     Int64,
-    /// Double.
+    /// A 64-bit floating point number.
     Double,
-    /// String.
+    /// A string of Unicode text.
     String,
-    /// Bytes; base64 in JSON.
+    /// A byte string; base64 in JSON.
     Bytes,
-    /// A struct.
+    /// A struct with declared fields.
     Message(Ref<Message>),
-    /// RFC 3339 with seconds; message {1 seconds, 2 nanos} in protobuf.
+    /// A time in RFC 3339 with second precision; message {1 seconds, 2 nanos} in protobuf.
     Time,
-    /// RFC 3339 with microseconds.
+    /// A time in RFC 3339 with microsecond precision.
     MicroTime,
-    /// Go duration text; message {1 nanoseconds}.
+    /// A duration as Go writes it; message {1 nanoseconds}.
     Duration,
-    /// Quantity text (a number is accepted); message {1 string}.
+    /// A quantity as text (a number is accepted); message {1 string}.
     Quantity,
-    /// Integer or string; message {1 type, 2 intVal, 3 strVal}.
+    /// An integer or a string; message {1 type, 2 intVal, 3 strVal}.
     IntOrString,
     /// Any embedded object; message {1 raw}.
     RawExtension,
-    /// The field set of a managed-fields entry; message {1 Raw}. A tree has its JSON text, as a string.
+    /// The field set of a managed-fields entry; message {1 Raw}. A tree contains its JSON text, as a string.
     FieldsV1,
     /// Any JSON value; message {1 raw}.
     Json,
-    /// A schema (the message given), or an array of them.
+    /// A schema (the contained message), or an array of schemas.
     SchemaOrArray(Ref<Message>),
-    /// A schema (the message given), or a boolean.
+    /// A schema (the contained message), or a boolean.
     SchemaOrBool(Ref<Message>),
-    /// A schema (the message given), or an array of strings.
+    /// A schema (the contained message), or an array of strings.
     SchemaOrStrings(Ref<Message>),
-    /// A list of anything.
+    /// A list of elements of any kind.
     List(Ref<List>),
-    /// A map from string to anything.
+    /// A map from strings to values of any kind.
     Map(Ref<Map>),
 }
 
-/// The outermost layer of a kind, as protobuf and the published documents tell them apart.
+/// The outermost layer of a kind, as far as protobuf and the published documents distinguish it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shape {
-    /// One value.
+    /// A single value, neither list nor map.
     Single,
-    /// A list.
+    /// A list of single values.
     List,
-    /// A map from string.
+    /// A map from strings to single values.
     Map,
     /// A list of strings that protobuf wraps in one message, {1 repeated string} (`Verbs`).
     WrappedList,
-    /// A map from string to lists of strings, each wrapped like that (`ExtraValue`).
+    /// A map from strings to lists of strings, each wrapped in a message as above (`ExtraValue`).
     MapOfLists,
 }
 
 impl Kind {
-    /// The outermost layer.
+    /// Returns the outermost layer.
     #[inline]
     pub fn shape(&self) -> Shape {
         match self {
@@ -148,7 +150,8 @@ impl Kind {
         }
     }
 
-    /// What is inside the layer that [`shape`](Kind::shape) names; the kind itself where that is a single value.
+    /// Returns the kind inside the layer that [`shape`](Kind::shape) returns; the kind itself if it is a
+    /// single value.
     #[inline]
     pub fn element(&self) -> &Kind {
         match self {
@@ -161,7 +164,7 @@ impl Kind {
         }
     }
 
-    /// The struct that the kind is, alone or beside something else.
+    /// Returns the struct of this kind, even if the kind also allows other values.
     pub fn message(&self) -> Option<&Ref<Message>> {
         match self {
             Kind::Message(message)
@@ -176,10 +179,10 @@ impl Kind {
 /// How apply merges a list (`x-kubernetes-list-type`).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ListType {
-    /// Replaced as one.
+    /// The list is replaced as a whole.
     Atomic,
-    /// A set of scalars.
+    /// The list is a set of scalars.
     Set,
-    /// Keyed by these members of the elements.
+    /// These members of an element form its key.
     Map(Slice<Text>),
 }

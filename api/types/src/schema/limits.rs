@@ -1,86 +1,87 @@
-//! What validation asks of a value of a type made at run time, beyond what its kind says.
+//! Constraints of a value of a type made at run time, in addition to its kind.
 //!
 //! ```text
 //! Limits ─┬─ bounds, pattern, format, closed set, required members    of the value itself
-//!         ├─ Schemas ─► Limits      other schemas that it satisfies too, and what they say of its parts
-//!         └─ rules                  kept as they were written
+//!         ├─ Schemas ─► Limits      other schemas that the value must satisfy, and constraints of its parts
+//!         └─ rules                  stored as they were written
 //! ```
 //!
-//! The constraints are those of JSON Schema as far as structural schemas have them. The type knows that rules are there;
-//! the expression language is the business of those who evaluate them.
+//! The constraints are those of JSON Schema that structural schemas support. The type only stores the rules;
+//! the code that evaluates them knows the expression language.
 
 use super::handle::{Slice, Text};
 use super::pattern::Pattern;
 use values::json::Value;
 
-/// Constraints of one value.
+/// The constraints of one value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Smallest number, and whether it is itself excluded.
+    /// Smallest number, and whether the bound itself is excluded.
     pub min: Option<(f64, bool)>,
-    /// Largest number, and whether it is itself excluded.
+    /// Largest number, and whether the bound itself is excluded.
     pub max: Option<(f64, bool)>,
-    /// The number is a multiple of this one.
+    /// Number of which the value must be a multiple.
     pub multiple_of: Option<f64>,
-    /// Fewest and most characters of a text.
+    /// Minimum and maximum number of characters of a text.
     pub length: (Option<u64>, Option<u64>),
-    /// Regular expression that a text has a match of.
+    /// Regular expression that must match somewhere in a text.
     pub pattern: Option<Pattern>,
-    /// Format of a text that is enforced, as the schema names it; empty for none.
+    /// Name of the enforced format of a text, as in the schema; empty for any format.
     pub format: Text,
-    /// Fewest and most elements of a list.
+    /// Minimum and maximum number of elements of a list.
     pub items: (Option<u64>, Option<u64>),
-    /// Fewest and most members of a struct or map.
+    /// Minimum and maximum number of members of a struct or map.
     pub members: (Option<u64>, Option<u64>),
-    /// Elements of a list differ.
+    /// Whether the elements of a list must differ.
     pub unique: bool,
-    /// The schema names no type: values that are no struct are allowed where the kind is one.
+    /// Whether the schema names no type. Then a value that is not a struct is allowed even if the kind is a
+    /// struct.
     pub any_type: bool,
-    /// Members that must be given, in the order in which their absence is reported.
+    /// Members that must be present, in the order in which their absence is reported.
     pub required: Vec<Text>,
-    /// What `null` becomes as an element of a list or a value of a map, and what a part of metadata is where nothing was
-    /// given; as JSON text. Fields have their defaults themselves.
+    /// Default as JSON text: it replaces `null` as an element of a list or a value of a map, and an absent
+    /// part of metadata. Fields store their defaults themselves.
     pub default: Option<Text>,
-    /// The closed set of values; empty = any.
+    /// Closed set of values; empty for any value.
     pub enumeration: Vec<Value>,
-    /// Rules in the expression language.
+    /// Validation rules in the expression language.
     pub rules: Slice<Rule>,
-    /// Other schemas.
+    /// Further schemas that the value must satisfy.
     pub schemas: Option<Box<Schemas>>,
 }
 
-/// Schemas beside the one that gives a value its type. They restrict values and never describe them.
+/// Schemas in addition to the one that gives a value its type. They restrict values and do not define types.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schemas {
-    /// All of these hold.
+    /// Constraints that must all hold.
     pub all_of: Vec<Limits>,
-    /// At least one of these holds.
+    /// Constraints of which at least one must hold.
     pub any_of: Vec<Limits>,
-    /// Exactly one of these holds.
+    /// Constraints of which exactly one must hold.
     pub one_of: Vec<Limits>,
-    /// This does not hold.
+    /// Constraints that must not hold.
     pub not: Option<Limits>,
-    /// The JSON type that is asked for; empty for any. Only alternatives of a value of two types ask for one.
+    /// Required JSON type; empty for any. Only the alternatives of a value with two types require one.
     pub kind: Text,
-    /// What is said of members that the type describes elsewhere.
+    /// Constraints of members; the type itself declares their kinds.
     pub properties: Vec<(Text, Limits)>,
-    /// What is said of elements that the type describes elsewhere.
+    /// Constraints of elements; the type itself declares their kind.
     pub items: Option<Limits>,
 }
 
-/// One rule (`x-kubernetes-validations`).
+/// A validation rule (`x-kubernetes-validations`).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rule {
-    /// The expression.
+    /// Expression that must be true for a valid value.
     pub rule: Text,
-    /// What is said of a value that breaks it; empty for a sentence made of the rule.
+    /// Message for a value that breaks the rule; empty for a message derived from the rule.
     pub message: Text,
-    /// An expression that makes that sentence; empty without one.
+    /// Expression that computes the message; may be empty.
     pub message_expression: Text,
-    /// Reason of the error; empty = invalid.
+    /// Reason of the error; empty means invalid.
     pub reason: Text,
-    /// Path of the field that the error names; empty = that of the value.
+    /// Path of the field that the error names; empty means the path of the value.
     pub field_path: Text,
-    /// The rule holds where there is no old value, too, although it speaks of one.
+    /// Whether the rule is also evaluated if there is no old value, although it refers to one.
     pub optional_old_self: bool,
 }

@@ -1,12 +1,13 @@
-//! Types made at run time: values, structs and resources put together in code, to be added to a registry.
+//! Builders of types at run time: values, structs and resources, to be added to a registry.
 //!
 //! ```text
 //! Node (a value) ─► Struct (fields) ─► ResourceMaker ─ make ─► Arc<Resource> ─► Registry::with
 //! ```
 //!
-//! What is made here follows the rules of structural schemas: whatever was given is kept as it is, zeros and empty lists
-//! included, and `null` is a value only where it is said to be. Every object begins with `kind`, `apiVersion` and
-//! `metadata`; other fields stand by name. This module does not know where descriptions of types come from.
+//! The resulting types follow the rules of structural schemas: all given values are kept as they are,
+//! including zeros and empty lists, and `null` is a value only if the schema says so. Every object begins
+//! with `kind`, `apiVersion` and `metadata`; its other fields are sorted by name. This module does not know
+//! where descriptions of types come from.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,22 +30,22 @@ use values::naming::Naming;
 /// Verbs of a stored resource.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
-/// The type of scales.
+/// Name of the type of scales.
 const SCALE: &str = "api.autoscaling.v1.Scale";
 
 /// Why a type cannot be made.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MakeError {
-    /// Two fields of a struct have one name.
+    /// Two fields of a struct have the same name.
     #[error("field {0} is there twice")]
     Twice(Text),
-    /// A list has keys that its elements do not have, or elements that are no structs.
+    /// A list has keys that its elements lack, or its elements are not structs.
     #[error("elements have no field {0} to tell them apart")]
     NoKey(Text),
-    /// A default is no JSON.
+    /// A default is not valid JSON.
     #[error("default of field {0} is no JSON")]
     Default(Text),
-    /// What describes the type cannot be read.
+    /// The description of the type cannot be read.
     #[error("what describes the type cannot be read")]
     Unreadable,
     /// The schema is larger than any that a client can send.
@@ -52,7 +53,7 @@ pub enum MakeError {
     TooLarge,
 }
 
-/// One value: its kind and what is said about it.
+/// Builder of one value: its kind, constraints and description.
 #[derive(Clone, Debug)]
 pub struct Node {
     kind: Kind,
@@ -64,7 +65,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A value of a kind, such as [`Kind::String`]; any JSON for [`Kind::Json`].
+    /// Creates a value of a kind such as [`Kind::String`], or of any JSON with [`Kind::Json`].
     pub fn new(kind: Kind) -> Self {
         Node {
             kind,
@@ -76,17 +77,17 @@ impl Node {
         }
     }
 
-    /// A list that is replaced as one.
+    /// Creates a list that is replaced as a whole.
     pub fn list(item: Node) -> Self {
         Node::list_of(item, ListType::Atomic)
     }
 
-    /// A list of scalars, none of which comes twice.
+    /// Creates a list of unique scalars.
     pub fn set(item: Node) -> Self {
         Node::list_of(item, ListType::Set)
     }
 
-    /// A list whose elements are told apart by these fields of theirs.
+    /// Creates a list whose elements are identified by the fields `keys`.
     pub fn keyed(item: Node, keys: impl IntoIterator<Item = impl Into<Text>>) -> Self {
         Node::list_of(item, ListType::Map(keys.into_iter().map(Into::into).collect::<Vec<Text>>().into()))
     }
@@ -95,47 +96,47 @@ impl Node {
         Node::new(Kind::List(Ref::new(List { item: item.element(), merge, wrapped: false })))
     }
 
-    /// A map whose values are owned one by one.
+    /// Creates a map whose values are owned separately.
     pub fn map(value: Node) -> Self {
         Node::new(Kind::Map(Ref::new(Map { value: value.element(), atomic: false })))
     }
 
-    /// A map that is replaced as one.
+    /// Creates a map that is replaced as a whole.
     pub fn atomic_map(value: Node) -> Self {
         Node::new(Kind::Map(Ref::new(Map { value: value.element(), atomic: true })))
     }
 
-    /// `null` is a value, too.
+    /// Allows `null` as a value.
     #[must_use]
     pub fn nullable(self) -> Self {
         Node { empty: Empty::Nullable, ..self }
     }
 
-    /// What it is where nothing was given, as JSON text; of elements of lists and maps, where `null` was given.
+    /// Sets the default as JSON text. In lists and maps, the default replaces `null`.
     #[must_use]
     pub fn default(self, json: impl Into<Text>) -> Self {
         Node { default: Some(json.into()), ..self }
     }
 
-    /// What validation asks of it.
+    /// Sets the constraints that validation checks.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Node { limits: Some(limits), ..self }
     }
 
-    /// What it is for.
+    /// Sets the description of the value.
     #[must_use]
     pub fn described(self, description: impl Into<Text>) -> Self {
         Node { description: description.into(), ..self }
     }
 
-    /// The format that is published.
+    /// Sets the published format of the value.
     #[must_use]
     pub fn format(self, format: impl Into<Text>) -> Self {
         Node { format: format.into(), ..self }
     }
 
-    /// As an element of a list, or a value of a map.
+    /// Returns the type of list elements or map values.
     pub fn element(self) -> Element {
         let mut limits = self.limits;
         if self.default.is_some() {
@@ -166,7 +167,7 @@ impl Node {
     }
 }
 
-/// Whether the elements of every list in a value have the fields that tell them apart.
+/// Checks that the elements of every list in a value have the fields that form their key.
 fn check_keys(kind: &Kind) -> Result<(), MakeError> {
     match kind {
         Kind::List(list) => {
@@ -186,7 +187,7 @@ fn check_keys(kind: &Kind) -> Result<(), MakeError> {
     }
 }
 
-/// A struct.
+/// Builder of a struct.
 #[derive(Clone, Debug, Default)]
 pub struct Struct {
     name: Text,
@@ -200,73 +201,75 @@ pub struct Struct {
 }
 
 impl Struct {
-    /// Without fields yet; `name` is what errors call it.
+    /// Creates a struct without fields. Errors refer to the struct by `name`.
     pub fn new(name: impl Into<Text>) -> Self {
         Struct { name: name.into(), ..Struct::default() }
     }
 
-    /// With one more field.
+    /// Adds an optional field to the struct.
     #[must_use]
     pub fn field(mut self, name: impl Into<Text>, node: Node) -> Self {
         self.fields.push((name.into(), node, false));
         self
     }
 
-    /// With one more field, which must be given.
+    /// Adds a required field to the struct.
     #[must_use]
     pub fn required(mut self, name: impl Into<Text>, node: Node) -> Self {
         self.fields.push((name.into(), node, true));
         self
     }
 
-    /// What validation asks of it beyond its fields. Fields that were required before are required still.
+    /// Sets the constraints that validation checks in addition to the fields. Fields that were declared
+    /// required stay required.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
         Struct { limits: Some(limits), ..self }
     }
 
-    /// What validation asks of the metadata of an object.
+    /// Sets the constraints of the metadata of an object.
     #[must_use]
     pub fn metadata(self, limits: Limits) -> Self {
         Struct { metadata: Some(limits), ..self }
     }
 
-    /// What becomes of other members.
+    /// Sets the policy for members that the struct does not declare.
     #[must_use]
     pub fn unknown(self, unknown: Unknown) -> Self {
         Struct { unknown, ..self }
     }
 
-    /// Owned and replaced as one.
+    /// Makes the struct owned and replaced as a whole.
     #[must_use]
     pub fn atomic(self) -> Self {
         Struct { is_atomic: true, ..self }
     }
 
-    /// An object inside an object: with a `kind`, an `apiVersion` and `metadata` besides its fields.
+    /// Makes the struct an object inside an object, with `kind`, `apiVersion` and `metadata` in addition to
+    /// its fields.
     #[must_use]
     pub fn embedded(self) -> Self {
         Struct { is_embedded: true, ..self }
     }
 
-    /// What it is for.
+    /// Sets the description of the struct.
     #[must_use]
     pub fn described(self, description: impl Into<Text>) -> Self {
         Struct { description: description.into(), ..self }
     }
 
-    /// The struct as a value.
+    /// Returns the struct as a value.
     ///
     /// # Errors
-    /// [`MakeError`].
+    /// [`MakeError`] if a field is invalid or its name occurs twice.
     pub fn node(self) -> Result<Node, MakeError> {
         Ok(Node::new(Kind::Message(self.message("", false)?)))
     }
 
-    /// The type of the objects of a version of a group.
+    /// Returns the type of the objects of a group version.
     ///
     /// # Errors
-    /// [`MakeError`].
+    /// [`MakeError`] if a field is invalid or its name occurs twice.
     pub fn object(self, (group, version): (&str, &str)) -> Result<Ref<Message>, MakeError> {
         let reversed: Vec<&str> = group.rsplit('.').collect();
         self.message(&format!("{}.{version}", reversed.join(".")), true)
@@ -318,15 +321,15 @@ impl Struct {
     }
 }
 
-/// Description of `apiVersion` in custom types; tools look for its first words.
+/// Description of `apiVersion` in custom types. Tools look for its first words.
 pub const API_VERSION_DESCRIPTION: &str =
     "APIVersion defines the schema that the object is written in, as `<group>/<version>`.";
 
-/// Description of `kind` in custom types; tools look for its first words.
+/// Description of `kind` in custom types. Tools look for its first words.
 pub const KIND_DESCRIPTION: &str =
     "Kind is a string value that names the type of the object, in CamelCase. It cannot change.";
 
-/// What every object begins with.
+/// Returns the fields that every object begins with.
 fn type_fields(is_object: bool, limits: Option<Limits>) -> [Field; 3] {
     let of = |name: &'static str, kind: Kind, description: &'static str| Field {
         name: name.into(),
@@ -349,7 +352,7 @@ fn type_fields(is_object: bool, limits: Option<Limits>) -> [Field; 3] {
     ]
 }
 
-/// One resource of one group version.
+/// Builder of one resource of a group version.
 #[derive(Debug)]
 pub struct ResourceMaker {
     group: String,
@@ -363,10 +366,10 @@ pub struct ResourceMaker {
 }
 
 impl ResourceMaker {
-    /// A stored resource of this name, of whose objects `object` says the fields.
+    /// Creates a stored resource with the name `plural`, whose objects have the fields of `object`.
     ///
     /// # Errors
-    /// [`MakeError`].
+    /// [`MakeError`] if a field is invalid or its name occurs twice.
     pub fn new(
         (group, version): (&str, &str),
         plural: impl Into<Text>,
@@ -378,7 +381,7 @@ impl ResourceMaker {
         Ok(ResourceMaker::of((group, version), plural, scope, (kind, message)))
     }
 
-    /// A stored resource of this name with objects of a kind and its type, which is not looked at.
+    /// Creates a stored resource from the kind of its objects and their type. A lazy type is not made.
     pub fn of(
         (group, version): (&str, &str),
         plural: impl Into<Text>,
@@ -397,7 +400,7 @@ impl ResourceMaker {
         }
     }
 
-    /// Under other names: the singular, the kind of lists, short names and categories.
+    /// Sets the singular name, the kind of lists, the short names and the categories.
     #[must_use]
     pub fn names(
         mut self,
@@ -415,21 +418,21 @@ impl ResourceMaker {
         self
     }
 
-    /// With these verbs only, sorted.
+    /// Sets the verbs, which must be sorted.
     #[must_use]
     pub fn verbs(mut self, verbs: &'static [&'static str]) -> Self {
         self.table.verbs = verbs;
         self
     }
 
-    /// With one more column; its cell is a JSON path.
+    /// Adds a table column whose cell is a JSON path.
     #[must_use]
     pub fn column(mut self, column: Column) -> Self {
         self.table.columns.to_mut().push(column);
         self
     }
 
-    /// With one more field that selectors may name, by its dotted path.
+    /// Adds a field that selectors may use, by its dotted path.
     #[must_use]
     pub fn selectable(mut self, path: impl Into<Text>) -> Self {
         let path = path.into();
@@ -438,75 +441,77 @@ impl ResourceMaker {
         self
     }
 
-    /// Deprecated; requests are warned with this text.
+    /// Marks the version as deprecated; `warning` is sent with each response.
     #[must_use]
     pub fn deprecated(mut self, warning: impl Into<Text>) -> Self {
         self.table.deprecated = warning.into();
         self
     }
 
-    /// With a subresource `status`, which alone writes the field of this name.
+    /// Adds the subresource `status`, which alone can write the field `status`.
     #[must_use]
     pub fn status(mut self) -> Self {
         self.has_status = true;
         self
     }
 
-    /// With a subresource `scale`, whose parts stand at these paths.
+    /// Adds the subresource `scale`, whose values have these paths.
     #[must_use]
     pub fn scale(self, paths: ScalePaths) -> Self {
         ResourceMaker { scale: Some(paths), ..self }
     }
 
-    /// With rules, which validation asks of its objects.
+    /// Sets the rules that validation evaluates.
     #[must_use]
     pub fn rules(mut self, rules: Ref<Slot>) -> Self {
         self.table.rules = Some(rules);
         self
     }
 
-    /// With this fingerprint of the form of its objects.
+    /// Sets the fingerprint of the form in which objects are stored.
     #[must_use]
     pub fn form(mut self, form: Ref<u32>) -> Self {
         self.table.form = Some(form);
         self
     }
 
-    /// With keys that begin so in the store, instead of `/custom:<group>/<plural>/`. No keys of built-in types begin so, whose groups are
-    /// written without the vendor's suffix and could else have the name of a custom group.
+    /// Sets the prefix of keys in the store, instead of `/custom:<group>/<plural>/`. No key of a built-in
+    /// type may start with this prefix. Groups of built-in types are written without the suffix of the naming
+    /// profile in keys, so they could otherwise equal a custom group.
     #[must_use]
     pub fn storage_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
         self
     }
 
-    /// With this schema in OpenAPI documents, as the author of the type wrote it. Otherwise it follows from the type.
+    /// Sets the schema for OpenAPI documents, as the author of the type wrote it. Otherwise the schema is
+    /// derived from the type.
     #[must_use]
     pub fn published(mut self, schema: Ref<Published>) -> Self {
         self.published = Some(schema);
         self
     }
 
-    /// With this as the place where it says why there is no type, which is made later.
+    /// Sets the location at which a lazily made type records why it cannot be made.
     #[must_use]
     pub fn fault(mut self, fault: Ref<Option<MakeError>>) -> Self {
         self.fault = Some(fault);
         self
     }
 
-    /// With the parts of its objects' type shared with those of other types in the pool.
+    /// Shares equal parts of the objects' type with other types in the pool.
     #[must_use]
     pub fn shared(mut self, pool: &mut Pool) -> Self {
         pool.share(&mut self.table.message);
         self
     }
 
-    /// The resource, to be added to registries of this naming profile.
+    /// Builds the resource, to be added to registries of this naming profile.
     pub fn make(self, naming: &Naming) -> Arc<Resource> {
         Arc::new(self.resource(naming))
     }
 
-    /// The same, for callers that have more to say of it.
+    /// Builds the resource for callers that modify it further.
     pub fn resource(self, naming: &Naming) -> Resource {
         let ResourceMaker { group, version, mut table, has_status, scale, prefix, published, fault } = self;
         let subresource_of = |name, group: Text, version, kind, message| SubresourceTable {
@@ -533,7 +538,7 @@ impl ResourceMaker {
             let status: Vec<Text> = vec!["status".into()];
             table.status = Some(StatusRules {
                 kept_by_main: status.clone().into(),
-                // All but the status.
+                // Everything except the status.
                 kept_by_status: (&[]).into(),
                 reset_by_main: status.into(),
                 reset_by_status: vec!["metadata".into(), "spec".into()].into(),
@@ -577,7 +582,7 @@ impl ResourceMaker {
     }
 }
 
-/// A stored resource of this name with objects of this type, without anything special about it.
+/// Returns the table of a stored resource with objects of this type and no special properties.
 pub fn table(plural: Text, kind: Text, message: Ref<Message>) -> ResourceTable {
     ResourceTable {
         plural,
@@ -611,7 +616,7 @@ pub fn table(plural: Text, kind: Text, message: Ref<Message>) -> ResourceTable {
     }
 }
 
-/// A type with these fields and nothing special about it, as a built-in one could be.
+/// Returns a type with these fields and no special properties, like a built-in one.
 #[cfg(any(test, feature = "testing"))]
 pub fn plain(name: &'static str, fields: Vec<Field>) -> Message {
     Message {
@@ -635,7 +640,7 @@ pub fn plain(name: &'static str, fields: Vec<Field>) -> Message {
     }
 }
 
-/// A resource of objects without fields, for tests that look at something else.
+/// Returns a resource of objects without fields, for tests that check something else.
 #[cfg(any(test, feature = "testing"))]
 pub fn nothing(plural: &'static str, kind: &'static str) -> ResourceTable {
     table(

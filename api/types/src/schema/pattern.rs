@@ -1,8 +1,8 @@
-//! Regular expressions of schemas: the syntax and the classes of RE2, matched in linear time.
+//! Regular expressions of schemas: the syntax and the character classes of RE2, matched in linear time.
 //!
-//! `pattern ─ first match ─► automaton, made by the expression language, which has the same syntax`
+//! `pattern ─ first match ─► automaton, compiled by the expression language, which has the same syntax`
 //!
-//! An automaton is bounded in size; a pattern that would need a larger one matches nothing.
+//! The size of an automaton is limited; a pattern that needs a larger one matches nothing.
 
 use std::sync::OnceLock;
 
@@ -11,10 +11,11 @@ use regex::Regex;
 
 use super::handle::Text;
 
-/// Largest automaton of one pattern in memory: a thousand repetitions of a class of letters need less than half of it.
+/// Maximum memory of the automaton of one pattern, in bytes: a thousand repetitions of a class of letters
+/// need less than half of it.
 const AUTOMATON_BYTES_MAX: usize = 4 << 20;
 
-/// A pattern that a text may have a match of.
+/// A regular expression that is compiled at its first use.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     text: Text,
@@ -22,28 +23,29 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// The pattern as the schema states it.
+    /// Creates a pattern from its text in the schema.
     pub fn new(text: impl Into<Text>) -> Self {
         Pattern { text: text.into(), regex: OnceLock::new() }
     }
 
-    /// The pattern as the schema states it.
+    /// Returns the pattern as written in the schema.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is a pattern at all. It is compiled then; otherwise that is left to the first match.
+    /// Compiles the pattern now instead of at the first match, to check its syntax.
     ///
     /// # Errors
-    /// What is wrong with it, in the words of the reference.
+    /// The syntax error, in the wording of the reference server.
     pub fn compile(&self) -> Result<(), String> {
         let regex =
             compile_within(&self.text, AUTOMATON_BYTES_MAX).map_err(|error| error.message.into_owned())?;
-        let _ = self.regex.set(Some(regex)); // or that of another caller, which is the same
+        let _ = self.regex.set(Some(regex)); // another caller's regex is equal
         Ok(())
     }
 
-    /// Whether there is a match anywhere in `text`; `false` for a pattern that is none. Linear in the length of `text`.
+    /// Returns whether the pattern matches anywhere in `text`; `false` if the pattern is invalid. Takes time
+    /// linear in the length of `text`.
     pub fn is_in(&self, text: &str) -> bool {
         let regex = self.regex.get_or_init(|| compile_within(&self.text, AUTOMATON_BYTES_MAX).ok());
         regex.as_ref().is_some_and(|regex| regex.is_match(text))

@@ -1,26 +1,28 @@
-//! The schema of a type as its author wrote it, which is published with its descriptions and used for nothing else.
+//! The schema of a type as its author wrote it, which is only published, with its descriptions.
 //!
-//! It is kept as text, and a long one compressed (RFC 1950): it is read when a document is made, which is seldom, and the
-//! text of a large definition is several times as large as the type that is made of it.
+//! The schema is stored as text, and a long one is compressed (RFC 1950). It is read only when a document is
+//! generated, which is rare, and the text of a large definition is several times as large as the type that is
+//! made from it.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
 use values::json::{self, Value};
 
-/// Texts up to this size are kept as they are: a thousand of them take little, and cost nothing at the start.
+/// Texts up to this size are stored uncompressed: a thousand of them take little memory, and compressing them
+/// would slow the start down.
 const PLAIN_BYTES_MAX: usize = 16 * 1024;
 
 /// The text of a schema.
 #[derive(Debug)]
 pub struct Published {
-    /// Bytes of the text.
+    /// Length of the text in bytes.
     length: usize,
-    /// The text where it is as long as that, else its compressed form.
+    /// The text if its length is `length`, otherwise its compressed form.
     kept: Box<[u8]>,
 }
 
 impl Published {
-    /// This schema.
+    /// Stores a schema as text.
     pub fn new(schema: &Value) -> Published {
         let mut text = Vec::new();
         json::write(schema, &mut text);
@@ -29,7 +31,7 @@ impl Published {
         Published { length, kept: kept.unwrap_or(text).into() }
     }
 
-    /// The schema again.
+    /// Returns the schema as a tree.
     pub fn schema(&self) -> Value {
         let parse = |text: &[u8]| json::parse(text).unwrap_or_default();
         if self.kept.len() == self.length {
@@ -38,12 +40,12 @@ impl Published {
         let mut text = Vec::with_capacity(self.length);
         match Decompress::new(true).decompress_vec(&self.kept, &mut text, FlushDecompress::Finish) {
             Ok(_) => parse(&text),
-            Err(_) => Value::Null, // it was written by `compressed`
+            Err(_) => Value::Null, // unreachable: `compressed` wrote the data
         }
     }
 }
 
-/// The compressed form of a text, if that is shorter.
+/// Returns the compressed form of a text, if it is shorter than the text.
 fn compressed(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() - 1);
     let status = Compress::new(Compression::fast(), true).compress_vec(text, &mut out, FlushCompress::Finish);
@@ -64,7 +66,7 @@ mod tests {
             assert_eq!(kept.schema(), schema);
             assert_eq!(kept.kept.len() < kept.length / 2, is_short, "{} of {}", kept.kept.len(), kept.length);
         }
-        // What does not become shorter stays.
+        // A text that does not become shorter is stored uncompressed.
         let noise: String = (0..40_000u32)
             .map(|at| char::from_u32(0x4e00 + at.wrapping_mul(2_654_435_761) % 20_000).unwrap_or('x'))
             .collect();

@@ -1,13 +1,13 @@
-//! What the server serves, by name: groups, versions and resources under the names of one vocabulary.
+//! The served types by name: groups, versions and resources under the names of one naming profile.
 //!
 //! ```text
 //! Registry ─ groups in discovery order ─ versions, preferred first ─ resources by plural ─ subresources by name
 //! ```
 //!
-//! The views own their composed names and share everything else with the types. A registry that is in use never changes:
-//! [`Registry::changed`] makes a new one, which shares all groups and versions but those that
-//! differ. A type made at run time is dropped with the last registry, request or watch that has it.
-//! This module knows no requests and no store: of keys it only makes the prefix of a resource.
+//! The views own their composed names and share everything else with the types. A registry in use never
+//! changes: [`Registry::changed`] creates a new one, which shares all unchanged groups and versions. A type
+//! made at run time is dropped with the last registry, request or watch that refers to it. This module knows
+//! neither requests nor the store; it only composes the key prefix of a resource.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -25,88 +25,88 @@ use super::versioned::Versions;
 use super::versions::compare_versions;
 use values::naming::Naming;
 
-/// All that is served.
+/// All groups, versions and resources that are served.
 #[derive(Clone, Debug)]
 pub struct Registry {
     naming: &'static Naming,
-    /// In discovery order: priority descending, then name.
+    /// Groups in discovery order: priority descending, then name.
     groups: Vec<Arc<Group>>,
     /// Positions in `groups`, sorted by name.
     by_name: Vec<usize>,
 }
 
-/// Where a group and a version stand in discovery when a resource brings them along; higher comes first.
+/// Discovery priorities of a group and a version that a new resource introduces. Higher values come first.
 #[derive(Clone, Copy, Debug)]
 pub struct Priorities {
-    /// Among the groups.
+    /// Priority of the group among all groups.
     pub group: u32,
-    /// Among the versions of the group.
+    /// Priority of the version within the group.
     pub version: u32,
 }
 
 impl Priorities {
-    /// Those of custom types.
+    /// Priorities of custom types' groups and versions.
     pub const CUSTOM: Priorities = Priorities { group: 1000, version: 100 };
 }
 
-/// One API group.
+/// An API group with its versions.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// Full name; empty for the core group.
     pub name: String,
-    /// Discovery priority; higher comes first.
+    /// Discovery priority; higher values come first.
     pub priority: u32,
-    /// Preferred first.
+    /// Versions of the group, the preferred one first.
     pub versions: Vec<Arc<Version>>,
 }
 
-/// One version of a group.
+/// A version of a group with its resources.
 #[derive(Clone, Debug)]
 pub struct Version {
     /// `<group>/<version>`, or the version alone for the core group.
     pub api_version: String,
-    /// Full group name.
+    /// Full name of the group.
     pub group: String,
-    /// `v1`, `v2`.
+    /// Name of the version, such as `v1`.
     pub version: Text,
-    /// Order among the versions of the group; higher first.
+    /// Priority among the versions of the group; higher values come first.
     pub priority: u32,
-    /// Sorted by plural.
+    /// Resources of the version, sorted by plural.
     pub resources: Vec<Arc<Resource>>,
 }
 
-/// One resource of a group version.
+/// A resource type of a group version.
 #[derive(Debug)]
 pub struct Resource {
-    /// Its data: plural, kind, verbs, rules.
+    /// Data of the type: plural, kind, verbs, rules.
     pub table: Ref<ResourceTable>,
-    /// Full group name.
+    /// Full name of the group.
     pub group: String,
-    /// `v1`, `v2`.
+    /// Name of the version, such as `v1`.
     pub version: Text,
-    /// `apiVersion` of its objects.
+    /// `apiVersion` of the objects.
     pub api_version: String,
-    /// How it is stored; `None` for virtual types.
+    /// Storage of the objects; `None` for virtual types.
     pub storage: Option<Storage>,
-    /// Sorted by name.
+    /// Subresources of the resource, sorted by name.
     pub subresources: Vec<Subresource>,
-    /// The schema that is published of its objects, as the author of the type wrote it; `None` where it follows from the
-    /// type.
+    /// Schema to publish, as the author of the type wrote it; `None` if it is derived from the type.
     pub published: Option<Ref<Published>>,
-    /// Why the type cannot be made, of one whose making was put off; see [`Resource::fault`].
+    /// Error of a lazily made type; see [`Resource::fault`].
     pub fault: Option<Ref<Option<MakeError>>>,
-    /// The versions of a custom type, each of which the server works with in its own form; `None` for other types.
+    /// Versions of a custom type, each of which has its own schema; `None` for other types.
     pub versions: Option<Arc<Versions>>,
-    /// The same in versions of a custom type that are not served. Webhooks and policies may be about them all the same.
+    /// The same resource in versions of a custom type that are not served. Webhooks and admission policies
+    /// may still refer to them.
     pub unserved: Vec<Arc<Resource>>,
-    /// Whether the type goes as soon as its objects are gone.
+    /// Whether the type is removed as soon as its last object is deleted.
     pub ending: AtomicBool,
 }
 
-/// What can be done to objects that go with their type.
+/// Verbs of a type that is being removed.
 const ENDING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 
-/// The stored form of a resource, which several versions, or even two groups, can share.
+/// The stored form of a resource. Several versions, or even two groups, can share it.
 #[derive(Clone, Debug)]
 pub struct Storage {
     /// Full group name of the stored form.
@@ -119,17 +119,18 @@ pub struct Storage {
     pub message: Ref<Message>,
     /// Data of the stored form.
     pub table: Ref<ResourceTable>,
-    /// Start of all its keys, `/<group>/<resource>/`. The group of a built-in type is written without the vendor's suffix (`core` for
-    /// the core group), so that a data directory does not depend on the vocabulary.
+    /// Prefix of all keys, `/<group>/<resource>/`. The group of a built-in type is written without the suffix
+    /// of the naming profile (`core` for the core group), so that a data directory does not depend on the
+    /// profile.
     pub key_prefix: String,
-    /// How long an object lives after each write; `None`: for ever.
+    /// Lifetime of an object after each write; `None` for unlimited.
     pub ttl: Option<Duration>,
 }
 
-/// One subresource.
+/// A subresource of a resource.
 #[derive(Debug)]
 pub struct Subresource {
-    /// Its data.
+    /// Data of the subresource: name, verbs, body.
     pub table: SubresourceTable,
     /// Full group name of the body's kind.
     pub group: String,
@@ -138,13 +139,13 @@ pub struct Subresource {
 }
 
 impl Registry {
-    /// The built-in types under the names of `naming`, none of whose objects expire.
+    /// Creates a registry of the built-in types under the names of `naming`. Objects do not expire.
     pub fn new(naming: &'static Naming) -> Registry {
         Registry::with_event_ttl(naming, None)
     }
 
-    /// The built-in types under the names of `naming`. Events live for `event_ttl` after each write; `None`: until
-    /// a client deletes them.
+    /// Creates a registry of the built-in types under the names of `naming`. Events expire `event_ttl` after
+    /// each write; with `None`, only clients delete them.
     pub fn with_event_ttl(naming: &'static Naming, event_ttl: Option<Duration>) -> Registry {
         let tables = builtin::groups(naming);
         let group = |table| Arc::new(group(naming, table, tables, event_ttl));
@@ -154,64 +155,65 @@ impl Registry {
         Registry { naming, groups, by_name }
     }
 
-    /// Nothing under the names of `naming`, to begin with.
+    /// Creates an empty registry under the names of `naming`.
     #[cfg(any(test, feature = "testing"))]
     pub fn empty(naming: &'static Naming) -> Registry {
         Registry { naming, groups: Vec::new(), by_name: Vec::new() }
     }
 
-    /// The vocabulary of all names here.
+    /// Returns the naming profile of all names in the registry.
     pub fn naming(&self) -> &'static Naming {
         self.naming
     }
 
-    /// All groups, the core included, in discovery order: priority descending, then name.
+    /// Returns all groups, including the core group, in discovery order: priority descending, then name.
     pub fn groups(&self) -> &[Arc<Group>] {
         &self.groups
     }
 
-    /// The group with this full name; the core group's is empty.
+    /// Returns the group with this full name, which is empty for the core group.
     pub fn group(&self, name: &str) -> Option<&Arc<Group>> {
         let at = self.by_name.binary_search_by(|&at| self.groups[at].name.as_str().cmp(name)).ok()?;
         self.groups.get(self.by_name[at])
     }
 
-    /// One version of a group.
+    /// Returns a version of a group.
     pub fn version(&self, group: &str, version: &str) -> Option<&Arc<Version>> {
         self.group(group)?.version(version)
     }
 
-    /// A resource by its name in URLs.
+    /// Returns a resource by its name in URLs.
     pub fn resource(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.version(group, version)?.resource(plural)
     }
 
-    /// Whether a version of the group has a resource of this name in URLs.
+    /// Returns whether any version of the group has a resource with this name in URLs.
     pub fn has(&self, group: &str, plural: &str) -> bool {
         let versions = self.group(group).map(|group| &group.versions);
         versions.into_iter().flatten().any(|version| version.resource(plural).is_some())
     }
 
-    /// A resource by the kind of its objects. Kinds of lists and of operations are no resources.
+    /// Returns a resource by the kind of its objects. Kinds of lists and of operations are not resources.
     pub fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
         self.version(group, version)?.resources.iter().find(|resource| resource.table.kind == kind)
     }
 
-    /// This registry with one more resource, or with another one in its place. `priorities` are those of the group and of
-    /// the version where these are new; of equal versions the more stable comes first.
+    /// Returns a registry in which `resource` is added, or replaces the one with the same name. `priorities`
+    /// apply to the group and the version if these are new. Among versions of equal priority, the more stable
+    /// one comes first.
     #[must_use]
     pub fn with(&self, resource: Arc<Resource>, priorities: Priorities) -> Registry {
         self.changed(&[], [resource], priorities)
     }
 
-    /// This registry without a resource, and without the version and group that have no other.
+    /// Returns a registry without a resource. A version and a group that become empty are removed as well.
     #[must_use]
     pub fn without(&self, group: &str, version: &str, plural: &str) -> Registry {
         let gone = self.resource(group, version, plural).cloned();
         self.changed(gone.as_slice(), [], Priorities::CUSTOM)
     }
 
-    /// This registry without some resources, and with others, or with others in their place. Costs one pass over the
+    /// Returns a registry without some resources and with others added or replaced. Costs one pass over the
     /// groups, however many change.
     #[must_use]
     pub fn changed(
@@ -247,12 +249,12 @@ impl Registry {
         Registry { naming: self.naming, groups, by_name }
     }
 
-    /// Every resource of every version, in discovery order.
+    /// Returns every resource of every version, in discovery order.
     pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.groups.iter().flat_map(|group| &group.versions).flat_map(|version| &version.resources)
     }
 
-    /// Every stored form once, as one of the resources that are stored so: in the stored version where that is served.
+    /// Returns one resource for each stored form, in the stored version if that one is served.
     pub fn stored(&self) -> Vec<&Arc<Resource>> {
         let mut by_prefix: BTreeMap<&str, &Arc<Resource>> = BTreeMap::new();
         for resource in self.resources() {
@@ -267,13 +269,13 @@ impl Registry {
 }
 
 impl Group {
-    /// One of its versions.
+    /// Returns a version of the group.
     pub fn version(&self, version: &str) -> Option<&Arc<Version>> {
         self.versions.iter().find(|candidate| candidate.version == version)
     }
 
-    /// Adds resources, or puts them in the place of those with the same names. A definition can have thousands of
-    /// versions, so versions are looked up in an index and sorted once.
+    /// Adds resources, or replaces those with the same names. A definition can have thousands of versions, so
+    /// versions are looked up in an index and sorted once.
     fn insert(&mut self, new: Vec<Arc<Resource>>, priority: u32) {
         let versions = self.versions.iter().enumerate();
         let mut places: HashMap<Text, usize> =
@@ -315,13 +317,13 @@ impl Group {
 }
 
 impl Version {
-    /// Path without slashes at the ends: `api/v1`, `apis/apps/v1`.
+    /// Returns the path without slashes at both ends: `api/v1`, `apis/apps/v1`.
     pub fn path(&self) -> String {
         let root = if self.group.is_empty() { "api" } else { "apis" };
         format!("{root}/{}", self.api_version)
     }
 
-    /// A resource by its name in URLs.
+    /// Returns a resource by its name in URLs.
     pub fn resource(&self, plural: &str) -> Option<&Arc<Resource>> {
         let at = self.resources.binary_search_by(|resource| (*resource.table.plural).cmp(plural)).ok()?;
         self.resources.get(at)
@@ -329,25 +331,25 @@ impl Version {
 }
 
 impl Resource {
-    /// The verbs that discovery shows.
+    /// Returns the verbs that discovery lists.
     pub fn shown_verbs(&self) -> &'static [&'static str] {
         if self.ending.load(Relaxed) { ENDING_VERBS } else { self.table.verbs }
     }
 
-    /// Why there is no type for its objects. Makes the type, where that was put off.
+    /// Returns why the objects have no type. A lazily made type is made first.
     pub fn fault(&self) -> Option<&MakeError> {
         self.fault.as_deref()?.as_ref()
     }
 
-    /// Makes the parts of its type whose making was put off.
+    /// Makes the parts of the type that are lazy.
     pub fn complete(&self) {
         let Resource { table, published, fault, .. } = self;
         let ResourceTable { message, rules, form, .. } = &**table;
-        // A look makes it.
+        // The first access to a part makes it.
         let _ = (&**message, rules.as_deref(), form.as_deref(), published.as_deref(), fault.as_deref());
     }
 
-    /// `<plural>.<group>`, or the plural alone in the core group: how messages name a resource.
+    /// Returns `<plural>.<group>`, or the plural alone in the core group, as messages write it.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() {
             self.table.plural.clone().into_owned()
@@ -356,12 +358,12 @@ impl Resource {
         }
     }
 
-    /// Whether it is built in, and so in every registry.
+    /// Returns whether the resource is built in, and so is in every registry.
     pub fn is_builtin(&self) -> bool {
         matches!(self.table, Ref::Static(_))
     }
 
-    /// Whether its objects are of a type made at run time. A type whose making is put off is not made for that.
+    /// Returns whether the type of the objects was made at run time. Does not make a lazy type.
     pub fn is_custom(&self) -> bool {
         match &self.table.message {
             Ref::Later(_) => true,
@@ -369,7 +371,8 @@ impl Resource {
         }
     }
 
-    /// Whether it is this built-in resource; `stem` is its group's name without the suffix of the naming profile.
+    /// Returns whether the resource is this built-in one; `stem` is the name of its group without the suffix
+    /// of the naming profile.
     pub fn is_of(&self, stem: &str, plural: &str) -> bool {
         let is_group = |group: &str| {
             group.strip_prefix(stem).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -377,32 +380,33 @@ impl Resource {
         self.table.plural == plural && self.is_builtin() && is_group(&self.group)
     }
 
-    /// Whether its objects live in namespaces.
+    /// Returns whether the objects live in namespaces.
     pub fn namespaced(&self) -> bool {
         self.table.scope == Scope::Namespaced
     }
 
-    /// How it is stored. Virtual types are served apart and never get as far as to ask.
+    /// Returns the storage of the objects. Panics for a virtual type, whose requests are served without the
+    /// store.
     pub fn stored(&self) -> &Storage {
         self.storage.as_ref().expect("virtual types never reach the store")
     }
 
-    /// Whether it has `verb`.
+    /// Returns whether the resource has `verb`.
     pub fn can(&self, verb: &str) -> bool {
         self.table.verbs.contains(&verb)
     }
 
-    /// Whether the served form is the stored form, so that stored bytes are served as they are.
+    /// Returns whether the served form is the stored form, so that stored bytes can be served unchanged.
     pub fn is_stored_form(&self) -> bool {
         self.storage.as_ref().is_none_or(|storage| storage.api_version == self.api_version)
     }
 
-    /// Whether it is the version that objects are written to the store in.
+    /// Returns whether this is the version in which objects are written to the store.
     pub fn is_stored_version(&self) -> bool {
         self.is_stored_form() && self.stored_api_version() == self.api_version
     }
 
-    /// `apiVersion` of the objects as they are written to the store.
+    /// Returns the `apiVersion` of objects as written to the store.
     pub fn stored_api_version(&self) -> &str {
         match (&self.versions, &self.storage) {
             (Some(versions), _) => &versions.stored().api_version,
@@ -411,7 +415,7 @@ impl Resource {
         }
     }
 
-    /// One of its subresources.
+    /// Returns the subresource called `name`.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         let at = self.subresources.binary_search_by(|subresource| subresource.table.name.cmp(name)).ok()?;
         self.subresources.get(at)
@@ -419,18 +423,18 @@ impl Resource {
 }
 
 impl Subresource {
-    /// Whether it has `verb`.
+    /// Returns whether the subresource has `verb`.
     pub fn can(&self, verb: &str) -> bool {
         self.table.verbs.contains(&verb)
     }
 }
 
-/// By descending priority, then by name.
+/// Orders groups by descending priority, then by name.
 fn in_discovery_order(a: &Arc<Group>, b: &Arc<Group>) -> Ordering {
     b.priority.cmp(&a.priority).then_with(|| a.name.cmp(&b.name))
 }
 
-/// Positions of groups in the order of their names.
+/// Returns the positions of groups, sorted by their names.
 fn by_name(groups: &[Arc<Group>]) -> Vec<usize> {
     let mut by_name: Vec<_> = (0..groups.len()).collect();
     by_name.sort_by(|&a, &b| groups[a].name.cmp(&groups[b].name));
@@ -503,7 +507,7 @@ fn storage(
         message: stored.message.clone(),
         table: Ref::Static(stored),
         key_prefix: format!("/{stem}/{}/", home.resource),
-        // Both groups of events are stored as one.
+        // The stored form decides, because both groups of events share it.
         ttl: event_ttl.filter(|_| stored.behavior.expires),
     }
 }

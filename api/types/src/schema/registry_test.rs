@@ -64,7 +64,7 @@ fn two_groups_and_two_versions_can_share_one_stored_form() {
 
 #[test]
 fn discovery_order_is_priority_then_name_then_version_priority() {
-    // By priority, then by name; versions by theirs.
+    // Groups are sorted by priority, then by name; versions by their own priority.
     let registry = Registry::new(&naming::KUBERNETES);
     let order: Vec<_> = registry.groups().iter().map(|group| group.name.as_str()).collect();
     let group = |stem| naming::KUBERNETES.group(stem, true);
@@ -78,7 +78,8 @@ fn discovery_order_is_priority_then_name_then_version_priority() {
     assert!(registry.resource("apps", "v1", "pods").is_none());
 }
 
-/// Follows a dotted path through single structs; maps and scalars end it.
+/// Returns whether a dotted path leads through single structs to a declared field; maps and scalars end the
+/// path.
 fn leads_somewhere(message: &Message, path: &str) -> bool {
     let (head, rest) = path.split_once('.').unwrap_or((path, ""));
     let Some(field) = message.field(head) else { return false };

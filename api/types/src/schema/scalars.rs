@@ -1,8 +1,9 @@
-//! The scalars that JSON writes as text of a certain form: each is read in every form the reference server
-//! accepts and kept in the one form it writes.
+//! Scalars that JSON represents as text of a certain format. Each is read in every format that the reference
+//! server accepts, and stored in the one format that it writes.
 //!
-//! `text → parse → canonical text`, borrowed when the text was canonical already, which is the common case.
-//! Nothing here knows fields or messages; errors are the sentences clients see behind the field's path.
+//! `text → parse → canonical text`, borrowed if the text is already canonical, which is the common case. This
+//! module knows neither fields nor messages. Its errors are the messages that clients see after the field's
+//! path.
 
 pub mod duration;
 pub mod time;

@@ -1,15 +1,15 @@
-//! Parts of types made at run time that are equal become one part.
+//! Deduplication of equal parts of types made at run time.
 //!
 //! ```text
-//! Message ─ fields ─► List ─► Message ─► Limits        from the leaves up: what is below is one already,
-//!    └──────────────► the pool: an equal one? ─► it    so that two parts are compared by their own members alone
+//! Message ─ fields ─► List ─► Message ─► Limits        from the leaves up: parts below are shared already,
+//!    └──────────────► the pool: an equal one? ─► it    so two parts are compared only by their own members
 //! ```
 //!
-//! Definitions repeat themselves: a template of a pod stands in dozens of them, and a selector many times in each. The pool
-//! holds nothing alive: a part is dropped with the last type that has it. What is worked out of a part (`compiled`) is
-//! shared with it. Built-in types are not touched.
+//! Definitions contain many equal parts: dozens of them contain a pod template, and each contains many
+//! selectors. The pool keeps no part alive: a part is dropped with the last type that contains it. Values
+//! that are derived from a part (`compiled`) are shared with it. Built-in types are not changed.
 //!
-//! Recursion is as deep as the schema that the type was made of, whose depth its reader bounds.
+//! The recursion is as deep as the schema of the type, whose depth its reader limits.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::mem::discriminant;
@@ -23,11 +23,11 @@ use super::limits::{Limits, Schemas};
 use super::table::{Field, Message};
 use values::json::{self, Value};
 
-/// Entries of parts that are gone are looked for when there are twice as many entries as after the last look, and
-/// at least so many.
+/// Minimum number of entries at which entries of dropped parts are removed. Otherwise they are removed when
+/// the number of entries has doubled since the last removal.
 const SWEPT_MIN: usize = 1024;
 
-/// The parts of all types that were given to it, as long as a type has them.
+/// The parts of all types that were passed to [`share`](Pool::share), as long as a type uses them.
 #[derive(Debug, Default)]
 pub struct Pool {
     messages: Shelf<Message>,
@@ -37,7 +37,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Puts parts that are known in the place of equal ones in a type that is new, and notes the others.
+    /// Replaces parts of a new type by equal known ones, and adds the other parts to the pool.
     pub fn share(&mut self, message: &mut Ref<Message>) {
         self.one(message);
     }
@@ -64,19 +64,19 @@ impl Pool {
 
     fn one<T: Part>(&mut self, part: &mut Ref<T>) {
         let Ref::Shared(made) = part else { return };
-        // A part that others have as well was looked at before.
+        // A part with other owners was shared before.
         let Some(own) = Arc::get_mut(made) else { return };
         own.share(self);
         T::shelf(self).take(made);
     }
 }
 
-/// Parts of one kind, by their hash.
+/// Parts of one Rust type, by their hash.
 #[derive(Debug)]
 struct Shelf<T> {
     known: HashTable<(u64, Weak<T>)>,
     hasher: DefaultHashBuilder,
-    /// How many entries there are when those of parts that are gone are taken away.
+    /// Number of entries at which entries of dropped parts are removed.
     full: usize,
 }
 
@@ -87,7 +87,7 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T: Part> Shelf<T> {
-    /// Puts the known part in the place of one that is equal to it.
+    /// Replaces `part` by an equal known part, or adds it.
     fn take(&mut self, part: &mut Arc<T>) {
         let mut hasher = self.hasher.build_hasher();
         part.hash(&mut hasher);
@@ -114,16 +114,17 @@ impl<T: Part> Shelf<T> {
 
 /// A part of a type.
 trait Part: Sized + 'static {
-    /// Where those of its kind are.
+    /// Returns the parts of this Rust type in the pool.
     fn shelf(pool: &mut Pool) -> &mut Shelf<Self>;
 
-    /// Shares what is below it, and gives back room that it does not need.
+    /// Shares the parts below, and frees excess capacity.
     fn share(&mut self, pool: &mut Pool);
 
-    /// Adds what equal parts have in common. Parts below count by identity: they are shared already.
+    /// Adds the properties that equal parts have in common. Parts below are hashed by identity, because they
+    /// are shared already.
     fn hash(&self, to: &mut impl Hasher);
 
-    /// Whether both are equal. Parts below are equal if they are one.
+    /// Returns whether both are equal. Parts below are compared by identity.
     fn is_same(&self, other: &Self) -> bool;
 }
 
@@ -156,7 +157,7 @@ impl Part for Message {
     fn is_same(&self, other: &Self) -> bool {
         let Message { name, package, description, fields, unknown, atomic, embedded, custom, limits, .. } =
             self;
-        // What is left out, types made at run time do not have.
+        // Types made at run time do not use the omitted fields.
         *custom
             && other.custom
             && (name, package, description) == (&other.name, &other.package, &other.description)
@@ -229,8 +230,8 @@ impl Part for Limits {
         self.enumeration.shrink_to_fit();
     }
 
-    /// Everything is added, the schemas below too: limits that differ in these alone would otherwise all have one hash,
-    /// and each would be compared with all others.
+    /// Hashes everything, including the schemas below. Otherwise all limits that differ only in these schemas
+    /// would have the same hash, and each would be compared with all others.
     fn hash(&self, to: &mut impl Hasher) {
         let number =
             |bound: Option<(f64, bool)>| bound.map(|(bound, is_excluded)| (bound.to_bits(), is_excluded));
@@ -256,7 +257,7 @@ impl Part for Limits {
     }
 }
 
-/// Equal values are equal texts.
+/// Hashes a value as text with sorted members, so that equal values have equal hashes.
 fn hash_value(value: &Value, to: &mut impl Hasher) {
     let mut text = Vec::new();
     json::write_sorted(value, &mut text);
@@ -304,7 +305,7 @@ fn hash_kind(kind: &Kind, to: &mut impl Hasher) {
     }
 }
 
-/// Where a part is, as a number; 0 without one.
+/// Returns the address of a part as a number; 0 for `None`.
 fn address<T>(part: Option<&Ref<T>>) -> usize {
     part.map_or(0, |part| std::ptr::from_ref::<T>(part).addr())
 }

@@ -4,7 +4,7 @@ use crate::schema::registry::Resource;
 use crate::schema::table::Scope;
 use values::naming::KUBERNETES;
 
-/// A type with these fields in `spec`.
+/// Returns a type with these fields in `spec`.
 fn made(kind: &str, spec: Struct, pool: &mut Pool) -> Resource {
     let object = Struct::new(kind.to_owned()).field("spec", spec.node().unwrap());
     let maker = ResourceMaker::new(("example.com", "v1"), "things", Scope::Cluster, object).unwrap();

@@ -1,18 +1,21 @@
-//! The shape of types: what the build makes of `schema/*.proto`, and what types made at run time are built of.
+//! Type descriptions: the build generates them from `schema/*.proto`, and types made at run time consist of
+//! the same parts.
 //!
 //! ```text
 //! schema/<group>_<version>.proto ──build.rs──► static tables ─┐
-//! api/src/types/schema/build.rs ──────────── at run time ──► Arc ───┴─► Message ─ Field ─ Kind ─┬─ scalar, any
+//! api/src/types/schema/make.rs ───────────── at run time ──► Arc ───┴─► Message ─ Field ─ Kind ─┬─ scalar, any
 //!                                                                   ▲                     ├─ struct ─► Message
 //!                                                                   └── list and map of any Kind ◄────┘
 //! ```
 //!
-//! The algebra is closed: a [`Kind`] is a scalar, a struct, any JSON, or a list or map of any kind. Parts are held by
-//! [`Text`], [`Slice`] and [`Ref`], which are static for built-in types (starting the server costs nothing) and owned
-//! for all others. What is worked out of a type lives in the type (`compiled`) and is dropped with it.
+//! The algebra is closed: a [`Kind`] is a scalar, a struct, any JSON, or a list or map of any kind. Parts are
+//! referenced through [`Text`], [`Slice`] and [`Ref`], which are static for built-in types (so that starting
+//! the server costs nothing) and owned for all others. Values derived from a type are stored in the type
+//! (`compiled`) and are dropped with it.
 //!
-//! Group names are kept without the vendor's word (`stem` + `suffixed`, package stems) and completed by `naming`; the
-//! few other strings that have it exist once per naming profile, so that every name in a table is what the wire says.
+//! Group names are stored without the suffix of the naming profile (`stem` + `suffixed`, package stems) and
+//! are completed by `naming`. The few other strings that depend on the profile exist once per profile, so
+//! every name in a table is already the name on the wire.
 
 pub use super::behavior::Behavior;
 use super::compiled::Compiled;
@@ -22,88 +25,90 @@ use super::limits::Limits;
 use values::json::names::Names;
 use values::naming::Naming;
 
-/// One object type: a struct of named fields, or one of the special scalars that JSON writes as something else.
+/// An object type: a struct of named fields, or a special scalar that JSON writes as text or number.
 #[derive(Debug)]
 pub struct Message {
-    /// Name inside its package, for example `PodSpec`.
+    /// Name within its package, for example `PodSpec`.
     pub name: Text,
-    /// Package stem as in OpenAPI names without the vendor's root, for example `api.core.v1`,
+    /// Package stem as in OpenAPI names without the root of the naming profile, for example `api.core.v1`,
     /// `apimachinery.pkg.apis.meta.v1`, `apiextensions-apiserver.pkg.apis.apiextensions.v1`.
     pub package: Text,
-    /// One or two sentences for `explain`; empty where none was written.
+    /// Description for `explain` in one or two sentences; empty if the schema has none.
     pub description: Text,
-    /// Fields in the order in which JSON writes them, inlined structs flattened.
+    /// Fields in the order in which JSON writes them; fields of inlined structs are included.
     pub fields: Slice<Field>,
-    /// Structs inlined in JSON that are a message of their own in protobuf (`Field::inlined` points here).
+    /// Structs that are inlined in JSON but are separate messages in protobuf (`Field::inlined` refers to
+    /// them).
     pub inlined: Slice<Inlined>,
-    /// What protobuf writes, by ascending number; empty for types without a protobuf form.
+    /// Protobuf fields by ascending number; empty for types without a protobuf form.
     pub wire: Slice<WireField>,
-    /// `atomic` where the whole struct is owned and replaced as one (`x-kubernetes-map-type: atomic`).
+    /// Whether the whole struct is owned and replaced as one value (`x-kubernetes-map-type: atomic`).
     pub atomic: bool,
     /// Fields of which only one may be set.
     pub union: Option<Union>,
-    /// The union that the published schema tells of; validation does not look at it.
+    /// Union in the published schema; validation does not use it.
     pub published_union: Option<&'static PublishedUnion>,
-    /// Number of the check in code that validation runs over the struct, from 1; 0 without one. Only validation knows
-    /// what is behind it.
+    /// Number of the check in code that validation runs on the struct, from 1; 0 means no check. Only
+    /// validation can resolve the number.
     pub rule: u16,
-    /// Validation leaves the struct to the code that checks metadata.
+    /// Whether validation leaves the struct to the code that checks metadata.
     pub checked_apart: bool,
-    /// Number of the defaults in code, from 1; 0 without. Only `defaults` knows what is behind it.
+    /// Number of the default rule in code, from 1; 0 means no rule. Only `defaults` can resolve the number.
     pub default_rule: u16,
-    /// What becomes of members that `fields` does not have.
+    /// Policy for members that `fields` does not declare.
     pub unknown: Unknown,
-    /// An object inside an object, with its own `kind`, `apiVersion` and `metadata`, which are among `fields`.
+    /// Whether the struct is an object inside an object, with its own `kind`, `apiVersion` and `metadata`,
+    /// which are among `fields`.
     pub embedded: bool,
-    /// Made at run time: no code knows the type by its name.
+    /// Whether the type was made at run time, so that no code refers to it by name.
     pub custom: bool,
-    /// What validation asks of the struct of a type made at run time beyond its fields.
+    /// Constraints of the struct of a type made at run time, in addition to its fields.
     pub limits: Option<Ref<Limits>>,
-    /// What is worked out of the rest.
+    /// Values that are derived from the other fields.
     pub compiled: Compiled,
 }
 
-/// Fields of which one is set, and not a second.
+/// Fields of which exactly one is to be set.
 #[derive(Clone, Copy, Debug)]
 pub struct Union {
-    /// Positions in `Message::fields`.
+    /// Positions of the fields in `Message::fields`.
     pub members: &'static [u16],
-    /// What is said when none is set; empty if none needs to be.
+    /// Error detail if no field is set; empty if none needs to be set.
     pub none: &'static str,
-    /// What is said of the second and all further ones; empty if code says it.
+    /// Error detail for the second and all further fields; empty if code reports them.
     pub several: &'static str,
-    /// Positions of members, and what they are called there; empty if they are not refused.
+    /// Positions of members with other names in errors; an empty name means that the member is not rejected.
     pub shown: &'static [(u16, &'static str)],
 }
 
 /// Fields of which one is in use (`x-kubernetes-unions`).
 #[derive(Debug)]
 pub struct PublishedUnion {
-    /// The field that says which; empty without one.
+    /// Field that selects the member in use; may be empty.
     pub discriminator: &'static str,
     /// Names of the fields.
     pub members: &'static [&'static str],
 }
 
-/// One extension of a published schema.
+/// An extension of a published schema.
 #[derive(Debug)]
 pub struct Extension {
-    /// Without the vendor's prefix.
+    /// Name without the prefix of the naming profile.
     pub name: &'static str,
-    /// A text.
+    /// Value of the extension, a text.
     pub value: &'static str,
 }
 
-/// One field as protobuf sees it.
+/// A protobuf field of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct WireField {
-    /// Field number.
+    /// Field number in protobuf.
     pub number: u32,
-    /// What is written under it.
+    /// Field or struct that is written under the number.
     pub place: Place,
 }
 
-/// What a field number of protobuf stands for.
+/// The meaning of a protobuf field number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
     /// The field at this position of `Message::fields`.
@@ -112,30 +117,31 @@ pub enum Place {
     Inlined(u16),
 }
 
-/// A struct whose fields JSON shows in its parent while protobuf nests them under a field number.
+/// A struct whose fields JSON writes among those of its parent, while protobuf nests them under a field
+/// number.
 #[derive(Clone, Debug)]
 pub struct Inlined {
-    /// Number of the nesting field.
+    /// Protobuf number of the nesting field.
     pub number: u32,
-    /// The nested message.
+    /// The nested message, whose fields the parent contains too.
     pub message: Ref<Message>,
 }
 
-/// How many fields stand at the beginning of every object made at run time: its kind, its version, its metadata.
+/// Number of fields at the beginning of every object made at run time: kind, version, metadata.
 const TYPE_FIELDS: usize = 3;
 
 impl Message {
-    /// The position of the field that JSON calls `name`. One comparison.
-    #[inline(always)] // of the loops of all that read text; as a call it costs them 2 % of their instructions
+    /// Returns the position of the field with the JSON name `name`. Costs one comparison.
+    #[inline(always)] // part of every decoding loop; a call would add 2 % to their instructions
     pub fn position(&self, name: &[u8]) -> Option<usize> {
         let Some(Some(names)) = self.compiled.names.get() else { return self.position_otherwise(name) };
         let at = usize::from(names.candidate(name)?);
         let found = self.fields[at].name.as_bytes();
-        // A name that decoding took from this table is the field's own text.
+        // Names that decoding took from this table have the address of the field's own text.
         (std::ptr::eq(found, name) || found == name).then_some(at)
     }
 
-    /// The same, where there is no table of names yet, or can be none.
+    /// Returns the same if the table of names does not exist yet, or cannot exist.
     #[cold]
     fn position_otherwise(&self, name: &[u8]) -> Option<usize> {
         let names = || self.fields.iter().map(|field| &*field.name);
@@ -145,7 +151,7 @@ impl Message {
         if !self.custom {
             return names().position(|other| other.as_bytes() == name);
         }
-        // The fields of a type made at run time are sorted, but for those that every object begins with.
+        // The fields of a type made at run time are sorted, except for those that every object begins with.
         let unsorted = self.fields.iter().take(TYPE_FIELDS).position(|field| field.name.as_bytes() == name);
         let sorted = || {
             let rest = self.fields.get(TYPE_FIELDS..)?;
@@ -155,18 +161,18 @@ impl Message {
         unsorted.or_else(sorted)
     }
 
-    /// The field that JSON calls `name`.
+    /// Returns the field with the JSON name `name`.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.position(name.as_bytes()).map(|at| &self.fields[at])
     }
 
-    /// What protobuf writes under `number`. Binary search.
+    /// Returns what protobuf writes under `number`, by binary search.
     pub fn wire_field(&self, number: u32) -> Option<Place> {
         let at = self.wire.binary_search_by_key(&number, |field| field.number).ok()?;
         Some(self.wire[at].place)
     }
 
-    /// The OpenAPI definition name, as `io.example.api.core.v1.Pod`.
+    /// Returns the OpenAPI definition name, as in `io.example.api.core.v1.Pod`.
     pub fn full_name(&self, naming: &Naming) -> String {
         if self.custom {
             return format!("{}.{}", self.package, self.name); // named after its own group
@@ -175,174 +181,178 @@ impl Message {
     }
 }
 
-/// One field of a message.
+/// A field of a message.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Name in JSON.
+    /// Name of the field in JSON.
     pub name: Text,
-    /// Number in protobuf (inside the innermost inlined message where `inlined` is set); 0 = not in protobuf.
+    /// Number in protobuf (inside the innermost inlined message if `inlined` is set); 0 means not in
+    /// protobuf.
     pub number: u32,
-    /// What the value is.
+    /// Kind of the value.
     pub kind: Kind,
-    /// What `null` and empty values mean.
+    /// Meaning of `null` and empty values.
     pub empty: Empty,
-    /// Description for `explain`; empty where none was written.
+    /// Description for `explain`; empty if the schema has none.
     pub description: Text,
-    /// Must be given (the published schema's `required`).
+    /// Whether the published schema lists the field as `required`.
     pub required: bool,
-    /// Left out of JSON when zero; otherwise always written.
+    /// Whether JSON omits the field when it is zero; otherwise the field is always written.
     pub omit_empty: bool,
-    /// `null` (absent) differs from zero, and protobuf writes the field only when set.
+    /// Whether `null` (absent) differs from zero; protobuf then writes the field only if it is set.
     pub pointer: bool,
-    /// The published schema's default, as JSON text.
+    /// Default in the published schema, as JSON text.
     pub default: Option<Text>,
-    /// What the server sets where nothing was given, as JSON text.
+    /// Value that the server assigns if the field is absent, as JSON text.
     pub assigned: Option<Text>,
-    /// The closed set of values, if there is one.
+    /// Closed set of values; empty for any value.
     pub enumeration: Slice<Text>,
-    /// Format named in OpenAPI beyond the one that `kind` implies (`byte`, `int-or-string` are implied).
+    /// OpenAPI format of the field, unless `kind` implies it (`byte` and `int-or-string` are implied).
     pub format: Text,
-    /// The struct here is owned and replaced as one. This is the last word: a struct type's own mark is already in it.
-    /// For the elements of lists and maps of structs, [`Message::atomic`] counts.
+    /// Whether the struct at this field is owned and replaced as a whole. A mark of the struct type is
+    /// already included. For the elements of lists and maps of structs, [`Message::atomic`] counts.
     pub atomic: bool,
-    /// A map of amounts of resources, as those of containers: defaulting rounds them up to thousandths.
+    /// Whether the field is a map of resource amounts, as in containers. Defaulting rounds the amounts up to
+    /// thousandths.
     pub resource_list: bool,
     /// How a strategic merge patch treats the field.
     pub patch: PatchStrategy,
-    /// Index into `Message::inlined` of the struct that protobuf nests this field in. That struct may inline another
-    /// in turn: its own field of the same name says so.
+    /// Index into `Message::inlined` of the struct in which protobuf nests this field. If that struct inlines
+    /// another one in turn, its own field of the same name says so.
     pub inlined: Option<u16>,
-    /// What validation asks of the value of a built-in type beyond its kind.
+    /// Constraints of a value of a built-in type, in addition to its kind.
     pub check: Option<&'static Check>,
-    /// What validation asks of the value of a type made at run time beyond its kind.
+    /// Constraints of a value of a type made at run time, in addition to its kind.
     pub limits: Option<Ref<Limits>>,
-    /// What the published schema says beside what follows from the rest.
+    /// Extension of the published schema that does not follow from the other fields.
     pub published: Option<&'static Extension>,
 }
 
-/// What validation asks of a field beyond its type. Of a list each element is meant, of a map each value.
+/// Constraints of a field in addition to its type. In a list they apply to each element, in a map to each
+/// value.
 #[derive(Debug)]
 pub struct Check {
-    /// Whether it must be given.
+    /// Whether the field must be present.
     pub presence: Presence,
-    /// What follows "Required value"; may be empty.
+    /// Text after "Required value"; may be empty.
     pub required_detail: &'static str,
-    /// What a value looks like.
+    /// Required form of a value.
     pub form: Option<Form>,
-    /// What the keys of a map look like.
+    /// Required form of the keys of a map.
     pub keys: Option<Form>,
-    /// Smallest number.
+    /// Smallest allowed number, if limited.
     pub min: Option<i64>,
-    /// Largest number.
+    /// Largest allowed number, if limited.
     pub max: Option<i64>,
-    /// What is said of a number out of range; empty for the usual sentence.
+    /// Error detail for a number out of range; empty for the usual text.
     pub range_detail: &'static str,
-    /// Most elements of a list; 0 = any number.
+    /// Maximum number of elements of a list; 0 means unlimited.
     pub items_max: u32,
-    /// Most bytes of a text; 0 = any number.
+    /// Maximum length of a text in bytes; 0 means unlimited.
     pub bytes_max: u32,
-    /// Elements of a list differ.
+    /// Whether the elements of a list must differ.
     pub unique: bool,
-    /// The closed set in the order in which it is reported; empty = as published.
+    /// Closed set in the order in which errors list it; empty means the published order.
     pub reported: &'static [&'static str],
-    /// Code refuses what is not in the closed set.
+    /// Whether code checks the closed set instead of the table.
     pub set_in_code: bool,
-    /// An empty text is not in the closed set either.
+    /// Whether the closed set rejects an empty text too.
     pub empty_is_refused: bool,
-    /// Nothing below is looked at.
+    /// Whether validation skips everything below the field.
     pub unseen: bool,
 }
 
-/// Whether a field must be given; an empty text or list is not given.
+/// Whether a field must be present. An empty text or list counts as absent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Presence {
-    /// As the published schema says.
+    /// The published schema decides.
     Published,
-    /// It need not be, whatever the published schema says.
+    /// The field is optional, whatever the published schema says.
     Taken,
-    /// It must be, although the published schema does not say so.
+    /// The field is required, although the published schema does not say so.
     Needed,
-    /// It must be, and zero is not given.
+    /// The field is required, and zero counts as absent.
     NotZero,
-    /// An absent text is checked as an empty one.
+    /// An absent text is checked like an empty one.
     AsEmpty,
 }
 
-/// What a value looks like (`schema/options.proto`, `Form`). Empty texts are not looked at, unless stated, except in lists.
+/// The required form of a value (`schema/options.proto`, `Form`). Empty texts are not checked unless stated
+/// otherwise, except in lists.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
-    /// RFC 1123 label.
+    /// A label as defined in RFC 1123.
     Label,
-    /// RFC 1123 subdomain.
+    /// A subdomain as defined in RFC 1123.
     Subdomain,
-    /// What can stand between two slashes of a URL.
+    /// A text that can be one segment of a URL path.
     PathSegment,
-    /// `[prefix/]name`.
+    /// A qualified name, `[prefix/]name`.
     Qualified,
-    /// Value of a label.
+    /// The value of a label.
     LabelValue,
-    /// Key of a config map.
+    /// The key of a config map.
     ConfigKey,
-    /// Name of an environment variable.
+    /// The name of an environment variable.
     Environment,
-    /// Name of a port that others refer to.
+    /// The name of a port, by which other fields refer to it.
     PortName,
-    /// A domain to search names in.
+    /// A DNS search domain.
     SearchDomain,
-    /// Address of either family.
+    /// An IP address of either family.
     Ip,
-    /// Network of either family.
+    /// A network in CIDR notation, of either family.
     Cidr,
-    /// Path without a step `..`.
+    /// A path without a step `..`.
     NoBacksteps,
-    /// Relative path without such a step.
+    /// A relative path without a step `..`.
     Descending,
-    /// Descending path that does not begin with two dots.
+    /// A relative path without a step `..` that does not begin with two dots.
     Local,
-    /// Path that begins with a slash.
+    /// A path that begins with a slash.
     Absolute,
-    /// Domain and path, as `example.com/path`.
+    /// Domain and path, as in `example.com/path`.
     DomainPath,
-    /// Name of a storage driver.
+    /// The name of a storage driver.
     Driver,
-    /// Network with spaces around it.
+    /// A network in CIDR notation that may have surrounding spaces.
     CidrPadded,
-    /// RFC 1123 subdomain, empty texts included.
+    /// An RFC 1123 subdomain; empty texts are checked too.
     SubdomainGiven,
-    /// `[prefix/]name`, empty texts included.
+    /// A qualified name, `[prefix/]name`; empty texts are checked too.
     QualifiedGiven,
-    /// Number of a port.
+    /// The number of a port.
     Port,
-    /// Permission bits.
+    /// Permission bits of a file.
     FileMode,
-    /// Id of a user or group.
+    /// The id of a user or group.
     Id,
-    /// Number or name of a port.
+    /// The number or name of a port.
     PortOrName,
     /// A count that is not negative, or a percentage.
     CountOrPercent,
-    /// Quantity of zero or more.
+    /// A quantity of zero or more.
     NotNegative,
-    /// Quantity of more than zero.
+    /// A quantity of more than zero.
     Positive,
-    /// Map of labels: keys and values.
+    /// A map of labels; keys and values are checked.
     Labels,
 }
 
 impl Field {
-    /// The outermost layer of its kind.
+    /// Returns the outermost layer of the field's kind.
     #[inline]
     pub fn shape(&self) -> Shape {
         self.kind.shape()
     }
 
-    /// What one value, one element or one map value is.
+    /// Returns the kind of the single value, of a list element or of a map value.
     #[inline]
     pub fn element(&self) -> &Kind {
         self.kind.element()
     }
 
-    /// How server-side apply merges the list; `Atomic` for everything that is no list.
+    /// Returns how server-side apply merges the list; `Atomic` if the field is not a list.
     pub fn list_type(&self) -> &ListType {
         match &self.kind {
             Kind::List(list) => &list.merge,
@@ -354,213 +364,216 @@ impl Field {
 /// Strategic merge behaviour of a field (`x-kubernetes-patch-strategy` and `-merge-key`).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct PatchStrategy {
-    /// Lists merge (by key, or as a set of scalars) instead of being replaced.
+    /// Whether lists are merged (by key, or as a set of scalars) instead of replaced.
     pub merge: bool,
-    /// A patch may say which members to retain.
+    /// Whether a patch may list the members to retain.
     pub retain_keys: bool,
-    /// The whole value is taken from the patch.
+    /// Whether the whole value is taken from the patch.
     pub replace: bool,
     /// Member that identifies an element.
     pub merge_key: Option<&'static str>,
 }
 
-/// One API group with its versions in order of preference.
+/// An API group with its versions in order of preference.
 #[derive(Debug)]
 pub struct GroupTable {
-    /// Group without the vendor's suffix: empty for core, `apps`, `rbac.authorization`.
+    /// Group name without the suffix of the naming profile: empty for core, `apps`, `rbac.authorization`.
     pub stem: Text,
-    /// Whether the vendor's suffix follows the stem.
+    /// Whether the suffix of the naming profile follows the stem.
     pub suffixed: bool,
-    /// Discovery priority; higher comes first (docs/api/discovery.md#built-in-resources).
+    /// Discovery priority; higher values come first (docs/api/discovery.md#built-in-resources).
     pub priority: u32,
-    /// Versions, preferred first.
+    /// Versions of the group, the preferred one first.
     pub versions: &'static [VersionTable],
 }
 
-/// One version of a group with its resources in path order.
+/// A version of a group with its resources in path order.
 #[derive(Debug)]
 pub struct VersionTable {
-    /// `v1`, `v2`, `v1beta1`.
+    /// Name of the version: `v1`, `v2`, `v1beta1`.
     pub version: Text,
-    /// Order among the versions of the group; higher first.
+    /// Priority among the versions of the group; higher values come first.
     pub priority: u32,
-    /// Resources sorted by plural.
+    /// Resources of the version, sorted by plural.
     pub resources: &'static [&'static ResourceTable],
 }
 
-/// Whether and how many objects there are a name for.
+/// Whether objects belong to a namespace or to the cluster.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scope {
-    /// In namespaces.
+    /// Objects belong to a namespace.
     Namespaced,
-    /// Once in the cluster.
+    /// Objects belong to the cluster, without a namespace.
     Cluster,
 }
 
-/// One resource type of one group version, with everything that is data about it.
+/// A resource type of a group version, with everything about it that is data.
 #[derive(Debug)]
 pub struct ResourceTable {
-    /// Name in URLs.
+    /// Plural name, used in URLs.
     pub plural: Text,
-    /// Lower-case kind.
+    /// Singular name, the kind in lower case.
     pub singular: Text,
-    /// Object kind.
+    /// Kind of the objects.
     pub kind: Text,
-    /// Kind of its lists.
+    /// Kind of lists of the objects.
     pub list_kind: Text,
     /// Short names for command lines.
     pub short_names: Slice<Text>,
-    /// Categories such as `all`.
+    /// Categories of the resource, such as `all`.
     pub categories: Slice<Text>,
-    /// Namespaced or cluster.
+    /// Whether objects live in namespaces.
     pub scope: Scope,
-    /// Verbs in the order in which discovery tells them: of built-in types they are sorted.
+    /// Verbs in the order in which discovery lists them; those of built-in types are sorted.
     pub verbs: &'static [&'static str],
-    /// The object's type.
+    /// Type of the objects.
     pub message: Ref<Message>,
-    /// Subresources sorted by name.
+    /// Subresources of the resource, sorted by name.
     pub subresources: Slice<SubresourceTable>,
-    /// How it is stored; `None` for virtual types, which represent an operation.
+    /// Storage of the objects; `None` for virtual types, which represent an operation.
     pub storage: Option<StorageTable>,
-    /// Table columns; empty means the default `Name` and `Created At`.
+    /// Table columns; empty means the default columns `Name` and `Created At`.
     pub columns: Slice<Column>,
-    /// Fields beyond `metadata.name` and `metadata.namespace` that a field selector may name.
+    /// Fields that a field selector may use, in addition to `metadata.name` and `metadata.namespace`.
     pub selectable: Slice<Selectable>,
-    /// Message for other labels (docs/api/selectors.md#field-selectors), in which `%q` stands for the label, which otherwise
-    /// follows; `None` for kinds without a list of their own.
+    /// Error message for other labels (docs/api/selectors.md#field-selectors). The label replaces `%q`, or is
+    /// appended if there is no `%q`. `None` for kinds without selectable fields of their own.
     pub selectable_refusal: Option<Text>,
-    /// What the name must look like.
+    /// Required form of an object's name.
     pub name_rule: NameRule,
-    /// PUT of an absent object creates it.
+    /// Whether PUT creates an absent object.
     pub put_creates: bool,
-    /// PUT without resourceVersion takes the current one.
+    /// Whether PUT without a resourceVersion updates the current version of the object.
     pub unconditional_update: bool,
-    /// Default propagation of a delete is `orphan` instead of `background`.
+    /// Whether the default propagation policy of a delete is `orphan` instead of `background`.
     pub orphans_by_default: bool,
-    /// A delete leaves the object for a grace period (pods).
+    /// Whether a delete keeps the object for a grace period (pods).
     pub graceful_delete: bool,
-    /// A completed delete answers with the object instead of a Status.
+    /// Whether a completed delete returns the object instead of a Status.
     pub delete_returns_object: bool,
-    /// `metadata.generation` starts at 1 and counts changes of these dotted paths; empty = no generation. Types made at
-    /// run time count changes of everything but metadata.
+    /// Dotted paths whose changes `metadata.generation` counts, from 1; empty means no generation. Types made
+    /// at run time count changes of everything except metadata.
     pub generation_on: Slice<Text>,
-    /// What `/status` and the main resource leave alone; `None` without a status subresource.
+    /// Fields that `/status` and the main resource must not change; `None` without a status subresource.
     pub status: Option<StatusRules>,
-    /// Dotted paths that an update may not change, in the plain form that needs no condition.
+    /// Dotted paths that an update must not change, if that holds unconditionally.
     pub immutable: &'static [&'static str],
-    /// How objects become rows of tables; the business of `table`.
+    /// How objects become table rows; used by `table` only.
     pub format: Slot,
-    /// Rules of a type made at run time, in the expression language; the business of `custom`.
+    /// Rules of a type made at run time, in the expression language; used by `custom` only.
     pub rules: Option<Ref<Slot>>,
-    /// Fingerprint of the form in which a version of a custom type writes its objects; none for built-in types.
+    /// Fingerprint of the form in which a version of a custom type writes its objects; `None` for built-in
+    /// types.
     pub form: Option<Ref<u32>>,
-    /// Release since which the version is deprecated, as `1.33`; empty = it is not. Of types made at run time, the
-    /// warning itself.
+    /// Release since which the version is deprecated, as in `1.33`; empty if it is not deprecated. For types
+    /// made at run time, the warning itself.
     pub deprecated: Text,
-    /// What the server does for the kind beyond the rest of the table.
+    /// Properties of the kind that the other fields do not describe.
     pub behavior: &'static Behavior,
 }
 
-/// How a resource is stored. Versions of one kind, and `events` of both groups, share one storage.
+/// Where a resource is stored. Versions of one kind, and `events` of both groups, share one storage.
 #[derive(Clone, Debug)]
 pub struct StorageTable {
     /// Group stem of the stored form.
     pub group: Text,
-    /// Whether the stored group carries the vendor's suffix.
+    /// Whether the stored group has the suffix of the naming profile.
     pub group_suffixed: bool,
     /// Version of the stored form.
     pub version: Text,
-    /// Resource part of the key.
+    /// Resource name in the key.
     pub resource: Text,
 }
 
-/// One subresource.
+/// The description of a subresource.
 #[derive(Clone, Debug)]
 pub struct SubresourceTable {
-    /// `status`, `scale`, `binding` …
+    /// Name of the subresource: `status`, `scale`, `binding` …
     pub name: &'static str,
     /// Group stem of the body's kind.
     pub group: Text,
-    /// Whether that group carries the vendor's suffix.
+    /// Whether that group has the suffix of the naming profile.
     pub group_suffixed: bool,
     /// Version of the body's kind.
     pub version: Text,
-    /// Kind of the body.
+    /// Kind of the request body.
     pub kind: Text,
-    /// Verbs, sorted.
+    /// Verbs of the subresource, sorted.
     pub verbs: &'static [&'static str],
-    /// Type of the body.
+    /// Type of the request body.
     pub message: Ref<Message>,
-    /// A streaming or proxying connection instead of an object.
+    /// Whether the subresource is a streaming or proxying connection instead of an object.
     pub connect: bool,
-    /// Number of the check in code of updates through it, from 1; 0 without. Only validation knows what is behind it.
+    /// Number of the check in code for updates through the subresource, from 1; 0 means no check. Only
+    /// validation can resolve the number.
     pub update_rule: u16,
-    /// Where the scale of a type made at run time stands in its objects. Those of built-in types stand at
+    /// Paths of the scale in objects of a type made at run time. In built-in types the paths are
     /// `spec.replicas`, `status.replicas` and `spec.selector`.
     pub scale: Option<ScalePaths>,
 }
 
-/// Where the parts of a scale stand in an object: names after dots, with one in front.
+/// Paths of a scale's values in an object. Each name in a path has a dot in front, including the first.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ScalePaths {
-    /// The wanted number.
+    /// Path of the desired number of replicas.
     pub spec: Text,
-    /// The number that there is.
+    /// Path of the observed number of replicas.
     pub status: Text,
-    /// The selector, as text.
+    /// Path of the selector, which is a text.
     pub selector: Option<Text>,
 }
 
-/// Which side of an object each endpoint may write (docs/api/apply.md#managed-fields).
+/// Fields of an object that each endpoint may write (docs/api/apply.md#managed-fields).
 #[derive(Debug)]
 pub struct StatusRules {
-    /// Dotted paths the main resource keeps from the stored object (normally `status`).
+    /// Dotted paths that a write of the main resource keeps from the stored object (normally `status`).
     pub kept_by_main: Slice<Text>,
-    /// Dotted paths `/status` keeps from the stored object (normally `spec`, often `metadata.labels` …).
+    /// Dotted paths that a write of `/status` keeps from the stored object (normally `spec`, often
+    /// `metadata.labels` …).
     pub kept_by_status: Slice<Text>,
-    /// Dotted paths that the main resource takes out of its managed fields.
+    /// Dotted paths that a write of the main resource does not own.
     pub reset_by_main: Slice<Text>,
-    /// Dotted paths that `/status` takes out of its managed fields (`metadata` where most of it is kept).
+    /// Dotted paths that a write of `/status` does not own (`metadata` if most of it is kept).
     pub reset_by_status: Slice<Text>,
-    /// A create stores the status it is given (nodes) instead of clearing it.
+    /// Whether a create stores the given status (nodes) instead of clearing it.
     pub kept_on_create: bool,
 }
 
-/// One column of a table.
+/// A column of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Header; a column without one has cells, and no definition.
+    /// Header of the column. A column without a header has cells but no definition.
     pub name: Text,
-    /// `string`, `integer`, `boolean`, `date`.
+    /// Type of the cells: `string`, `integer`, `boolean`, `date`.
     pub kind: Text,
-    /// `name` for the first column, else empty.
+    /// `name` for the first column, otherwise empty.
     pub format: Text,
-    /// 0 = always shown.
+    /// Priority of the column; 0 means that clients always show it.
     pub priority: i32,
-    /// What it is, in one sentence; empty for the sentence that goes with the header.
+    /// Description in one sentence; empty for the usual sentence for the header.
     pub description: Text,
-    /// How the cell is made: the expression language of `table/cell`, or of types made at run time, a JSON path.
+    /// Expression for the cell: the language of `table/cell`, or a JSON path in types made at run time.
     pub cell: Text,
 }
 
-/// A field that a selector may name.
+/// A field that a field selector may use.
 #[derive(Clone, Debug)]
 pub struct Selectable {
-    /// The label in the query.
+    /// Label of the field in the query.
     pub label: Text,
-    /// The dotted path of the value in the stored form; alternatives separated by `|`.
+    /// Dotted path of the value in the stored form; alternatives are separated by `|`.
     pub path: Text,
-    /// The text for an absent value (`false` for booleans, `0` for counts, empty otherwise).
+    /// Text for an absent value (`false` for booleans, `0` for counts, empty otherwise).
     pub absent: Text,
 }
 
-/// What an object's name must look like (docs/api/writes.md#metadata-rules).
+/// The required form of an object's name (docs/api/writes.md#metadata-rules).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NameRule {
-    /// RFC 1123 subdomain, at most 253.
+    /// An RFC 1123 subdomain of at most 253 characters.
     Subdomain,
-    /// RFC 1123 label, at most 63.
+    /// An RFC 1123 label of at most 63 characters.
     Label,
-    /// Any path segment.
+    /// Any text that is valid as a path segment.
     PathSegment,
 }

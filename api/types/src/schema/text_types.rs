@@ -1,10 +1,10 @@
-//! Go's names of types that are texts, which errors of decoding and of conversions tell.
+//! Go's names of string types, which errors of decoding and of conversions contain.
 //!
-//! The types that clients write most are here; of the others errors say `string`.
+//! The table has the types that clients write most. For all other types, errors say `string`.
 
 use super::table::{Field, Message};
 
-/// The names, each with the fields that have the type, or elements of the type.
+/// Names of types, each with the fields of that type, or with elements of that type.
 const NAMED: [(&str, &[&str]); 45] = [
     ("types.UID", &["ObjectMeta.uid", "OwnerReference.uid", "Preconditions.uid"]),
     ("v1.AddressType", &["EndpointSlice.addressType"]),
@@ -73,7 +73,7 @@ const NAMED: [(&str, &[&str]); 45] = [
     ("v1.URIScheme", &["HTTPGetAction.scheme"]),
 ];
 
-/// The name of the type of a field's texts.
+/// Returns the name of the type of a field's texts.
 pub fn text_type(message: &Message, field: &Field) -> &'static str {
     let is_it = |place: &&str| place.split_once('.') == Some((&*message.name, &*field.name));
     let found = NAMED.iter().find(|(_, places)| places.iter().any(is_it));

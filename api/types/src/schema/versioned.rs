@@ -1,51 +1,53 @@
-//! The versions of a custom type: which one its objects are written to the store in, and how one becomes another.
+//! The versions of a custom type: the storage version, and the conversion between versions.
 //!
-//! The server works with each version in its own form: objects are decoded, validated and shown by its schema. Between
-//! that and the store stands a conversion (`objects::conversion`).
+//! The server processes each version in its own form: objects are decoded, validated and served by the schema
+//! of the version. A conversion (`crate::objects::conversion`) runs between that form and the store.
 
 use super::table::{Ref, ResourceTable, Slot};
 
-/// The versions of a type, and what converts objects between them.
+/// The versions of a type and the conversion between them.
 #[derive(Debug)]
 pub struct Versions {
     all: Vec<Version>,
     stored: usize,
-    /// The webhook that converts, the business of `custom`; empty: only the `apiVersion` changes.
+    /// The conversion webhook, used by `custom` only. If the slot is empty, only the `apiVersion` changes.
     pub webhook: Slot,
 }
 
-/// One version, whether it is served or not.
+/// A version, whether it is served or not.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// `apiVersion` of its objects.
+    /// `apiVersion` of the objects.
     pub api_version: String,
-    /// The type of its objects.
+    /// Description of the version's objects.
     pub table: Ref<ResourceTable>,
 }
 
 impl Versions {
-    /// These versions, of which that at `stored` is the one to store objects in; `None` if there is none there.
+    /// Creates the set of versions `all`; `stored` is the position of the storage version. Returns `None` if
+    /// that position does not exist.
     pub fn new(all: Vec<Version>, stored: usize, webhook: Slot) -> Option<Versions> {
         (stored < all.len()).then_some(Versions { all, stored, webhook })
     }
 
-    /// The version that objects are written to the store in.
+    /// Returns the version in which objects are written to the store.
     pub fn stored(&self) -> &Version {
         &self.all[self.stored]
     }
 
-    /// Whether a webhook converts.
+    /// Returns whether a webhook converts objects.
     pub fn has_webhook(&self) -> bool {
         self.webhook.is_filled()
     }
 
-    /// The place of a version among all, in the order of the definition; behind all of them for another one.
+    /// Returns the position of a version in the order of the definition; an unknown version comes after all
+    /// others.
     pub fn place(&self, api_version: &str) -> usize {
         let place = self.all.iter().position(|version| version.api_version == api_version);
         place.unwrap_or(self.all.len())
     }
 
-    /// The version of this `apiVersion`.
+    /// Returns the version with this `apiVersion`.
     pub fn get(&self, api_version: &str) -> Option<&Version> {
         self.all.iter().find(|version| version.api_version == api_version)
     }

@@ -1,4 +1,4 @@
-//! Version names of groups, in the order in which clients prefer them.
+//! Order of version names within a group, as clients prefer them.
 
 use std::cmp::Ordering;
 
@@ -17,7 +17,7 @@ pub fn compare_versions(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Level (2 stable, 1 beta, 0 alpha), major number, number inside the level; greater is preferred.
+/// Level (2 stable, 1 beta, 0 alpha), major number, number within the level; the greater value is preferred.
 #[derive(Eq, Ord, PartialEq, PartialOrd)]
 struct Stability(u8, u64, u64);
 
@@ -40,7 +40,7 @@ impl Stability {
     }
 }
 
-/// A positive number without leading zero, as version names have them.
+/// Parses a positive number without leading zero, as version names require it.
 fn number(digits: &str) -> Option<u64> {
     if digits.starts_with('0') || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;

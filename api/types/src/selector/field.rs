@@ -6,8 +6,9 @@
 //!          exact("metadata.name") for routing                          matches(name, namespace, value of slot)
 //! ```
 //!
-//! A *slot* is the position of a selectable value among an object's selector attributes: see [`slots`]. Several labels,
-//! and several resources that share one storage, can map to the same slot, because a slot is a path in the stored form.
+//! A *slot* is the position of a selectable value among an object's selector attributes: see [`slots`].
+//! Several labels, and several resources that share one storage, can map to the same slot, because a slot is
+//! a path in the stored form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,24 +17,24 @@ use crate::schema::table::{ResourceTable, Scope, Selectable};
 use values::field::go_quote;
 use values::status::Status;
 
-/// The label every resource has.
+/// Label that every resource has.
 pub const NAME: &str = "metadata.name";
 
-/// The label of namespaced resources and of those without a list of their own.
+/// Label of namespaced resources and of resources without selectable fields of their own.
 pub const NAMESPACE: &str = "metadata.namespace";
 
-/// A parsed field selector with unresolved labels; terms in upstream's order.
+/// A parsed field selector with unresolved labels. The terms are in upstream's order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct FieldTerms(Vec<Term>);
 
-/// One condition on one field.
+/// A condition on one field.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Term {
-    /// The label, as given.
+    /// Label as written by the client.
     pub label: String,
-    /// `=` or `==`; otherwise `!=`.
+    /// Whether the operator is `=` or `==`; otherwise it is `!=`.
     pub equals: bool,
-    /// The value, unescaped.
+    /// Value to compare with, unescaped.
     pub value: String,
 }
 
@@ -54,11 +55,12 @@ enum Source {
     Namespace,
     /// A slot of the selector attributes.
     Slot(usize),
-    /// A label that is accepted and always empty.
+    /// A label that is accepted and whose value is always empty.
     Empty,
 }
 
-/// The distinct paths among a resource's selectable fields, in table order: the slots of its attributes.
+/// Returns the distinct paths among a resource's selectable fields, in table order: the slots of its
+/// attributes.
 pub fn slots(stored: &ResourceTable) -> impl Iterator<Item = &Selectable> {
     let selectable = &stored.selectable;
     selectable.iter().enumerate().filter_map(move |(at, field)| {
@@ -68,7 +70,7 @@ pub fn slots(stored: &ResourceTable) -> impl Iterator<Item = &Selectable> {
 }
 
 impl FieldTerms {
-    /// Parses the query form; the empty text has no terms.
+    /// Parses the query form; an empty text has no terms.
     ///
     /// # Errors
     /// 400 with upstream's texts. Source: docs/api/selectors.md#field-selectors.
@@ -84,19 +86,19 @@ impl FieldTerms {
         parts.iter().filter(|part| !part.is_empty()).map(term).collect::<Result<_, _>>().map(FieldTerms)
     }
 
-    /// The terms, sorted as written.
+    /// Returns the terms, sorted by their text.
     pub fn terms(&self) -> &[Term] {
         &self.0
     }
 
-    /// The value that `label` must equal, if the terms require one. With it a list reads a single key, and
-    /// authorization takes it as the name (docs/api/paths-and-verbs.md#request-info,
+    /// Returns the value that `label` must equal, if the terms require one. With such a value, a list reads a
+    /// single key, and authorization uses it as the name (docs/api/paths-and-verbs.md#request-info,
     /// docs/api/selectors.md#selectable-fields).
     pub fn exact(&self, label: &str) -> Option<&str> {
         self.0.iter().find(|term| term.equals && term.label == label).map(|term| term.value.as_str())
     }
 
-    /// Resolves the labels for `resource`, whose objects are stored as those of `stored`.
+    /// Resolves the labels for `resource`, whose storage is described by `stored`.
     ///
     /// # Errors
     /// 400 for a label that the resource does not have, in one of two wordings
@@ -108,7 +110,7 @@ impl FieldTerms {
 }
 
 impl fmt::Display for FieldTerms {
-    /// The canonical query form: sorted, `=` for `==`, values escaped.
+    /// Writes the canonical query form: sorted, `=` for `==`, values escaped.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         for (at, term) in self.0.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
@@ -126,30 +128,30 @@ impl fmt::Display for Term {
 }
 
 impl FieldSelector {
-    /// Selects every object.
+    /// Creates a selector that selects every object.
     pub const fn everything() -> Self {
         FieldSelector(Vec::new())
     }
 
-    /// Parses and resolves the query form for `resource`, whose objects are stored as those of `stored`.
+    /// Parses and resolves the query form for `resource`, whose storage is described by `stored`.
     ///
     /// # Errors
-    /// As [`FieldTerms::parse`] and [`FieldTerms::resolve`].
+    /// The same as for [`FieldTerms::parse`] and [`FieldTerms::resolve`].
     pub fn parse(text: &str, resource: &ResourceTable, stored: &ResourceTable) -> Result<Self, Status> {
         FieldTerms::parse(text)?.resolve(resource, stored)
     }
 
-    /// Whether no object is excluded.
+    /// Returns whether every object is selected.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether values other than name and namespace are compared.
+    /// Returns whether values other than name and namespace are compared.
     pub fn needs_slots(&self) -> bool {
         self.0.iter().any(|condition| matches!(condition.source, Source::Slot(_)))
     }
 
-    /// The slots with their required texts.
+    /// Returns the slots that must equal a text, with that text.
     pub fn required_texts(&self) -> impl Iterator<Item = (usize, &str)> {
         self.0.iter().filter(|condition| condition.term.equals).filter_map(|condition| {
             match condition.source {
@@ -159,22 +161,22 @@ impl FieldSelector {
         })
     }
 
-    /// The name that objects must have, if the selector requires one.
+    /// Returns the name that objects must have, if the selector requires one.
     pub fn exact_name(&self) -> Option<&str> {
         self.exact(Source::Name)
     }
 
-    /// The namespace that objects must be in, if the selector requires one.
+    /// Returns the namespace that objects must be in, if the selector requires one.
     pub fn exact_namespace(&self) -> Option<&str> {
         self.exact(Source::Namespace)
     }
 
-    /// Whether the object with this name and namespace is selected; `slot` looks up its other values.
+    /// Returns whether the object with this name and namespace is selected; `slot` looks up its other values.
     pub fn matches<'s>(&self, name: &str, namespace: &str, slot: impl Fn(usize) -> &'s str) -> bool {
         self.0.iter().all(|condition| condition.holds(name, namespace, &slot))
     }
 
-    /// Whether an object with this name and namespace may be selected, depending on its other values.
+    /// Returns whether an object with this name and namespace can be selected, depending on its other values.
     pub fn may_match(&self, name: &str, namespace: &str) -> bool {
         let mut known = self.0.iter().filter(|condition| !matches!(condition.source, Source::Slot(_)));
         known.all(|condition| condition.holds(name, namespace, |_| ""))
@@ -200,12 +202,13 @@ impl Condition {
     }
 }
 
-/// The source of `label`'s value, if the resource has that label.
+/// Returns the source of `label`'s value, if the resource has that label.
 fn source(label: &str, resource: &ResourceTable, stored: &ResourceTable) -> Result<Source, Status> {
     if label == NAME {
         return Ok(Source::Name);
     }
-    // Kinds without a list of their own accept the namespace even if cluster-scoped; it is always empty there.
+    // Kinds without selectable fields of their own accept the namespace even if they are cluster-scoped; then
+    // the namespace is always empty.
     if label == NAMESPACE && (resource.selectable_refusal.is_none() || resource.scope == Scope::Namespaced) {
         return Ok(Source::Namespace);
     }
@@ -217,7 +220,7 @@ fn source(label: &str, resource: &ResourceTable, stored: &ResourceTable) -> Resu
     }
 }
 
-/// The message for a label that the resource does not have.
+/// Returns the message for a label that the resource does not have.
 fn refusal(label: &str, own: Option<&str>) -> String {
     match own.map(|own| own.split_once("%q").ok_or(own)) {
         Some(Ok((before, after))) => format!("{before}{}{after}", go_quote(label)),
@@ -228,7 +231,7 @@ fn refusal(label: &str, own: Option<&str>) -> String {
     }
 }
 
-/// The text split at commas that are not escaped by a backslash.
+/// Splits the text at commas that are not escaped by a backslash.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -247,7 +250,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Label, whether the operator is equality, and the raw value: split at the first operator.
+/// Splits a term at its first operator into the label, whether the operator is equality, and the raw value.
 fn split_operator(term: &str) -> Option<(&str, bool, &str)> {
     let at = term
         .bytes()

@@ -33,7 +33,7 @@ static PODS: LazyLock<ResourceTable> = LazyLock::new(|| {
         ],
     )
 });
-// Two views of one storage.
+// Two resources that share one storage.
 static EVENTS: LazyLock<ResourceTable> = LazyLock::new(|| {
     resource(
         Scope::Namespaced,
@@ -115,7 +115,7 @@ fn labels_are_accepted_per_resource() {
 fn slots_are_the_distinct_paths_of_the_stored_form() {
     let paths = |resource| slots(resource).map(|slot| slot.path.clone()).collect::<Vec<_>>();
     assert_eq!(paths(&PODS), ["spec.nodeName", "status.phase"]);
-    // Both views of an event find the same slot.
+    // Both resources of events use the same slot.
     for (resource, label) in [(&EVENTS, "involvedObject.kind"), (&NEW_EVENTS, "regarding.kind")] {
         let selector = FieldSelector::parse(&format!("{label}=Pod"), resource, &EVENTS).unwrap();
         assert!(selector.needs_slots());
@@ -143,7 +143,7 @@ fn matching_compares_texts() {
         let selector = FieldSelector::parse(text, &PODS, &PODS).unwrap();
         assert_eq!(selector.matches("a", "default", slot), want, "{text}");
     }
-    // Outside of namespaces it is empty.
+    // The namespace of cluster-scoped objects is empty.
     let selector = FieldSelector::parse("metadata.namespace=x", &STORAGE_CLASSES, &STORAGE_CLASSES).unwrap();
     assert!(!selector.matches("a", "", |_| ""));
 }
@@ -176,7 +176,7 @@ fn random_text_never_panics_and_survives_a_round_trip() {
         let text: String = (0..random.below(8)).map(|_| random.pick(&pieces)).collect();
         if let Ok(terms) = FieldTerms::parse(&text) {
             read += 1;
-            // The order follows the text; the selected objects do not depend on it.
+            // The order of terms follows the text; the selected objects do not depend on it.
             let sorted = |FieldTerms(mut terms)| {
                 terms.sort_by(|a: &Term, b: &Term| {
                     (&a.label, a.equals, &a.value).cmp(&(&b.label, b.equals, &b.value))
@@ -252,7 +252,7 @@ fn built_in_resources_accept_the_documented_labels() {
         let error = FieldSelector::parse("metadata.namespace=x", resource, resource).unwrap_err();
         assert_eq!(error.message, "field label not supported: metadata.namespace");
     }
-    // The events of both groups are stored as core events; every label that is not always empty has a slot there.
+    // Events of both groups are stored as core events. Every label that is not always empty has a slot there.
     let stored = &registry.resource("", "v1", "events").unwrap().table;
     for group in ["", "events{suffix}"] {
         let resource = &registry.resource(&KUBERNETES.fill(group), "v1", "events").unwrap().table;

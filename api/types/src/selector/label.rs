@@ -6,7 +6,8 @@
 //!             | key ( "in" | "notin" ) "(" [ [ value ] { "," [ value ] } ] ")"
 //! ```
 //!
-//! Requirements are ANDed and kept sorted by key; values are sorted and unique. Matching allocates nothing.
+//! Requirements are combined with AND and sorted by key; values are sorted and unique. Matching allocates
+//! nothing.
 
 use std::fmt;
 
@@ -18,55 +19,55 @@ use values::status::Status;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
-    /// Selects no object, whatever the requirements; the object form's `null`.
+    /// Whether the selector selects no object, whatever the requirements are; the object form's `null`.
     nothing: bool,
 }
 
-/// One condition on one label.
+/// A condition on one label.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Requirement {
     key: String,
     operator: Operator,
     values: Vec<String>,
-    /// The value of `<` and `>`.
+    /// Value that `<` and `>` compare with.
     bound: i64,
 }
 
-/// How a requirement compares.
+/// The comparison of a requirement.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Operator {
-    /// `key`.
+    /// `key`: the label exists.
     Exists,
-    /// `!key`.
+    /// `!key`: the label does not exist.
     DoesNotExist,
-    /// `key=value`.
+    /// `key=value`: the label has this value.
     Equals,
     /// `key==value`; differs from `Equals` only in its text form.
     DoubleEquals,
     /// `key!=value`; also true without the label.
     NotEquals,
-    /// `key in (…)`.
+    /// `key in (…)`: the label has one of the values.
     In,
     /// `key notin (…)`; also true without the label.
     NotIn,
-    /// `key>value`, integers.
+    /// `key>value`: the label is an integer greater than the value.
     GreaterThan,
-    /// `key<value`, integers.
+    /// `key<value`: the label is an integer less than the value.
     LessThan,
 }
 
 impl LabelSelector {
-    /// Selects every object.
+    /// Creates a selector that selects every object.
     pub const fn everything() -> Self {
         LabelSelector { requirements: Vec::new(), nothing: false }
     }
 
-    /// Selects no object.
+    /// Creates a selector that selects no object.
     pub const fn nothing() -> Self {
         LabelSelector { requirements: Vec::new(), nothing: true }
     }
 
-    /// Parses the query form; the empty text selects everything.
+    /// Parses the query form; an empty text selects everything.
     ///
     /// # Errors
     /// 400 with upstream's texts. Source: docs/api/selectors.md#label-selectors.
@@ -76,8 +77,8 @@ impl LabelSelector {
         Ok(LabelSelector { requirements, nothing: false })
     }
 
-    /// Parses the object form, `{matchLabels, matchExpressions}`: absent or `null` selects nothing, empty
-    /// selects everything.
+    /// Parses the object form, `{matchLabels, matchExpressions}`. An absent selector or `null` selects
+    /// nothing, an empty one selects everything.
     ///
     /// # Errors
     /// 400 for invalid operators, keys and values, and for members of the wrong type.
@@ -123,22 +124,22 @@ impl LabelSelector {
         Ok(LabelSelector { requirements, nothing: false })
     }
 
-    /// Whether no object is excluded.
+    /// Returns whether every object is selected.
     pub fn is_everything(&self) -> bool {
         !self.nothing && self.requirements.is_empty()
     }
 
-    /// Whether every object is excluded.
+    /// Returns whether no object is selected.
     pub fn is_nothing(&self) -> bool {
         self.nothing
     }
 
-    /// The conditions, sorted by key.
+    /// Returns the requirements, sorted by key.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
 
-    /// Whether the object is selected; `label` looks up its labels.
+    /// Returns whether the object is selected; `label` looks up its labels.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         !self.nothing
             && self.requirements.iter().all(|requirement| requirement.matches(label(&requirement.key)))
@@ -146,7 +147,7 @@ impl LabelSelector {
 }
 
 impl fmt::Display for LabelSelector {
-    /// The canonical query form: sorted, without spaces except around `in` and `notin`.
+    /// Writes the canonical query form: sorted, without spaces except around `in` and `notin`.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         for (at, requirement) in self.requirements.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
@@ -157,7 +158,7 @@ impl fmt::Display for LabelSelector {
 }
 
 impl Requirement {
-    /// A checked requirement.
+    /// Creates a requirement and checks it.
     ///
     /// # Errors
     /// 400 for an invalid key, an invalid value, or a number of values that the operator does not accept.
@@ -165,22 +166,22 @@ impl Requirement {
         Self::build(key, operator, values).map_err(Status::bad_request)
     }
 
-    /// Name of the label.
+    /// Returns the name of the label.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The comparison.
+    /// Returns the comparison operator.
     pub fn operator(&self) -> Operator {
         self.operator
     }
 
-    /// The values to compare with, sorted and unique.
+    /// Returns the values to compare with, sorted and unique.
     pub fn values(&self) -> &[String] {
         &self.values
     }
 
-    /// Whether a label with this value (`None`: no such label) satisfies the requirement.
+    /// Returns whether a label with this value (`None`: no such label) satisfies the requirement.
     pub fn matches(&self, value: Option<&str>) -> bool {
         match (self.operator, value) {
             (Operator::Exists, value) => value.is_some(),
@@ -285,21 +286,22 @@ fn bad_key(path: &str, key: &str) -> Option<FieldError> {
     (!texts.is_empty()).then(|| FieldError::invalid(path, &key.into(), texts.join("; ")))
 }
 
-/// Most invalid values reported: without a bound the answer could be a hundred times as long as a URL of a megabyte.
+/// Maximum number of invalid values that are reported. Without a limit, the response could be a hundred times
+/// as long as a URL of a megabyte.
 const ERRORS_MAX: usize = 100;
 
 /// A token of the query form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Token<'t> {
     End,
-    /// One of `! = == != < > ( ) ,`.
+    /// A symbol: `!`, `=`, `==`, `!=`, `<`, `>`, `(`, `)` or `,`.
     Symbol(&'t str),
     /// A word between white space and symbols; `in` and `notin` are words too.
     Word(&'t str),
 }
 
 impl<'t> Token<'t> {
-    /// The token's text in errors.
+    /// Returns the token's text for errors.
     fn text(self) -> &'t str {
         match self {
             Token::End => "",
@@ -308,7 +310,7 @@ impl<'t> Token<'t> {
     }
 }
 
-/// Parses the query form with one token of look-ahead.
+/// Parser of the query form with one token of look-ahead.
 struct Parser<'t> {
     rest: &'t str,
     next: Token<'t>,
@@ -407,7 +409,7 @@ impl<'t> Parser<'t> {
         Requirement::build(key, operator, values)
     }
 
-    /// The value after a comparison; empty if absent.
+    /// Reads the value after a comparison; empty if absent.
     fn value(&mut self) -> Result<&'t str, String> {
         if matches!(self.next, Token::End | Token::Symbol(",")) {
             return Ok("");
@@ -418,7 +420,8 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The values in parentheses, sorted and unique; an omitted value between commas is the empty one.
+    /// Reads the values in parentheses, sorted and unique. An omitted value between commas is the empty
+    /// value.
     fn values(&mut self) -> Result<Vec<String>, String> {
         match self.take() {
             Token::Symbol("(") => {}

@@ -40,7 +40,7 @@ fn every_form_is_read_and_written_in_the_canonical_form() {
         ("a in (b,)", "a in (,b)"),
         ("a in (b,,c)", "a in (,b,c)"),
         ("a in (,)", "a in ()"),
-        // Keywords are plain words wherever no operator is expected.
+        // Keywords are plain words where no operator is expected.
         ("in", "in"),
         ("in in (in,notin)", "in in (in,notin)"),
         ("notin=in", "notin=in"),

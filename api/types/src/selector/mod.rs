@@ -1,8 +1,8 @@
-//! Selectors: conditions that restrict a list, a watch or a collection delete to some objects.
+//! Selectors: conditions that restrict a list, a watch or a deletecollection to some objects.
 //!
-//! `label` parses and matches label selectors, `field` field selectors; `requirements` is what
-//! authorization sees of both, `rules` validates label keys and values. None
-//! of them accesses objects: values come from closures, in practice from `attributes`.
+//! `label` parses and matches label selectors, `field` parses and matches field selectors, and `requirements`
+//! converts both to the form that authorization uses. These modules do not access objects: values come from
+//! closures, in practice from `attributes`.
 
 pub mod field;
 pub mod label;

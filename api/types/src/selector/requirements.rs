@@ -1,7 +1,8 @@
-//! Selectors as authorization sees them: the requirements of a request's selectors, and of those that a review names.
+//! Selectors in the form that authorization uses: the requirements of a request's selectors, and of the
+//! selectors in a review.
 //!
-//! Authorization may always take fewer requirements than there are, because each only narrows what is asked for: what
-//! cannot be read is left out, and reviews say so.
+//! Authorization may use fewer requirements than there are, because each requirement only narrows the
+//! request. Requirements that cannot be read are therefore omitted, and reviews report that.
 
 use auth::{FieldRequirement, LabelRequirement, Selectors};
 
@@ -9,26 +10,26 @@ use super::field::FieldTerms;
 use super::label::{LabelSelector, Operator, Requirement};
 use values::json::Value;
 
-/// Requirements that were read.
+/// The requirements that could be read.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Requirements {
     fields: Vec<FieldRequirement>,
     labels: Vec<LabelRequirement>,
 }
 
-/// How much of a selector was read.
+/// How much of a selector could be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Readable {
-    /// All of it.
+    /// The whole selector was read.
     Whole,
-    /// Some of its requirements.
+    /// Some requirements of the selector were read.
     Partly,
-    /// Nothing.
+    /// No requirement of the selector was read.
     Not,
 }
 
 impl Requirements {
-    /// Those of the selectors of a query. One that cannot be read has none.
+    /// Returns the requirements of the selectors in a query. A malformed selector has no requirements.
     pub fn of_query(fields: Option<&str>, labels: Option<&str>) -> Requirements {
         Requirements {
             fields: fields.and_then(fields_of_text).unwrap_or_default(),
@@ -36,14 +37,15 @@ impl Requirements {
         }
     }
 
-    /// Those of the members `fieldSelector` and `labelSelector` of a review's attributes, and how far these were read.
+    /// Returns the requirements of `fieldSelector` and `labelSelector` in a review's attributes, and how much
+    /// of each could be read.
     pub fn of_review(attributes: &Value) -> (Requirements, Readable, Readable) {
         let (fields, fields_read) = read(attributes.get("fieldSelector"), fields_of_text, field);
         let (labels, labels_read) = read(attributes.get("labelSelector"), labels_of_text, label);
         (Requirements { fields, labels }, fields_read, labels_read)
     }
 
-    /// As authorizers see them.
+    /// Returns the requirements in the form for authorizers.
     pub fn selectors(&self) -> Selectors<'_> {
         Selectors { fields: &self.fields, labels: &self.labels }
     }
@@ -63,7 +65,7 @@ fn labels_of_text(text: &str) -> Option<Vec<LabelRequirement>> {
     Some(LabelSelector::parse(text).ok()?.requirements().iter().filter_map(of_label).collect())
 }
 
-/// Comparisons of numbers are none that a review can name.
+/// Converts a requirement; `None` for comparisons of numbers, which a review cannot express.
 fn of_label(requirement: &Requirement) -> Option<LabelRequirement> {
     let operator = match requirement.operator() {
         Operator::Equals | Operator::DoubleEquals | Operator::In => "In",
@@ -79,7 +81,7 @@ fn of_label(requirement: &Requirement) -> Option<LabelRequirement> {
     })
 }
 
-/// Reads a selector of a review: its text, or its requirements, which count before the text.
+/// Reads a selector of a review: its requirements, or its text if it has no requirements.
 fn read<R>(
     selector: Option<&Value>,
     of_text: impl Fn(&str) -> Option<Vec<R>>,
@@ -109,7 +111,7 @@ fn values(requirement: &Value) -> Vec<String> {
     values.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Fields are compared with one value only.
+/// Converts a field requirement, which may have only one value.
 fn field(requirement: &Value) -> Option<FieldRequirement> {
     let is_equal = match requirement.str_at(&["operator"]) {
         "In" => true,

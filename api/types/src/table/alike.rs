@@ -1,13 +1,13 @@
-//! Rows of objects that come one after the other and are much alike: a cell is computed again only where the text of
-//! what it reads has changed (docs/decisions/0016-every-representation-at-the-speed-of-json.md).
+//! Reuse of cells between consecutive rows of similar objects: a cell is computed again only if the text of
+//! its inputs has changed (docs/decisions/0016-every-representation-at-the-speed-of-json.md).
 //!
 //! ```text
 //! columns ──► inputs: metadata.name, metadata.creationTimestamp, spec, status …    a set of them for each column
-//! object  ──one pass──► texts of the inputs ──compared with the row before──► cells that stay · cells to be computed
+//! object  ──one pass──► texts of the inputs ──compared with the previous row──► unchanged cells · cells to compute
 //! ```
 //!
-//! A cell is a function of its inputs and of the time to which ages refer, which is one for all rows. An object that
-//! is not in its usual form is left to the general path.
+//! A cell is a function of its inputs and of the time to which ages refer, which is the same for all rows. An
+//! object that is not in canonical form is left to the general path.
 
 use std::ops::Range;
 
@@ -17,16 +17,17 @@ use super::reads::Reads;
 use values::json::scan::Scan;
 use values::json::{Key, Object, Value};
 
-/// Most inputs of a format; each is a bit. Formats with more have no short way.
+/// Maximum number of inputs of a format; each input is a bit. A format with more inputs does not reuse cells.
 const INPUTS_MAX: usize = 32;
 
-/// Longest text that is kept for comparison.
+/// Maximum length of a text that is kept for comparison, in bytes.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
 
-/// Members that no column reads, whose text is kept so that it is skipped faster.
+/// Maximum number of members that no column reads and whose text is kept, so that equal text is skipped
+/// faster.
 const SKIPPED_MAX: usize = 4;
 
-/// Shortest of them that is kept.
+/// Minimum length of such a text, in bytes.
 const SKIPPED_BYTES_MIN: usize = 64;
 
 /// The members that the columns of a format read.
@@ -40,15 +41,16 @@ pub(super) struct Inputs {
 struct Input {
     is_metadata: bool,
     name: String,
-    /// What the columns read of it.
+    /// Parts of the member that the columns read.
     reads: Reads,
 }
 
-/// A set of inputs.
+/// A set of inputs, one bit each.
 pub(super) type Mask = u32;
 
 impl Inputs {
-    /// The inputs of everything that `all` selects; none if it selects more than single members.
+    /// Returns the inputs of everything that `all` selects; empty if `all` selects more than single members,
+    /// or too many members.
     pub fn of(all: &Reads) -> Inputs {
         let list: Option<Vec<Input>> = members_of(all).map(|members| {
             let input = |(is_metadata, name, reads): (bool, &str, &Reads)| Input {
@@ -61,14 +63,16 @@ impl Inputs {
         Inputs { list: list.filter(|list| list.len() <= INPUTS_MAX).unwrap_or_default() }
     }
 
-    /// Those that `reads`, a part of all, selects. `None` if there are no inputs.
+    /// Returns the inputs that `reads`, a part of `all`, selects; `None` if `reads` selects more than single
+    /// members, or a member that is not an input.
     pub fn mask(&self, reads: &Reads) -> Option<Mask> {
         members_of(reads)?.into_iter().try_fold(0, |mask, (is_metadata, name, _)| {
             let is_whole_metadata = !is_metadata && name == "metadata";
             let mut found = 0;
             for (at, input) in self.list.iter().enumerate() {
                 let is_it = input.is_metadata == is_metadata && input.name == name
-                    // Another column reads all of the metadata, or this one does.
+                    // The metadata is an input as a whole, and this column reads a member of it, or the
+                    // reverse.
                     || is_metadata && !input.is_metadata && input.name == "metadata"
                     || is_whole_metadata && input.is_metadata;
                 found |= Mask::from(is_it) << at;
@@ -77,7 +81,7 @@ impl Inputs {
         })
     }
 
-    /// Whether there are any.
+    /// Returns whether there are no inputs.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -86,13 +90,14 @@ impl Inputs {
         self.list.iter().position(|input| input.is_metadata == is_metadata && input.name.as_bytes() == name)
     }
 
-    /// Whether members of the metadata are inputs by themselves.
+    /// Returns whether single members of the metadata are inputs.
     fn has_metadata_members(&self) -> bool {
         self.list.iter().any(|input| input.is_metadata)
     }
 }
 
-/// The members that are selected, each with whether it is one of the metadata; `None` if all of the object is, or its size.
+/// Returns the selected members, each with whether it is a member of the metadata; `None` if the whole object
+/// or its size is selected.
 fn members_of(reads: &Reads) -> Option<Vec<(bool, &str, &Reads)>> {
     let mut members = Vec::new();
     for (name, below) in reads.single_members()? {
@@ -106,35 +111,37 @@ fn members_of(reads: &Reads) -> Option<Vec<(bool, &str, &Reads)>> {
     Some(members)
 }
 
-/// What is kept of the row before.
+/// Texts and cells of the previous row.
 #[derive(Debug, Default)]
 pub(super) struct Before {
-    /// Text of each input; empty if it was absent or is not kept.
+    /// Text of each input; empty if the input was absent or its text is not kept.
     texts: Vec<Vec<u8>>,
-    /// Inputs whose text is known, absent ones included.
+    /// Inputs whose text is known, including absent inputs.
     known: Mask,
-    /// Members that no column reads: name and text.
+    /// Names and texts of members that no column reads.
     skipped: SmallVec<[(Vec<u8>, Vec<u8>); SKIPPED_MAX]>,
-    /// Cells by column, and what follows them.
+    /// Encoded cell of each column.
     pub cells: Vec<Vec<u8>>,
-    /// The row conditions.
+    /// Row conditions, as encoded after the cells.
     pub conditions: &'static str,
 }
 
-/// An object as it was read.
+/// The positions of the inputs in an object's text.
 pub(super) struct Look {
-    /// Where the text of each input is; empty if absent.
+    /// Range of each input's text, empty if the input is absent; then the ranges of skipped members to keep.
     ranges: SmallVec<[Range<usize>; 12]>,
-    /// Inputs that differ from the row before.
+    /// Inputs that differ from the previous row.
     pub changed: Mask,
-    /// Where the metadata is.
+    /// Range of the metadata.
     pub metadata: Range<usize>,
-    /// Where the text of its resourceVersion is; empty if that is absent, or members of the metadata are not looked at.
+    /// Range of the resourceVersion; empty if it is absent, or if the members of the metadata are not
+    /// scanned.
     resource_version: Range<usize>,
 }
 
 impl Before {
-    /// Reads an object and compares it with the one before. `None` if it is not in its usual form.
+    /// Scans an object and compares its inputs with those of the previous row. Returns `None` if the object
+    /// is not in canonical form.
     pub fn look(&mut self, inputs: &Inputs, stored: &[u8]) -> Option<Look> {
         self.texts.resize_with(inputs.list.len(), Vec::new);
         let mut look = Look { ranges: SmallVec::new(), changed: 0, metadata: 0..0, resource_version: 0..0 };
@@ -185,7 +192,7 @@ impl Before {
             return None;
         }
         for (at, text) in self.texts.iter().enumerate() {
-            // Absent as before.
+            // The input is absent, as in the previous row.
             let is_absent = seen >> at & 1 == 0 && self.known >> at & 1 == 1 && text.is_empty();
             same |= Mask::from(is_absent) << at;
         }
@@ -193,7 +200,7 @@ impl Before {
         Some(look)
     }
 
-    /// Reads the value of one member.
+    /// Scans the value of one member.
     fn member(
         &self,
         at: Option<usize>,
@@ -208,7 +215,7 @@ impl Before {
             None => self.skipped.iter().find(|(skipped, _)| skipped == name).map(|(_, text)| text),
         };
         let start = scan.position();
-        // Such a text ends where it ends, whatever follows.
+        // Texts of these types end with their closing delimiter, whatever follows.
         let is_whole = |text: &Vec<u8>| matches!(text.first(), Some(b'{' | b'[' | b'"'));
         let is_same = before.is_some_and(|text| is_whole(text) && scan.rest().starts_with(text));
         let value_len = match before {
@@ -231,8 +238,8 @@ impl Before {
         Some(())
     }
 
-    /// Keeps the texts that have changed, for the next row. What no column reads is found again by its name, which stands
-    /// before it.
+    /// Keeps the changed texts for the next row. The name of a member that no column reads is taken from the
+    /// text before its value.
     pub fn keep(&mut self, inputs: &Inputs, look: &Look, stored: &[u8]) {
         for (at, text) in self.texts.iter_mut().enumerate() {
             if look.changed >> at & 1 == 0 {
@@ -261,7 +268,7 @@ impl Before {
         }
     }
 
-    /// Forgets the row before.
+    /// Forgets the previous row.
     pub fn forget(&mut self) {
         self.known = 0;
         self.texts.iter_mut().for_each(Vec::clear);
@@ -269,14 +276,15 @@ impl Before {
 }
 
 impl Look {
-    /// The resourceVersion. `None` if it is not a plain text.
+    /// Returns the resourceVersion; `None` if it is not a string without escapes.
     pub fn resource_version<'s>(&self, stored: &'s [u8]) -> Option<&'s str> {
         let text = stored.get(self.resource_version.clone())?;
         let text = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         std::str::from_utf8(text).ok().filter(|text| !text.contains('\\'))
     }
 
-    /// The tree of what columns read of these inputs. `None` if a text is not in its usual form.
+    /// Returns the tree of the parts of these inputs that columns read; `None` if a text is not in canonical
+    /// form.
     pub fn tree(&self, inputs: &Inputs, wanted: Mask, stored: &[u8]) -> Option<Value> {
         let (mut members, mut metadata) = (Vec::new(), Vec::new());
         for (at, input) in inputs.list.iter().enumerate() {
@@ -298,14 +306,14 @@ impl Look {
     }
 }
 
-/// The name of the member whose value starts at `start`: `"name":`.
+/// Returns the name of the member whose value starts at `start`, from the text `"name":` before it.
 fn name_before(stored: &[u8], start: usize) -> &[u8] {
     let before = stored.get(..start).and_then(|text| text.strip_suffix(b"\":")).unwrap_or_default();
     let begin = memchr::memrchr(b'"', before).map_or(before.len(), |at| at + 1);
     &before[begin..]
 }
 
-/// The first `count` bits.
+/// Returns a mask with the lowest `count` bits set.
 pub(super) fn all(count: usize) -> Mask {
     if count >= INPUTS_MAX { Mask::MAX } else { (1 << count) - 1 }
 }

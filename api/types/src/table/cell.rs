@@ -10,12 +10,12 @@
 //!          | path "/" path                       two numbers as `2/3`
 //!          | path [ text ]                       the value there; with a text, that text filled from below it
 //! path     = name { "." name | "[]" | "[0]" }    `[]` = of each element
-//! text     = '"' … '"'   with `{path}` filled in, `{lower path}` in lower case, and `[…]` left out when one of the
+//! text     = '"' … '"'   with `{path}` filled in, `{lower path}` in lower case, and `[…]` omitted if one of the
 //!            paths inside it is empty
 //! ```
 //!
-//! A function name without dots is a call without arguments (`podStatusReason`). `cells` translates column texts that
-//! are prose into this language. Nothing here knows a kind.
+//! A function name without dots is a call without arguments (`podStatusReason`). `cells` translates column
+//! descriptions in prose into this language. This module knows no kind.
 
 use super::functions::{self, Function};
 use super::reads::Reads;
@@ -25,22 +25,22 @@ use super::reads::Reads;
 pub enum Cell {
     /// A text with placeholders.
     Text(Template),
-    /// An integer.
+    /// An integer literal of the language.
     Int(i64),
-    /// A boolean.
+    /// A boolean literal of the language.
     Bool(bool),
     /// The value at a path.
     Path(Path),
-    /// The text, filled in from each value at the path.
+    /// The text, filled in once from each value at the path.
     Each(Path, Template),
     /// A member of the condition of a type.
     Condition {
         /// Type of the condition.
         kind: String,
-        /// The member shown.
+        /// Member of the condition that the cell contains.
         member: String,
     },
-    /// Two numbers, as `2/3`.
+    /// Two numbers, written as `2/3`.
     Ratio(Path, Path),
     /// The sum of numbers.
     Sum(Vec<Cell>),
@@ -48,25 +48,25 @@ pub enum Cell {
     FirstOf(Vec<Cell>),
     /// A choice between two cells.
     If {
-        /// The condition: set and not empty.
+        /// Path that must be set and not empty for the first alternative.
         given: Path,
-        /// Shown if the condition holds.
+        /// Cell to use if the condition holds.
         then: Box<Cell>,
-        /// Shown otherwise.
+        /// Cell to use otherwise.
         otherwise: Box<Cell>,
     },
-    /// A function with its arguments.
+    /// A call of a function with its arguments.
     Call(&'static Function, Vec<Cell>),
 }
 
-/// One step into an object.
+/// A step of a path into an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// A member.
+    /// The member with this name.
     Member(String),
-    /// An element.
+    /// The element at this position.
     Index(usize),
-    /// Every element.
+    /// Every element of a list.
     Each,
 }
 
@@ -77,24 +77,24 @@ pub type Path = Vec<Step>;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template(pub Vec<Part>);
 
-/// One part of a [`Template`].
+/// A part of a [`Template`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
-    /// Literal text.
+    /// A literal text, copied unchanged.
     Literal(String),
-    /// The value at a path.
+    /// A placeholder for the value at a path.
     Fill {
         /// Path of the value.
         path: Path,
-        /// In lower case.
+        /// Whether the value is converted to lower case.
         lower: bool,
     },
-    /// Omitted if a value in it is empty.
+    /// Parts that are omitted if a value among them is empty.
     Optional(Vec<Part>),
 }
 
 impl Template {
-    /// The text, if it has no placeholders.
+    /// Returns the text, if it has no placeholders.
     pub fn literal(&self) -> Option<&str> {
         match self.0.as_slice() {
             [] => Some(""),
@@ -108,20 +108,20 @@ impl Template {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("cell `{text}`: {what} at byte {at}")]
 pub struct CellError {
-    /// The whole text.
+    /// The whole text that was parsed.
     pub text: String,
-    /// The error.
+    /// Description of the error.
     pub what: &'static str,
     /// Offset of the error in bytes.
     pub at: usize,
 }
 
-/// Deepest nesting of expressions. Cells are part of the program; the bound turns a mistake into an error instead of a
-/// stack overflow.
+/// Maximum nesting of expressions. Cells are part of the program; the limit turns a mistake into an error
+/// instead of a stack overflow.
 const DEPTH_MAX: usize = 32;
 
 impl Cell {
-    /// Parses `text`.
+    /// Parses `text` as an expression.
     ///
     /// # Errors
     /// The text is not in the language, or names a function that does not exist.
@@ -158,7 +158,8 @@ impl Cell {
             }
             Cell::Sum(cells) | Cell::FirstOf(cells) => cells.iter().for_each(|cell| cell.add_reads(reads)),
             Cell::If { given, then, otherwise } => {
-                // A condition may be a string, which has no shape; such strings are short.
+                // The condition may be a string, which has no shape, so the whole value is read; such strings
+                // are short.
                 add_path(&[], given, false, reads);
                 then.add_reads(reads);
                 otherwise.add_reads(reads);
@@ -182,7 +183,7 @@ impl Cell {
         }
     }
 
-    /// The text, if the cell is a literal.
+    /// Returns the text, if the cell is a literal.
     pub fn literal(&self) -> Option<&str> {
         match self {
             Cell::Text(template) => template.literal(),
@@ -229,7 +230,7 @@ impl<'t> Parser<'t> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    /// Skips space and consumes `token` if it comes next.
+    /// Skips space and consumes `token` if it comes next. Returns whether it did.
     fn take(&mut self, token: &str) -> bool {
         self.space();
         let found = self.rest().starts_with(token);
@@ -239,7 +240,7 @@ impl<'t> Parser<'t> {
         found
     }
 
-    /// Consumes `word` if it comes next as a whole word.
+    /// Consumes `word` if it comes next as a whole word. Returns whether it did.
     fn take_word(&mut self, word: &str) -> bool {
         self.space();
         let ends = |rest: &str| !rest.starts_with(is_name_char);
@@ -278,7 +279,7 @@ impl<'t> Parser<'t> {
         self.list("+", Self::term, Cell::Sum)
     }
 
-    /// One item, or several separated by `separator`.
+    /// Parses items separated by `separator`; a single item is not wrapped in a list.
     fn list(
         &mut self,
         separator: &str,

@@ -1,19 +1,19 @@
-//! Translations of the schema's prose column texts into the cell language.
+//! Translations of the schema's prose descriptions of columns into the cell language.
 //!
-//! The schema describes how each cell is computed. Most of those texts are in the cell language already; the others are
-//! listed here with their translations. The translation depends on the text alone, not on the kind or the column, so
-//! that equal texts always have equal meaning. Placeholders of the naming profile (`{domain}`) occur on both sides and
-//! are filled in before the cell is parsed.
+//! The schema describes how each cell is computed. Most descriptions are already in the cell language; the
+//! others are listed here with their translations. A translation depends only on the text, not on the kind or
+//! the column, so equal texts always have the same meaning. Placeholders of the naming profile (`{domain}`)
+//! occur on both sides and are filled in before the cell is parsed.
 
 use super::cell::{Cell, CellError};
 use values::naming::Naming;
 
 /// Text in the schema → expression.
 static PROSE: &[(&str, &str)] = &[
-    // Pods.
+    // Cells of pods.
     ("readyContainers/totalContainers", "podReady"),
     ("trueReadinessGates/len(spec.readinessGates)|\"<none>\" if no gates", "readinessGates|\"<none>\""),
-    // Workloads.
+    // Cells of workloads.
     ("status.updatedReplicas", "int(status.updatedReplicas)|0"),
     ("status.availableReplicas", "int(status.availableReplicas)|0"),
     ("spec.maxReplicas", "int(spec.maxReplicas)|0"),
@@ -32,7 +32,7 @@ static PROSE: &[(&str, &str)] = &[
         "\"True\"/\"False\" of spec.suspend|\"<unset>\" (string cell)",
         "either(spec.suspend,\"true\",\"True\",\"False\")|\"<unset>\"",
     ),
-    // Networking.
+    // Cells of networking kinds.
     (
         "join(ports \"{port}/{protocol}\" or \"{port}:{nodePort}/{protocol}\" if nodePort>0, \",\")|\"<none>\"",
         "servicePorts|\"<none>\"",
@@ -50,7 +50,7 @@ static PROSE: &[(&str, &str)] = &[
         "metadata.name + \" (default)\" if annotation ingressclass.{domain}/is-default-class==\"true\"",
         "nameIfDefault(\"ingressclass.{domain}/is-default-class\")",
     ),
-    // Nodes and volumes.
+    // Cells of nodes and volumes.
     (
         "sorted unique roles joined \",\"|\"<none>\"; role from label node-role.{domain}/<role> or value of {domain}/role",
         "nodeRoles(\"node-role.{domain}/\",\"{domain}/role\")|\"<none>\"",
@@ -85,7 +85,7 @@ static PROSE: &[(&str, &str)] = &[
         "join(spec.tokenRequests[].audience,\",\")|\"<unset>\" if null",
         "join(spec.tokenRequests[].audience,\",\") if spec.tokenRequests set else \"<unset>\"",
     ),
-    // Events.
+    // Cells of events.
     ("age(series.lastObservedTime if series; else lastTimestamp; else first-seen cell)", "eventLastSeen"),
     ("age(firstTimestamp|eventTime)", "eventFirstSeen"),
     (
@@ -94,7 +94,7 @@ static PROSE: &[(&str, &str)] = &[
     ),
     ("\"{source.component|reportingController}[, {source.host|reportingInstance}]\"", "eventSource"),
     ("series.count if series; else count; 0 becomes 1", "eventCount"),
-    // Access and quotas.
+    // Cells of access control and quotas.
     ("User subjects joined \", \"", "subjects(\"User\")"),
     ("Group subjects joined \", \"", "subjects(\"Group\")"),
     ("ServiceAccount subjects \"{namespace}/{name}\" joined \", \"", "subjects(\"ServiceAccount\")"),
@@ -104,7 +104,7 @@ static PROSE: &[(&str, &str)] = &[
         "last condition type in Issued/Denied/Failed | \"Pending\"",
         "lastCondition(\"Issued\",\"Denied\",\"Failed\")|\"Pending\"",
     ),
-    // The server's own kinds.
+    // Cells of the server's own kinds.
     (
         "condition Healthy: True->\"Healthy\" else \"Unhealthy\"; none->\"Unknown\"",
         "either(condition Healthy.status,\"True\",\"Healthy\",\"Unhealthy\")|\"Unknown\"",
@@ -134,22 +134,22 @@ static PROSE: &[(&str, &str)] = &[
         "type of last True condition in Running/Succeeded/Failed | \"Unknown\"",
         "lastTrueCondition(\"Running\",\"Succeeded\",\"Failed\")|\"Unknown\"",
     ),
-    // Devices.
+    // Cells of devices.
     ("sum(status.pools[].totalDevices)", "poolDevices(\"totalDevices\")"),
     ("sum(status.pools[].availableDevices)", "poolDevices(\"availableDevices\")"),
     ("sum(status.pools[].allocatedDevices)", "poolDevices(\"allocatedDevices\")"),
     ("sum(status.pools[].unavailableDevices)", "poolDevices(\"unavailableDevices\")"),
     ("count(status.pools[].validationError set)", "poolErrors"),
-    // The default.
+    // Default cells.
     ("rfc3339(metadata.creationTimestamp) UTC", "rfc3339(metadata.creationTimestamp)"),
 ];
 
-/// The cell that a column's text in the schema describes; the text uses the names of `naming`.
+/// Parses a column's text from the schema to a cell. The text uses the names of `naming`.
 ///
 /// # Errors
 /// The text is neither in the cell language nor translated here.
 pub fn parse(text: &str, naming: &Naming) -> Result<Cell, CellError> {
-    // Done once per resource, for its first table, so the cost of filling in all texts is irrelevant.
+    // This runs once per resource, for its first table, so the cost of filling in all texts is irrelevant.
     let translated = PROSE.iter().find(|(prose, _)| naming.fill(prose) == text);
     match translated {
         Some((_, expression)) => Cell::parse(&naming.fill(expression)),

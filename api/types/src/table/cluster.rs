@@ -1,5 +1,5 @@
-//! Computes those cells of tables that need code, for nodes, volumes, admission policies, certificates, roles, quotas,
-//! device claims and events.
+//! Cell functions of nodes, volumes, admission policies, certificates, roles, quotas, device claims and
+//! events.
 
 use super::cell::Cell;
 use super::duration::UNKNOWN;
@@ -7,7 +7,7 @@ use super::eval::{Output, Row, text_of};
 use super::functions::{Function, text};
 use values::json::Value;
 
-/// Functions of all kinds except workloads and networking.
+/// Functions of all kinds except pods, workloads and networking.
 pub static FUNCTIONS: &[Function] = &[
     Function::reading("nodeStatus", "spec.unschedulable,status.conditions{type,status}", node_status),
     Function::reading("nodeRoles", "metadata.labels", node_roles),
@@ -55,7 +55,7 @@ pub static FUNCTIONS: &[Function] = &[
 
 const EVENT_TIMES: &str = "series.lastObservedTime,firstTimestamp,lastTimestamp,eventTime";
 
-/// Ready or not, and whether pods may be scheduled there.
+/// Computes whether the node is ready, and whether pods may be scheduled on it.
 fn node_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let word = match row.condition("Ready") {
         Some(ready) if ready.str_at(&["status"]) == "True" => "Ready",
@@ -69,8 +69,8 @@ fn node_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// `nodeRoles("prefix of role labels", "label whose value is a role")`: sorted, without duplicates; unset if there is
-/// none.
+/// `nodeRoles("prefix of role labels", "label whose value is a role")`: the roles, sorted and unique; unset
+/// without roles.
 fn node_roles<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let (prefix, label) = (text(row, arguments, 0), text(row, arguments, 1));
     let labels = row.at(&["metadata", "labels"]).and_then(Value::as_object);
@@ -97,7 +97,7 @@ fn node_address<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     found.map_or(Output::Unset, |address| Output::text(address.str_at(&["address"])))
 }
 
-/// Kernel version with the architecture in parentheses.
+/// Computes the kernel version with the architecture in parentheses.
 fn node_kernel<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let version = match row.str(&["status", "nodeInfo", "kernelVersion"]) {
         "" => UNKNOWN,
@@ -109,7 +109,8 @@ fn node_kernel<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// `nameIfDefault("annotation", …)`: the name, marked if one of the annotations makes the object the default.
+/// `nameIfDefault("annotation", …)`: the name, with a mark if one of the annotations makes the object the
+/// default.
 fn name_if_default<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let name = row.str(&["metadata", "name"]);
     let marks = |annotation: &str| row.str(&["metadata", "annotations", annotation]) == "true";
@@ -120,21 +121,21 @@ fn name_if_default<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// Decision, then failure and issuance.
+/// Computes the decision, followed by failure and issuance.
 fn csr_condition<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let decision = ["Denied", "Approved"].into_iter().find(|kind| row.condition(kind).is_some());
     let mut text = decision.unwrap_or("Pending").to_owned();
     if row.condition("Failed").is_some() {
         text.push_str(",Failed");
     }
-    // Only the presence of a certificate is read, and an empty one is not stored.
+    // Only the presence of a certificate is read; an empty one is not stored.
     if row.at(&["status", "certificate"]).is_some() {
         text.push_str(",Issued");
     }
     Output::text(text)
 }
 
-/// The last condition whose type is among the arguments; unset if there is none.
+/// Computes the last condition whose type is among the arguments; unset if no condition matches.
 fn last_condition<'r>(row: &Row<'r>, names: &'r [Cell], only_true: bool) -> Output<'r> {
     let listed = |kind: &str| names.iter().filter_map(Cell::literal).any(|name| name == kind);
     let conditions = row.list(&["status", "conditions"]).iter().rev();
@@ -145,7 +146,7 @@ fn last_condition<'r>(row: &Row<'r>, names: &'r [Cell], only_true: bool) -> Outp
         .map_or(Output::Unset, Output::text)
 }
 
-/// `True`, or the condition's status and reason.
+/// Computes `True`, or the condition's status and reason.
 fn available<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let Some(condition) = row.condition("Available") else { return Output::text("Unknown") };
     let (status, reason) = (condition.str_at(&["status"]), condition.str_at(&["reason"]));
@@ -156,7 +157,7 @@ fn available<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// `subjects("User")`: names of the subjects of a kind; service accounts with their namespace.
+/// `subjects("User")`: the names of the subjects of a kind; service accounts with their namespace.
 fn subjects<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let kind = text(row, arguments, 0);
     let names: Vec<String> = row
@@ -171,7 +172,7 @@ fn subjects<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     Output::text(names.join(", "))
 }
 
-/// `pods: 3/10` for each limit (`limits`) or request, sorted by name.
+/// Computes `pods: 3/10` for each limit (`limits`) or request, sorted by name.
 fn quota_list<'r>(row: &Row<'r>, limits: bool) -> Output<'r> {
     let hard = row.at(&["status", "hard"]).and_then(Value::as_object);
     let mut lines: Vec<(&str, String)> = hard
@@ -187,7 +188,7 @@ fn quota_list<'r>(row: &Row<'r>, limits: bool) -> Output<'r> {
     Output::text(lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join(", "))
 }
 
-/// The object or objects that parametrize a policy.
+/// Computes the parameter object or selector of an admission policy binding.
 fn param_ref<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let unset = Output::text("<unset>");
     let Some(reference) = row.at(&["spec", "paramRef"]) else { return unset };
@@ -204,7 +205,7 @@ fn param_ref<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// A label selector as a printed Go structure, which clients of the reference server know this cell by.
+/// Formats a label selector as a printed Go structure, as the reference server does in this cell.
 fn printed_selector(selector: &Value) -> String {
     let mut labels: Vec<String> = selector
         .get("matchLabels")
@@ -232,7 +233,7 @@ fn printed_selector(selector: &Value) -> String {
     )
 }
 
-/// The states of deletion, allocation and reservation.
+/// Computes the states of deletion, allocation and reservation of a claim.
 fn claim_state<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let allocated = row.at(&["status", "allocation"]).is_some_and(|it| !it.is_null());
     let reserved = !row.list(&["status", "reservedFor"]).is_empty();
@@ -246,7 +247,7 @@ fn claim_state<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     })
 }
 
-/// Whether the group is scheduled, or why it is disrupted.
+/// Computes whether the group is scheduled, or why it is disrupted.
 fn pod_group_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     if let Some(disruption) = row.condition("DisruptionTarget") {
         return Output::text(disruption.str_at(&["reason"]));
@@ -274,7 +275,7 @@ fn pool_request_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// The pools of a request, if counted.
+/// Returns the pools of a request, if they were counted.
 fn pools<'r>(row: &Row<'r>) -> Option<&'r [Value]> {
     let known =
         row.at(&["status"]).is_some_and(|status| !status.is_null()) && !row.condition_is_true("Failed");
@@ -292,7 +293,7 @@ fn pool_devices<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     Output::text(sum.to_string())
 }
 
-/// Number of pools that could not be counted.
+/// Computes the number of pools that could not be counted.
 fn pool_errors<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let Some(pools) = pools(row) else { return Output::text("-") };
     let failed = pools.iter().filter(|pool| !pool.str_at(&["validationError"]).is_empty()).count();
@@ -304,7 +305,7 @@ fn event_first_seen(row: &Row) -> String {
     times.iter().find_map(|name| row.age(row.str(&[name]))).unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
-/// The time of the series' last observation, else the last time, else the first.
+/// Computes the age of the series' last observation, or else of the last time, or else of the first time.
 fn event_last_seen<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     if row.at(&["series"]).is_some_and(|series| !series.is_null()) {
         let last = row.age(row.str(&["series", "lastObservedTime"]));
@@ -313,7 +314,7 @@ fn event_last_seen<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(row.age(row.str(&["lastTimestamp"])).unwrap_or_else(|| event_first_seen(row)))
 }
 
-/// Number of occurrences; 1 if the event has none.
+/// Computes the number of occurrences; 1 if the event has no count.
 fn event_count<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     match row.at(&["series"]).filter(|series| !series.is_null()) {
         Some(_) => Output::Int(row.int(&["series", "count"])),
@@ -324,7 +325,7 @@ fn event_count<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// Component and instance, each as the older members have it or else as the newer ones do.
+/// Returns component and instance, each from the older fields, or else from the newer ones.
 fn event_source(row: &Row) -> String {
     let first = |older: &[&str], newer: &[&str]| match row.str(older) {
         "" => row.str(newer),

@@ -1,12 +1,12 @@
-//! Descriptions of table columns, one sentence each. Equal names mean the same in every table.
+//! Descriptions of table columns, one sentence each. Equal names have the same meaning in every table.
 
-/// The sentence for the column `name`; empty if there is none.
+/// Returns the sentence for the column `name`; empty for an unknown column.
 pub fn description(name: &str) -> &'static str {
     let found = DESCRIPTIONS.binary_search_by(|(known, _)| (*known).cmp(name));
     found.map_or("", |at| DESCRIPTIONS[at].1)
 }
 
-/// Sorted by name.
+/// Column names and descriptions, sorted by name.
 static DESCRIPTIONS: &[(&str, &str)] = &[
     ("Access Modes", "How nodes may mount the volume, in short form."),
     ("Active", "Number of jobs that are running now."),

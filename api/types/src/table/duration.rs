@@ -1,4 +1,5 @@
-//! Human-readable durations in tables: `45s`, `5m30s`, `3h`, `2d4h`, `1y20d` (docs/api/encodings.md#table-columns).
+//! Human-readable durations in tables: `45s`, `5m30s`, `3h`, `2d4h`, `1y20d`
+//! (docs/api/encodings.md#table-columns).
 
 use std::fmt::Write;
 
@@ -7,14 +8,14 @@ use jiff::Timestamp;
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
-/// A year counts 365 days.
+/// Seconds of a year of 365 days.
 const YEAR: i64 = 365 * DAY;
 
-/// The text for values that are not a time.
+/// Text for values that are not a time.
 pub const UNKNOWN: &str = "<unknown>";
 
-/// A duration of `seconds`, rounded down to its one or two most significant units. Up to a second below zero is `0s`,
-/// because clocks differ slightly; less is `<invalid>`.
+/// Formats a duration of `seconds`, rounded down to its one or two most significant units. A value up to one
+/// second below zero is `0s`, because clocks differ slightly; a lower value is `<invalid>`.
 pub fn human(seconds: i64) -> String {
     let s = seconds;
     let mut text = String::with_capacity(8);
@@ -34,7 +35,7 @@ pub fn human(seconds: i64) -> String {
     text
 }
 
-/// The larger unit, then the smaller one unless it is zero.
+/// Appends the larger unit, then the smaller one unless it is zero.
 fn two(text: &mut String, large: (i64, &str), small: (i64, &str)) {
     let _ = write!(text, "{}{}", large.0, large.1); // writing to memory cannot fail
     if small.0 > 0 {
@@ -42,14 +43,14 @@ fn two(text: &mut String, large: (i64, &str), small: (i64, &str)) {
     }
 }
 
-/// The time in `text`; `None` if it is empty, not RFC 3339, or the zero time.
+/// Parses a time; returns `None` if the text is empty, not RFC 3339, or the zero time.
 pub fn time(text: &str) -> Option<Timestamp> {
     let time: Timestamp = text.parse().ok()?;
-    // The reference server writes a time that was never set as the year 1.
+    // The reference server writes the zero time as year 1.
     (text.as_bytes().first_chunk() != Some(b"0001")).then_some(time)
 }
 
-/// Whole seconds from `since` to `until`, rounded towards zero.
+/// Returns the seconds from `since` to `until`, rounded towards zero.
 pub fn seconds_between(since: Timestamp, until: Timestamp) -> i64 {
     until.duration_since(since).as_secs()
 }

@@ -1,7 +1,8 @@
-//! Evaluates a cell on one object.
+//! Evaluation of a cell on one object.
 //!
-//! The object is the tree of the parts that the table reads ([`super::reads`]), so evaluation must only access paths
-//! the cell has declared. Evaluation cannot fail: an object of an unexpected form gives unset cells.
+//! The object is a tree that contains only the parts that the table reads ([`super::reads`]), so evaluation
+//! must access only paths that the cell has declared. Evaluation cannot fail: an object of unexpected form
+//! gives unset cells.
 
 use std::borrow::Cow;
 
@@ -15,20 +16,20 @@ use values::json::{self, Value};
 /// The object of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'r> {
-    /// The parts of the object that the table reads.
+    /// Parts of the object that the table reads.
     pub object: &'r Value,
-    /// The time to which ages refer.
+    /// Time to which ages refer.
     pub now: Timestamp,
 }
 
 /// The result of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output<'r> {
-    /// No value: shown as the column's zero value.
+    /// No value; the table contains the zero value of the column.
     Unset,
-    /// A text.
+    /// A text, borrowed or computed.
     Text(Cow<'r, str>),
-    /// A value of the object; a text column shows it as text.
+    /// A value of the object; text columns contain it as text.
     Value(&'r Value),
     /// An integer, also in a text column.
     Int(i64),
@@ -36,16 +37,16 @@ pub enum Output<'r> {
     Bool(bool),
 }
 
-/// The values of a path; most paths give one.
+/// The values of a path; most paths have one.
 pub type Values<'r> = SmallVec<[&'r Value; 4]>;
 
 impl<'r> Output<'r> {
-    /// A text computed for this cell.
+    /// Creates a text that was computed for this cell.
     pub fn text(text: impl Into<Cow<'r, str>>) -> Self {
         Output::Text(text.into())
     }
 
-    /// Whether the cell is set: neither absent, null nor the empty text.
+    /// Returns whether the cell is set: neither absent, null nor the empty text.
     pub fn is_set(&self) -> bool {
         match self {
             Output::Unset | Output::Value(Value::Null) => false,
@@ -55,7 +56,7 @@ impl<'r> Output<'r> {
         }
     }
 
-    /// The displayed text.
+    /// Converts the result to text.
     pub fn into_text(self) -> Cow<'r, str> {
         match self {
             Output::Unset => Cow::Borrowed(""),
@@ -66,7 +67,7 @@ impl<'r> Output<'r> {
         }
     }
 
-    /// The number, 0 for anything else.
+    /// Returns the number; 0 if the result is not a number.
     pub fn number(&self) -> i64 {
         match self {
             Output::Int(n) => *n,
@@ -76,7 +77,7 @@ impl<'r> Output<'r> {
     }
 }
 
-/// A value as text: strings unquoted, null as the empty text, everything else as JSON.
+/// Returns a value as text: strings unquoted, null as the empty text, everything else as JSON.
 pub fn text_of(value: &Value) -> Cow<'_, str> {
     match value {
         Value::Null => Cow::Borrowed(""),
@@ -92,32 +93,32 @@ pub fn text_of(value: &Value) -> Cow<'_, str> {
 }
 
 impl<'r> Row<'r> {
-    /// The value at a path of member names.
+    /// Returns the value at a path of member names.
     pub fn at(&self, path: &[&str]) -> Option<&'r Value> {
         self.object.at(path)
     }
 
-    /// The string at a path, or the empty one.
+    /// Returns the string at a path, or the empty string.
     pub fn str(&self, path: &[&str]) -> &'r str {
         self.object.str_at(path)
     }
 
-    /// The integer at a path, or 0.
+    /// Returns the integer at a path, or 0.
     pub fn int(&self, path: &[&str]) -> i64 {
         self.at(path).and_then(Value::as_i64).unwrap_or(0)
     }
 
-    /// The list at a path, or an empty one.
+    /// Returns the list at a path, or an empty list.
     pub fn list(&self, path: &[&str]) -> &'r [Value] {
         self.at(path).and_then(Value::as_array).unwrap_or_default()
     }
 
-    /// Whether the object is being deleted.
+    /// Returns whether the object is being deleted.
     pub fn is_deleted(&self) -> bool {
         self.at(&["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null())
     }
 
-    /// The condition of type `kind`; component statuses have theirs at the top level.
+    /// Returns the condition of type `kind`; component statuses have their conditions at the top level.
     pub fn condition(&self, kind: &str) -> Option<&'r Value> {
         let mut list = self.list(&["status", "conditions"]);
         if list.is_empty() {
@@ -126,18 +127,18 @@ impl<'r> Row<'r> {
         list.iter().find(|condition| condition.str_at(&["type"]) == kind)
     }
 
-    /// Whether the condition of type `kind` exists and is true.
+    /// Returns whether the condition of type `kind` exists and is true.
     pub fn condition_is_true(&self, kind: &str) -> bool {
         self.condition(kind).is_some_and(|condition| condition.str_at(&["status"]) == "True")
     }
 
-    /// The age of the time in `text`; `None` if it is not a time.
+    /// Returns the age of the time in `text`; `None` if it is not a time.
     pub fn age(&self, text: &str) -> Option<String> {
         let since = super::duration::time(text)?;
         Some(super::duration::human(super::duration::seconds_between(since, self.now)))
     }
 
-    /// Evaluates `cell`.
+    /// Evaluates `cell` on the object.
     pub fn evaluate(&self, cell: &'r Cell) -> Output<'r> {
         cancellation::step();
         match cell {
@@ -177,7 +178,8 @@ impl<'r> Row<'r> {
         }
     }
 
-    /// The texts of `cell` in a list argument: one per value of a path, or that of any other cell.
+    /// Returns the texts of `cell` in a list argument: one for each value of a path, or the single text of
+    /// another cell.
     pub fn texts(&self, cell: &'r Cell) -> Vec<Cow<'r, str>> {
         match cell {
             Cell::Path(path) => elements(self.object, path).into_iter().map(text_of).collect(),
@@ -190,7 +192,7 @@ impl<'r> Row<'r> {
     }
 }
 
-/// Whether a value fulfils an `if`: neither null, the empty text, an empty list, nor false.
+/// Returns whether a value fulfils an `if`: it is neither null, the empty text, an empty list, nor false.
 fn is_given(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
@@ -200,7 +202,7 @@ fn is_given(value: &Value) -> bool {
     }
 }
 
-/// The values at `path` below `root`, in order.
+/// Returns the values at `path` below `root`, in order.
 pub fn values<'r>(root: &'r Value, path: &[Step]) -> Values<'r> {
     let mut current = Values::from_elem(root, 1);
     for step in path {
@@ -213,7 +215,7 @@ pub fn values<'r>(root: &'r Value, path: &[Step]) -> Values<'r> {
     current
 }
 
-/// As [`values`], with the elements of a list at the end.
+/// Returns the same as [`values`], but the elements if the only value is a list.
 fn elements<'r>(root: &'r Value, path: &[Step]) -> Values<'r> {
     let found = values(root, path);
     match found.as_slice() {
@@ -222,7 +224,7 @@ fn elements<'r>(root: &'r Value, path: &[Step]) -> Values<'r> {
     }
 }
 
-/// The text of `template`, filled from below `base`.
+/// Returns the text of `template`, filled from below `base`.
 pub fn fill(template: &Template, base: &Value) -> String {
     let mut text = String::new();
     fill_parts(&template.0, base, &mut text);

@@ -1,8 +1,8 @@
-//! The functions of the cell language: the general ones, and the list of all.
+//! Functions of the cell language: the general functions, and the list of all functions.
 //!
-//! A function is a name, a declaration of what it reads of the object (so that the reader can skip the rest) and a Rust
-//! function. Those of particular kinds are in [`super::pods`], [`super::workloads`], [`super::network`] and
-//! [`super::cluster`].
+//! A function is a name, a declaration of the parts of the object that it reads (so that the reader can skip
+//! the rest) and a Rust function. Functions for particular kinds are in [`super::pods`],
+//! [`super::workloads`], [`super::network`] and [`super::cluster`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,27 +13,27 @@ use super::eval::{Output, Row, values};
 use super::{cluster, network, pods, workloads};
 use values::json::Value;
 
-/// One function that cells may call.
+/// A function that cells may call.
 pub struct Function {
     /// Name in the cell language.
     pub name: &'static str,
-    /// The parts it reads besides its arguments, in the notation of [`super::reads`].
+    /// Parts that the function reads in addition to its arguments, in the notation of [`super::reads`].
     pub reads: &'static str,
-    /// It reads the members of this object that are named by its text arguments.
+    /// Path of an object from which the function reads the members that its text arguments name.
     pub reads_member_of: Option<&'static [&'static str]>,
-    /// Of a path argument it needs only the number of elements.
+    /// Whether the function needs only the number of elements at its path argument.
     pub shape_only: bool,
-    /// Computes the cell.
+    /// The Rust function that computes the cell.
     pub run: for<'r> fn(&Row<'r>, &'r [Cell]) -> Output<'r>,
 }
 
 impl Function {
-    /// A function of its arguments only.
+    /// Creates a function that depends only on its arguments.
     const fn general(name: &'static str, run: for<'r> fn(&Row<'r>, &'r [Cell]) -> Output<'r>) -> Self {
         Function { name, reads: "", reads_member_of: None, shape_only: false, run }
     }
 
-    /// A function that reads fixed parts of the object.
+    /// Creates a function that reads fixed parts of the object.
     pub const fn reading(
         name: &'static str,
         reads: &'static str,
@@ -42,7 +42,7 @@ impl Function {
         Function { name, reads, reads_member_of: None, shape_only: false, run }
     }
 
-    /// As [`Function::reading`], plus the annotations named by the arguments.
+    /// Creates a function like [`Function::reading`] that also reads the annotations named by its arguments.
     pub const fn reading_annotations(
         name: &'static str,
         reads: &'static str,
@@ -76,7 +76,7 @@ static GENERAL: &[Function] = &[
     Function::reading_annotations("annotation", "", annotation),
 ];
 
-/// The function called `name`.
+/// Returns the function called `name`.
 pub fn find(name: &str) -> Option<&'static Function> {
     [GENERAL, pods::FUNCTIONS, workloads::FUNCTIONS, network::FUNCTIONS, cluster::FUNCTIONS]
         .into_iter()
@@ -84,12 +84,12 @@ pub fn find(name: &str) -> Option<&'static Function> {
         .find(|function| function.name == name)
 }
 
-/// The first three joined by commas, then the number of further ones.
+/// Returns the first three texts joined by commas, followed by the number of further ones.
 pub fn first_three(texts: &[Cow<str>]) -> String {
     first_of(texts, 3, ",")
 }
 
-/// The first `max` joined by `separator`, then the number of further ones.
+/// Returns the first `max` texts joined by `separator`, followed by the number of further ones.
 pub fn first_of(texts: &[Cow<str>], max: usize, separator: &str) -> String {
     let mut text = texts[..texts.len().min(max)].join(separator);
     if texts.len() > max {
@@ -98,7 +98,7 @@ pub fn first_of(texts: &[Cow<str>], max: usize, separator: &str) -> String {
     text
 }
 
-/// The value of the argument at `at`, if it is a path to a value other than null.
+/// Returns the value of the argument at `at`, if it is a path to a value other than null.
 fn value<'r>(row: &Row<'r>, arguments: &'r [Cell], at: usize) -> Option<&'r Value> {
     match arguments.get(at)? {
         Cell::Path(path) => values(row.object, path).first().copied().filter(|value| !value.is_null()),
@@ -106,12 +106,12 @@ fn value<'r>(row: &Row<'r>, arguments: &'r [Cell], at: usize) -> Option<&'r Valu
     }
 }
 
-/// The text of the argument at `at`.
+/// Returns the text of the argument at `at`.
 pub fn text<'r>(row: &Row<'r>, arguments: &'r [Cell], at: usize) -> Cow<'r, str> {
     arguments.get(at).map_or(Cow::Borrowed(""), |cell| row.evaluate(cell).into_text())
 }
 
-/// `len(path)`: elements of a list, members of an object.
+/// `len(path)`: the number of elements of a list or of members of an object.
 fn len<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let len = match value(row, arguments, 0) {
         Some(Value::Array(items)) => items.len(),
@@ -121,13 +121,13 @@ fn len<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     Output::Int(i64::try_from(len).unwrap_or(i64::MAX))
 }
 
-/// `join(list, "separator")`.
+/// `join(list, "separator")`: the joined texts of a list.
 fn join<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let Some(list) = arguments.first() else { return Output::Unset };
     Output::text(row.texts(list).join(text(row, arguments, 1).as_ref()))
 }
 
-/// `top3(list)`: at most three, `<unset>` for none.
+/// `top3(list)`: at most three texts; `<unset>` for an empty list.
 fn top3<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let texts = arguments.first().map(|list| row.texts(list)).unwrap_or_default();
     if texts.is_empty() { Output::text("<unset>") } else { Output::text(first_three(&texts)) }
@@ -138,13 +138,13 @@ fn age<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     row.age(&text(row, arguments, 0)).map_or(Output::Unset, Output::text)
 }
 
-/// `humanDuration(seconds)`.
+/// `humanDuration(seconds)`: the duration as in ages.
 fn human_duration<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let seconds = value(row, arguments, 0).and_then(Value::as_i64);
     seconds.map_or(Output::Unset, |seconds| Output::text(duration::human(seconds)))
 }
 
-/// `rfc3339(time)`: as stored, in UTC; the zero time if absent.
+/// `rfc3339(time)`: the time as stored, in UTC; the zero time if absent.
 fn rfc3339<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let time = text(row, arguments, 0);
     if time.is_empty() { Output::text("0001-01-01T00:00:00Z") } else { Output::Text(time) }
@@ -160,7 +160,7 @@ fn bool<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     value(row, arguments, 0).and_then(Value::as_bool).map_or(Output::Unset, Output::Bool)
 }
 
-/// `either(value, "wanted", then, otherwise)`; unset if the value is unset.
+/// `either(value, "wanted", then, otherwise)`: a choice by equality; unset if the value is unset.
 fn either<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let Some(given) = arguments.first().map(|cell| row.evaluate(cell)).filter(Output::is_set) else {
         return Output::Unset;
@@ -169,7 +169,7 @@ fn either<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     Output::Text(text(row, arguments, at))
 }
 
-/// `trim(path)`: without white space around it.
+/// `trim(path)`: the text without surrounding white space.
 fn trim<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     match text(row, arguments, 0) {
         Cow::Borrowed(text) => Output::text(text.trim()),
@@ -177,13 +177,13 @@ fn trim<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// `firstGiven(a, b, …)`: the first that the object has, even if it is empty.
+/// `firstGiven(a, b, …)`: the first value that the object has, even if it is empty.
 fn first_given<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let given = |it: &Output| !matches!(it, Output::Unset);
     arguments.iter().map(|cell| row.evaluate(cell)).find(given).unwrap_or(Output::Unset)
 }
 
-/// `annotation("name", …)`: the first that exists.
+/// `annotation("name", …)`: the first annotation that exists.
 fn annotation<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let found = arguments
         .iter()
@@ -192,7 +192,7 @@ fn annotation<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     found.map_or(Output::Unset, Output::text)
 }
 
-/// `labelsString(path)`: `k=v` sorted and joined.
+/// `labelsString(path)`: labels as `k=v`, sorted and joined.
 fn labels_string<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let labels = value(row, arguments, 0).and_then(Value::as_object);
     let mut pairs: Vec<String> = labels
@@ -204,7 +204,7 @@ fn labels_string<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     Output::text(pairs.join(","))
 }
 
-/// `labelSelectorString(path[, "text for an invalid one"])`.
+/// `labelSelectorString(path[, "text for an invalid one"])`: a label selector in its query form.
 fn label_selector_string<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let Some(selector) = value(row, arguments, 0) else { return Output::Unset };
     match label_selector(selector) {
@@ -214,7 +214,7 @@ fn label_selector_string<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r>
     }
 }
 
-/// A label selector in its query form, requirements sorted by key; `None` if it is malformed.
+/// Returns a label selector in its query form, with requirements sorted by key; `None` if it is malformed.
 fn label_selector(selector: &Value) -> Option<String> {
     let mut requirements: Vec<(&str, String)> = Vec::new();
     if let Some(labels) = selector.get("matchLabels").and_then(Value::as_object) {

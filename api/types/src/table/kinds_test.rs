@@ -1,4 +1,5 @@
-//! Tests of the tables of built-in kinds (docs/api/encodings.md#table-columns), on the real columns of the schema.
+//! Tests of the tables of built-in kinds (docs/api/encodings.md#table-columns), on the real columns of the
+//! schema.
 
 use super::*;
 use crate::schema::builtin;
@@ -11,7 +12,7 @@ fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-/// The resource whose objects are of `kind`, in its stored version.
+/// Returns the resource whose objects have this kind, in its stored version.
 fn resource(kind: &str, naming: &'static Naming) -> &'static ResourceTable {
     builtin::groups(naming)
         .iter()
@@ -26,7 +27,7 @@ fn resource(kind: &str, naming: &'static Naming) -> &'static ResourceTable {
         .2
 }
 
-/// Cells of one object as JSON, without the brackets; `'` stands for `"` in both.
+/// Returns the cells of one object as JSON, without the brackets; `'` stands for `"` in both.
 pub(super) fn cells_in(naming: &'static Naming, kind: &str, object: &str) -> String {
     let format = TableFormat::for_resource(resource(kind, naming), naming).unwrap();
     let mut writer = format.writer(MetaVersion::V1, naming, IncludeObject::None, now());
@@ -49,7 +50,7 @@ fn check(kind: &str, cases: &[(&str, &str)]) {
 
 const META: &str = "'metadata':{'name':'n','creationTimestamp':'2026-01-10T11:00:00Z'}";
 
-/// `{'metadata':…,<rest>}` checked for the cells after the name.
+/// Checks the cells after the name for the object `{'metadata':…,<rest>}`.
 fn check_rest(kind: &str, cases: &[(&str, &str)]) {
     for (rest, want) in cases {
         let object = format!("{{{META}{}{rest}}}", if rest.is_empty() { "" } else { "," });
@@ -98,7 +99,8 @@ fn every_column_of_the_reference_data_has_an_evaluator() {
             let (name, text) = (column.str_at(&["name"]), column.str_at(&["cell"]));
             let cell = cells::parse(text, &KUBERNETES)
                 .unwrap_or_else(|error| panic!("{} {name}: {error}", kind.str_at(&["kind"])));
-            // A word that is neither a function nor a member of the kind would be a path without a value.
+            // A word that is neither a function nor a member of the kind would be parsed as a path without a
+            // value.
             if let (Cell::Path(path), "integer" | "boolean" | "string") = (&cell, column.str_at(&["type"])) {
                 assert!(!path.is_empty(), "{text}");
             }
@@ -109,7 +111,7 @@ fn every_column_of_the_reference_data_has_an_evaluator() {
     assert!(columns > 340, "{columns}");
     for helper in facts.get("helpers").and_then(Value::as_array).unwrap() {
         let name = helper.str_at(&["name"]);
-        // Rules that are not functions, and functions with another name in cells.
+        // Rules that are not functions, and functions that have another name in cells.
         let known = match name {
             "a|b" | "custom resources" | "server side" => continue,
             "readyContainers/totalContainers" => "podReady",
@@ -376,7 +378,7 @@ fn nodes_show_readiness_and_roles() {
             ),
         ],
     );
-    // The same object in the other naming profile has that profile's labels.
+    // In the other naming profile, the same object has the labels of that profile.
     let labels = format!("'node-role.{{domain}}/worker':'','node-role.{}':''", KUBERNETES.label("x"));
     let object = format!("{}}}", meta(&labels));
     assert!(cells_in(&CLUSTER, "Node", &object).starts_with("'n','Unknown','worker',"));

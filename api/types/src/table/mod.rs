@@ -6,9 +6,9 @@
 //! stored bytes ──reads──► tree of what the cells need ──eval──►│──► {"cells":[…],"object":…}  bytes, row by row
 //! ```
 //!
-//! A table is streamed: head, rows, tail; nothing is buffered. Cells are computed from the *stored* form of an object,
-//! so that every requested version shows the same table. The object of a row is a range of stored bytes and is not
-//! encoded again. Nothing here knows where objects come from.
+//! A table is streamed as head, rows and tail; nothing is buffered. Cells are computed from the *stored* form
+//! of an object, so that every requested version has the same table. The object of a row is a range of stored
+//! bytes and is not encoded again. This module does not know where objects come from.
 
 mod alike;
 pub mod cell;
@@ -49,20 +49,20 @@ use values::json::{ParseError, write_string};
 use values::naming::Naming;
 use values::status::Status;
 
-/// The object in a row besides the cells: the query parameter `includeObject`.
+/// The part of the object that a row contains in addition to the cells: the query parameter `includeObject`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum IncludeObject {
-    /// No object.
+    /// Rows contain no object.
     None,
-    /// Its metadata.
+    /// Rows contain the object's metadata.
     #[default]
     Metadata,
-    /// The whole object.
+    /// Rows contain the whole object.
     Object,
 }
 
 impl IncludeObject {
-    /// Parses the query parameter; the empty value is the default.
+    /// Parses the query parameter; an empty value means the default.
     ///
     /// # Errors
     /// 400 for any other value (docs/api/encodings.md#tables).
@@ -79,7 +79,7 @@ impl IncludeObject {
     }
 }
 
-/// Whether a table includes its column definitions. In a watch only the first one does
+/// Whether a table includes its column definitions. In a watch only the first table does
 /// (docs/api/encodings.md#tables).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Headers {
@@ -103,21 +103,20 @@ pub enum RowError {
 /// A column of a custom resource (`additionalPrinterColumns`).
 #[derive(Clone, Copy, Debug)]
 pub struct PrinterColumn<'c> {
-    /// Header.
+    /// Header of the column.
     pub name: &'c str,
-    /// `string`, `integer`, `number`, `boolean`, `date`.
+    /// Type: `string`, `integer`, `number`, `boolean` or `date`.
     pub kind: &'c str,
-    /// The format hint for clients.
+    /// Format hint for clients.
     pub format: &'c str,
-    /// One sentence.
+    /// Description in one sentence.
     pub description: &'c str,
-    /// 0 = always shown.
+    /// Priority; 0 means that clients always show the column.
     pub priority: i64,
     /// Path of the cell's value.
     pub json_path: &'c str,
 }
 
-/// How the objects of one resource become rows. Immutable; created once per resource and shared.
 impl<'c> PrinterColumn<'c> {
     fn of(column: &'c Column) -> Self {
         PrinterColumn {
@@ -131,18 +130,18 @@ impl<'c> PrinterColumn<'c> {
     }
 }
 
-/// How the objects of one resource become rows. Immutable; made once per resource and shared.
+/// The conversion of one resource's objects to rows. Immutable; created once per resource and shared.
 #[derive(Debug)]
 pub struct TableFormat {
     columns: Vec<CompiledColumn>,
     /// `columnDefinitions` as JSON.
     definitions: Vec<u8>,
     reads: Reads,
-    /// The same, and what the table of one object reads of it.
+    /// Parts that cells read, plus those that a table of a single object reads.
     single_reads: Reads,
-    /// The members that cells are computed from.
+    /// Members that cells are computed from.
     inputs: Inputs,
-    /// Rows of finished objects are marked (pods).
+    /// Whether rows of finished objects have row conditions (pods).
     marks_finished: bool,
 }
 
@@ -150,20 +149,20 @@ pub struct TableFormat {
 struct CompiledColumn {
     kind: ColumnKind,
     source: Source,
-    /// What the cell reads.
+    /// Parts that the cell reads.
     reads: Reads,
-    /// The inputs that it reads; all where that cannot be told.
+    /// Inputs that the cell reads; all inputs if they are unknown.
     mask: Mask,
 }
 
 /// The source of a cell.
 #[derive(Debug)]
 enum Source {
-    /// A cell of a built-in type.
+    /// An expression of a built-in type.
     Cell(Cell),
     /// A path into a custom resource.
     Path(JsonPath),
-    /// The path of its name; empty without a name.
+    /// The path of the object's name; the cell is empty if there is no name.
     Name(JsonPath),
 }
 
@@ -198,7 +197,7 @@ const NAME: Column = Column {
     cell: B("metadata.name"),
 };
 
-/// Columns of a type without declared ones.
+/// Columns of a type that declares no columns.
 static DEFAULT_COLUMNS: [Column; 2] = [
     NAME,
     Column {
@@ -212,10 +211,10 @@ static DEFAULT_COLUMNS: [Column; 2] = [
 ];
 
 impl TableFormat {
-    /// The format of a resource, made at the first call and kept in its table.
+    /// Returns the format of a resource, which the first call creates and stores in the resource's table.
     ///
     /// # Errors
-    /// A column's text is not understood.
+    /// A column's text is not in the cell language.
     pub fn for_resource(resource: &ResourceTable, naming: &'static Naming) -> Result<Arc<Self>, CellError> {
         resource.format.get_or_try(|| {
             if resource.message.custom {
@@ -229,15 +228,16 @@ impl TableFormat {
         })
     }
 
-    /// The format of objects with these columns, as built-in types have them.
+    /// Returns the format of objects with these columns of a built-in type.
     ///
     /// # Errors
-    /// A column's text is not understood.
+    /// A column's text is not in the cell language.
     pub fn for_columns(columns: &[Column], naming: &'static Naming) -> Result<Self, CellError> {
         let mut format = Self::empty();
         for column in columns {
             let mut cell = cells::parse(&column.cell, naming)?;
-            // Alone, an age that is not known says so; before a `|` it makes room for the alternative.
+            // An unknown age is `<unknown>` if it is the whole cell; before a `|` it gives way to the
+            // alternative.
             if matches!(&cell, Cell::Call(function, _) if function.name == "age") {
                 let unknown = Cell::parse(&format!("\"{}\"", duration::UNKNOWN))?;
                 cell = Cell::FirstOf(vec![cell, unknown]);
@@ -256,8 +256,8 @@ impl TableFormat {
         Ok(format.finish())
     }
 
-    /// The format of a custom resource: its name, then the declared columns, or the age if none are declared. A column
-    /// whose path is not in the grammar of [`jsonpath`] ends the columns.
+    /// Returns the format of a custom resource: its name, then the declared columns, or the age if none are
+    /// declared. A column whose path is not in the grammar of [`jsonpath`] ends the columns.
     pub fn for_custom(columns: &[PrinterColumn]) -> Self {
         let name = PrinterColumn {
             name: "Name",
@@ -279,7 +279,7 @@ impl TableFormat {
         let mut format = Self::empty();
         for column in [name].iter().chain(declared) {
             let Ok(path) = JsonPath::parse(column.json_path) else { break };
-            // An object without a name, as a bookmark is, has an empty cell there and not `null`.
+            // An object without a name, such as a bookmark, has an empty cell here instead of `null`.
             let is_name = format.columns.is_empty();
             format.reads.path(path.leading_names(), false);
             let mut reads = Reads::default();
@@ -305,21 +305,21 @@ impl TableFormat {
         }
     }
 
-    /// With all columns.
+    /// Completes the format after all columns were added.
     fn finish(mut self) -> Self {
         self.definitions.push(b']');
         self.single_reads = self.reads.clone();
         self.single_reads.select("metadata.resourceVersion");
         self.inputs = Inputs::of(&self.reads);
         for column in &mut self.columns {
-            // A cell that reads nothing is computed with the others.
+            // A cell without known inputs is computed whenever any input changes.
             let mask = self.inputs.mask(&column.reads).filter(|mask| *mask != 0);
             column.mask = mask.unwrap_or(Mask::MAX);
         }
         self
     }
 
-    /// The inputs of the row conditions.
+    /// Returns the inputs of the row conditions.
     fn finished_mask(&self) -> Mask {
         let mut phase = Reads::default();
         phase.select("status.phase");
@@ -343,7 +343,7 @@ impl TableFormat {
         out.extend_from_slice(format!(",\"priority\":{priority}}}").as_bytes());
     }
 
-    /// A writer of tables in this format, in the meta group of `words`; ages refer to `now`.
+    /// Creates a writer of tables in this format, in the meta group of `words`; ages refer to `now`.
     pub fn writer(
         self: &Arc<Self>,
         version: MetaVersion,

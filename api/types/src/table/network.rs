@@ -8,7 +8,7 @@ use super::eval::{Output, Row, text_of};
 use super::functions::{Function, first_three};
 use values::json::Value;
 
-/// Functions of networking.
+/// Functions of networking kinds.
 pub static FUNCTIONS: &[Function] = &[
     Function::reading(
         "serviceExternalIP",
@@ -25,7 +25,7 @@ pub static FUNCTIONS: &[Function] = &[
     Function::reading("sliceEndpoints", "endpoints.addresses", slice_endpoints),
 ];
 
-/// Addresses of the load balancer, sorted, without duplicates.
+/// Returns the addresses of the load balancer, sorted and unique.
 fn load_balancer_addresses<'r>(row: &Row<'r>) -> Vec<&'r str> {
     let points = row.list(&["status", "loadBalancer", "ingress"]).iter();
     let mut addresses: Vec<&str> = points
@@ -40,7 +40,7 @@ fn load_balancer_addresses<'r>(row: &Row<'r>) -> Vec<&'r str> {
     addresses
 }
 
-/// The addresses at which a service is reachable from outside, depending on its type.
+/// Computes the addresses at which a service is reachable from outside, depending on its type.
 fn service_external_ip<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let external = row.list(&["spec", "externalIPs"]).iter().filter_map(Value::as_str);
     let (addresses, none) = match row.str(&["spec", "type"]) {
@@ -56,7 +56,7 @@ fn service_external_ip<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     if addresses.is_empty() { Output::text(none) } else { Output::text(addresses.join(",")) }
 }
 
-/// `80/TCP,443:30443/TCP`; unset without ports.
+/// Computes `80/TCP,443:30443/TCP`; unset without ports.
 fn service_ports<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let mut text = String::new();
     for port in row.list(&["spec", "ports"]) {
@@ -73,7 +73,7 @@ fn service_ports<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(text)
 }
 
-/// Up to three hosts; `*` if no rule has one.
+/// Computes up to three hosts; `*` if no rule has a host.
 fn ingress_hosts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     const SHOWN_MAX: usize = 3;
     let rules = row.list(&["spec", "rules"]);
@@ -83,7 +83,7 @@ fn ingress_hosts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
         return Output::text("*");
     }
     let mut text = named[..named.len().min(SHOWN_MAX)].join(",");
-    // Once three hosts are shown, all rules count as further ones, with or without a host.
+    // If three hosts are listed, all further rules are counted, with or without a host.
     if named.len() >= SHOWN_MAX && rules.len() > SHOWN_MAX {
         let third = rules.iter().enumerate().filter(|(_, rule)| !rule.str_at(&["host"]).is_empty()).nth(2);
         if third.is_some_and(|(at, _)| at + 1 < rules.len()) {
@@ -93,7 +93,7 @@ fn ingress_hosts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(text)
 }
 
-/// Up to three `ip:port`, port by port; addresses alone for subsets without ports.
+/// Computes up to three `ip:port`, port by port; only addresses for subsets without ports.
 fn endpoints_list<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     const SHOWN_MAX: usize = 3;
     let subsets = row.list(&["subsets"]);
@@ -110,7 +110,7 @@ fn endpoints_list<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
         'subset: for port in lines {
             for address in addresses {
                 if shown.len() == SHOWN_MAX {
-                    break 'subset; // the rest is only counted
+                    break 'subset; // further endpoints are only counted
                 }
                 let ip = address.str_at(&["ip"]);
                 shown.push(match port.get("port").and_then(Value::as_i64) {
@@ -128,7 +128,7 @@ fn endpoints_list<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(text)
 }
 
-/// Port numbers; a port without a number stands for all ports with its name, or all ports.
+/// Computes the port numbers; a port without a number stands for all ports with its name, or for all ports.
 fn slice_ports<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let ports = row.list(&["ports"]).iter().map(|port| {
         let given = |name| port.get(name).filter(|value| !value.is_null());
@@ -137,7 +137,7 @@ fn slice_ports<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     at_most_three(ports.collect())
 }
 
-/// Addresses of all endpoints.
+/// Computes the addresses of all endpoints.
 fn slice_endpoints<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let endpoints = row.list(&["endpoints"]).iter();
     let addresses = endpoints.filter_map(|endpoint| endpoint.get("addresses")?.as_array()).flatten();

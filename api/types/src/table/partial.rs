@@ -1,7 +1,8 @@
 //! Metadata-only representations: `PartialObjectMetadata` and its list, copied from stored bytes.
 //!
-//! The stored form of an object begins `{"kind":"…","apiVersion":"…","metadata":{…}`, so its metadata is a range of the
-//! stored bytes: found by matching braces and copied without parsing. Source: docs/api/encodings.md#accept, #tables.
+//! The stored form of an object begins with `{"kind":"…","apiVersion":"…","metadata":{…}`, so its metadata is
+//! a range of the stored bytes, which is found by matching braces and copied without parsing. Source:
+//! docs/api/encodings.md#accept, #tables.
 
 use std::io::Write;
 use std::ops::Range;
@@ -10,18 +11,18 @@ use values::json::scan::Scan;
 use values::json::write_string;
 use values::naming::Naming;
 
-/// Version of the meta group in which tables and metadata-only objects are requested.
+/// A version of the meta group in which tables and metadata-only objects are requested.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MetaVersion {
-    /// `v1`.
+    /// The version `v1` of the meta group.
     #[default]
     V1,
-    /// `v1beta1`, identical except for its name.
+    /// `v1beta1`, which differs only in its name.
     V1beta1,
 }
 
 impl MetaVersion {
-    /// The version's text form.
+    /// Returns the name of the version.
     pub fn as_str(self) -> &'static str {
         match self {
             MetaVersion::V1 => "v1",
@@ -29,30 +30,31 @@ impl MetaVersion {
         }
     }
 
-    /// The version called `name`.
+    /// Returns the version called `name`.
     pub fn by_name(name: &str) -> Option<Self> {
         [MetaVersion::V1, MetaVersion::V1beta1].into_iter().find(|version| version.as_str() == name)
     }
 
-    /// `kind` and `apiVersion` of `kind`, as the first bytes of an object: `{"kind":"…","apiVersion":"…"`.
+    /// Returns the first bytes of an object of `kind`: `{"kind":"…","apiVersion":"…"`.
     pub fn opening(self, kind: &str, naming: &Naming) -> String {
         format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{}/{}\"", naming.meta_group(), self.as_str())
     }
 }
 
-/// Metadata of a list or table; an empty version is left out.
+/// Metadata of a list or table. An empty resourceVersion is omitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListMeta<'m> {
-    /// Revision of the collection.
+    /// resourceVersion of the collection.
     pub resource_version: &'m str,
-    /// Start of the next chunk; empty on the last one of lists that always have the member.
+    /// Continue token for the next chunk; `Some("")` writes an empty token on the last chunk of lists that
+    /// always have the member.
     pub continue_token: Option<&'m str>,
     /// Number of objects after this chunk.
     pub remaining: Option<u64>,
 }
 
 impl ListMeta<'_> {
-    /// Appends the object.
+    /// Appends the metadata as an object.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         let start = out.len();
@@ -73,14 +75,14 @@ impl ListMeta<'_> {
     }
 }
 
-/// A comma, unless nothing was written since `start`.
+/// Appends a comma, unless nothing was written since `start`.
 fn separate(start: usize, out: &mut Vec<u8>) {
     if out.len() > start {
         out.push(b',');
     }
 }
 
-/// Writes metadata-only objects of one version.
+/// Writer of metadata-only objects of one version.
 #[derive(Debug)]
 pub struct PartialWriter {
     item: String,
@@ -89,7 +91,7 @@ pub struct PartialWriter {
 }
 
 impl PartialWriter {
-    /// A writer of objects of `version`.
+    /// Creates a writer of objects of `version`.
     pub fn new(version: MetaVersion, naming: &Naming) -> Self {
         PartialWriter {
             item: version.opening("PartialObjectMetadata", naming) + ",\"metadata\":",
@@ -98,14 +100,14 @@ impl PartialWriter {
         }
     }
 
-    /// A writer of items of the same list that are not its first.
+    /// Creates a writer of further items of the same list, after the first one.
     #[must_use]
     pub fn fork(&self) -> Self {
         PartialWriter { item: self.item.clone(), list: self.list.clone(), items: 1 }
     }
 
-    /// Appends the metadata-only form of `stored`, without a newline. Returns whether it has metadata; if not,
-    /// nothing is written.
+    /// Appends the metadata-only form of `stored`, without a newline. Returns whether `stored` has metadata;
+    /// if not, nothing is written.
     #[must_use]
     pub fn object(&self, stored: &[u8], out: &mut Vec<u8>) -> bool {
         let Some(range) = metadata_range(stored) else { return false };
@@ -121,7 +123,7 @@ impl PartialWriter {
         out.push(b'}');
     }
 
-    /// Opens a list.
+    /// Appends the head of a list.
     pub fn list_head(&mut self, meta: &ListMeta, out: &mut Vec<u8>) {
         self.items = 0;
         out.extend_from_slice(self.list.as_bytes());
@@ -129,7 +131,7 @@ impl PartialWriter {
         out.extend_from_slice(b",\"items\":[");
     }
 
-    /// Appends the next item of the list; as [`PartialWriter::object`].
+    /// Appends the next item of the list, like [`PartialWriter::object`].
     #[must_use]
     pub fn list_item(&mut self, stored: &[u8], out: &mut Vec<u8>) -> bool {
         let before = out.len();
@@ -151,15 +153,15 @@ impl PartialWriter {
     }
 }
 
-/// Range of the top-level member `metadata` in an object's compact JSON, braces included. `None` if the bytes are not
-/// such an object. One pass up to the end of the metadata; the rest is not read.
+/// Returns the range of the top-level member `metadata` in an object's compact JSON, including its braces;
+/// `None` if the bytes are not such an object. The function reads up to the end of the metadata only.
 pub fn metadata_range(stored: &[u8]) -> Option<Range<usize>> {
     let start = metadata_start(stored)?;
     let value = Scan::new(&stored[start..]).value()?;
     Some(start..start + value.len())
 }
 
-/// Where the metadata begins, with its brace; what follows is not read.
+/// Returns the position of the metadata's opening brace. The function reads nothing after it.
 pub fn metadata_start(stored: &[u8]) -> Option<usize> {
     let mut scan = Scan::new(stored);
     if !scan.take(b'{') {

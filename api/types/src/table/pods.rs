@@ -1,7 +1,8 @@
 //! Cell functions of pods: ready containers, status reason, restarts.
 //!
-//! A pod first runs its init containers in sequence; those with restart policy `Always` keep running beside the
-//! containers. Until the others have finished, the pod is *initializing*, and only init containers are considered.
+//! A pod first runs its init containers in sequence; those with restart policy `Always` keep running next to
+//! the containers. Until the other init containers have finished, the pod is *initializing*, and only init
+//! containers are considered.
 
 use std::borrow::Cow;
 
@@ -20,7 +21,7 @@ const READS: &str = "metadata.deletionTimestamp,spec{containers?,initContainers{
     containerStatuses{name,ready,restartCount,lastState.terminated.finishedAt,\
         state{running?,waiting.reason,terminated{reason,exitCode,signal}}}}";
 
-/// Functions of pods.
+/// Functions for the cells of pods.
 pub static FUNCTIONS: &[Function] = &[
     Function::reading("podReady", READS, |row, _| {
         let pod = Summary::of(row);
@@ -35,7 +36,7 @@ pub static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// The summary from which the cells of a pod are made.
+/// The summary from which the cells of a pod are computed.
 struct Summary<'r> {
     ready: usize,
     total: usize,
@@ -60,13 +61,13 @@ impl Restarts {
 
 /// The progress of the init containers.
 struct Init<'r> {
-    /// The reason the pod is waiting; `None` once all are done.
+    /// Reason why the pod is waiting; `None` after all init containers are done.
     pending: Option<Cow<'r, str>>,
-    /// Number of restartable ones that are ready.
+    /// Number of restartable init containers that are ready.
     ready: usize,
-    /// Restarts of all, up to the pending one.
+    /// Restarts of all init containers up to the pending one.
     restarts: Restarts,
-    /// Restarts of the restartable ones among them.
+    /// Restarts of the restartable init containers among them.
     restartable_restarts: Restarts,
 }
 
@@ -159,11 +160,11 @@ impl<'r> Init<'r> {
 
 /// The summary of the containers' statuses.
 struct Containers<'r> {
-    /// Ready and running.
+    /// Number of containers that are ready and running.
     ready: usize,
-    /// The first reason of a container.
+    /// First reason of a container.
     reason: Option<Cow<'r, str>>,
-    /// The first reason of a container that failed.
+    /// First reason of a container that failed.
     failure: Option<Cow<'r, str>>,
 }
 
@@ -189,7 +190,7 @@ impl<'r> Containers<'r> {
     }
 }
 
-/// The reason of a terminated container.
+/// Returns the reason of a terminated container.
 fn end_of(terminated: &Value) -> Cow<'_, str> {
     let reason = terminated.str_at(&["reason"]);
     let signal = int(terminated, &["signal"]);
@@ -202,7 +203,7 @@ fn end_of(terminated: &Value) -> Cow<'_, str> {
     }
 }
 
-/// `3` or `3 (5m ago)`.
+/// Computes `3` or `3 (5m ago)`.
 fn restarts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let Restarts { count, last } = Summary::of(row).restarts;
     match last {
@@ -214,7 +215,7 @@ fn restarts<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     }
 }
 
-/// Number of the pod's readiness gates that are true; unset without gates.
+/// Computes the number of the pod's readiness gates that are true; unset without gates.
 fn readiness_gates<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let gates = row.list(&["spec", "readinessGates"]);
     if gates.is_empty() {

@@ -3,7 +3,7 @@
 use super::kinds_test::cells_in;
 use values::naming::KUBERNETES;
 
-/// A pod with one container `c`; `parts` are further members of spec and status.
+/// Returns a pod with one container `c`; the arguments are further members of spec, status and metadata.
 fn pod(spec: &str, status: &str, meta: &str) -> String {
     format!(
         "{{'kind':'Pod','apiVersion':'v1','metadata':{{'name':'p','creationTimestamp':'2026-01-10T11:55:00Z'{meta}}},\

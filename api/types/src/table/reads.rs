@@ -1,13 +1,14 @@
-//! Selections of the parts of an object that a table needs, and the reader that builds a tree of exactly those.
+//! Selections of the parts of an object that a table needs, and the reader that builds a tree of exactly
+//! these parts.
 //!
 //! ```text
 //! metadata{name,creationTimestamp},spec.containers?,status{phase,conditions{type,status}}
 //! ```
 //!
-//! A *selection* is a comma-separated list of dotted paths; braces group paths with a common prefix, lists are
-//! transparent (a selection below a list applies to each element), and `?` at the end selects the shape only: presence
-//! and number of elements or members. Everything else is skipped, so a table row costs a fraction of parsing the
-//! object.
+//! A *selection* is a comma-separated list of dotted paths. Braces group paths with a common prefix. Lists
+//! are transparent (a selection below a list applies to each element). A trailing `?` selects only the shape:
+//! presence and number of elements or members. Everything else is skipped, so a table row costs a fraction of
+//! parsing the object.
 
 use values::json::scan::Scan;
 use values::json::{self, DEPTH_MAX, Key, Object, ParseError, Value};
@@ -15,17 +16,17 @@ use values::json::{self, DEPTH_MAX, Key, Object, ParseError, Value};
 /// The selected parts of one value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reads {
-    /// The whole value.
+    /// Whether the whole value is selected.
     whole: bool,
-    /// The number of its members or elements.
+    /// Whether the number of members or elements is selected.
     shape: bool,
-    /// These members (of each element, for a list).
+    /// Selected members (of each element, for a list).
     members: Vec<(Key, Reads)>,
 }
 
 impl Reads {
-    /// Adds a selection in the module's notation. Selections are part of the program, so a malformed one is parsed up
-    /// to the error instead of being refused; the tests of the helpers detect it.
+    /// Adds a selection in the module's notation. Selections are part of the program, so a malformed one is
+    /// parsed up to the error instead of being rejected; tests of the functions detect it.
     pub fn select(&mut self, selection: &'static str) {
         let mut rest = selection;
         self.select_group(&mut rest);
@@ -70,7 +71,7 @@ impl Reads {
         }
     }
 
-    /// Adds one path; only its shape if `shape` is set.
+    /// Adds a path, or only its shape if `shape` is set.
     pub fn path<'k>(&mut self, names: impl IntoIterator<Item = &'k str>, shape: bool) {
         let node = names.into_iter().fold(self, |node, name| node.member(Key::Owned(name.to_owned())));
         if shape {
@@ -91,8 +92,9 @@ impl Reads {
         &mut self.members[at].1
     }
 
-    /// The selected parts of the object in `stored`. Members that only count towards a shape have empty names and null
-    /// values; unselected texts are null. Unselected parts are skipped without validation.
+    /// Returns the selected parts of the object in `stored`. Members that only count towards a shape have
+    /// empty names and null values; texts that are not selected are null. Other parts are skipped without
+    /// validation.
     ///
     /// # Errors
     /// `stored` is not one JSON document.
@@ -100,19 +102,21 @@ impl Reads {
         if let Some(value) = self.select_from(stored, 0) {
             return Ok(value);
         }
-        // Not in canonical form; rewriting it makes it so.
+        // The text is not in canonical form; writing it again makes it canonical.
         let mut usual = Vec::with_capacity(stored.len());
         json::write(&json::parse(stored)?, &mut usual);
         Ok(self.select_from(&usual, 0).unwrap_or_default())
     }
 
-    /// The selected members with what is selected of them; `None` if all of the value is selected, or its shape.
+    /// Returns the selected members with their own selections; `None` if the whole value or its shape is
+    /// selected.
     pub fn single_members(&self) -> Option<impl Iterator<Item = (&str, &Reads)>> {
         let is_more = self.whole || self.shape;
         (!is_more).then(|| self.members.iter().map(|(name, below)| (&**name, below)))
     }
 
-    /// [`Reads::read`] for text in its usual form that is nested so deep; `None` for any other.
+    /// Reads like [`Reads::read`] a text in canonical form that is nested `depth` levels deep; `None` for any
+    /// other text.
     pub fn select_from(&self, text: &[u8], depth: usize) -> Option<Value> {
         let mut scan = Scan::new(text);
         self.value(&mut scan, depth).filter(|_| scan.is_at_end())
@@ -126,7 +130,8 @@ impl Reads {
             b'[' => self.array(scan, depth + 1),
             b'"' => {
                 let text = scan.string()?;
-                // If only its shape or members are selected, a text could be a megabyte without use.
+                // If only shape or members are selected, the text is not needed, and it can be a megabyte
+                // long.
                 if !self.whole {
                     return Some(Value::Null);
                 }
@@ -167,7 +172,7 @@ impl Reads {
     }
 
     fn array(&self, scan: &mut Scan<'_>, depth: usize) -> Option<Value> {
-        // A list's shape does not depend on its elements.
+        // The shape of a list does not depend on its elements.
         let is_skipped = self.members.is_empty();
         let mut items = Vec::new();
         scan.take(b'[');

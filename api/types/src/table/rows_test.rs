@@ -1,5 +1,5 @@
-//! Tests of tables as documents: heads, rows, objects, watch events, custom resources (docs/api/encodings.md#tables,
-//! docs/api/openapi.md#published-custom-types).
+//! Tests of tables as documents: heads, rows, objects, watch events, custom resources
+//! (docs/api/encodings.md#tables, docs/api/openapi.md#published-custom-types).
 
 use super::*;
 use crate::schema::builtin;
@@ -93,7 +93,7 @@ fn rows_of_finished_pods_are_marked() {
         let mut out = Vec::new();
         writer.row(pod.as_bytes(), b"", &mut out).unwrap();
         let at = out.iter().position(|byte| *byte == b'{').unwrap();
-        out.drain(..at); // the comma after the row before
+        out.drain(..at); // the comma after the previous row
         let row = json::parse(&out).unwrap();
         let condition = row.get("conditions").and_then(Value::as_array).and_then(|list| list.first());
         assert_eq!(condition.map(|it| it.str_at(&["reason"])), reason);
@@ -187,14 +187,14 @@ fn custom_resources_show_their_printer_columns() {
         r#"{"cells":["w","t","3","{\"a\":1,\"b\":2}",3,2,2.5,true,null,null,"\u003cno value\u003e",null,"1.2345675e+06",-9223372036854775808,9223372036854776000,"\u003cunknown\u003e","60m","\u003cinvalid\u003e","True","v"],"object":null}"#
     );
     assert_eq!(row(&[]), r#"{"cells":["w","30m"],"object":null}"#);
-    // The cell of a name that is missing is empty, as in bookmarks.
+    // The cell of a missing name is empty, as in bookmarks.
     let format = Arc::new(TableFormat::for_custom(&[column("Text", "string", ".spec.text")]));
     let bookmark = r#"{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"resourceVersion":"7"}}"#;
     let mut out = Vec::new();
     let mut writer = format.writer(MetaVersion::V1, &CLUSTER, IncludeObject::None, now());
     writer.single(bookmark.as_bytes(), bookmark.as_bytes(), Headers::Omitted, &mut out).unwrap();
     assert!(text(out).contains(r#""rows":[{"cells":["",null],"object":null}]"#));
-    // A path that cannot be read ends the columns.
+    // A malformed path ends the columns.
     let good = column("Good", "string", ".spec.text");
     let columns = [good, column("Bad", "string", ".a["), good];
     assert_eq!(row(&columns), r#"{"cells":["w","t"],"object":null}"#);

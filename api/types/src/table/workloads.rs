@@ -8,7 +8,7 @@ use super::eval::{Output, Row, text_of};
 use super::functions::{Function, first_of};
 use values::json::Value;
 
-/// Functions of workloads.
+/// Functions for the cells of workloads.
 pub static FUNCTIONS: &[Function] = &[
     Function::reading("jobStatus", "metadata.deletionTimestamp,status.conditions{type,status}", job_status),
     Function::reading("jobCompletions", "spec{completions,parallelism},status.succeeded", job_completions),
@@ -21,7 +21,7 @@ pub static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// The first applicable state of a job.
+/// Computes the first applicable state of a job.
 fn job_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     for ended in ["Complete", "Failed"] {
         if row.condition_is_true(ended) {
@@ -35,7 +35,8 @@ fn job_status<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(underway.into_iter().find(|kind| row.condition_is_true(kind)).unwrap_or("Running"))
 }
 
-/// Succeeded and desired pods; a job without a number of completions needs one of its parallel pods to succeed.
+/// Computes succeeded and desired pods. A job without a number of completions needs one of its parallel pods
+/// to succeed.
 fn job_completions<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let succeeded = row.int(&["status", "succeeded"]);
     let parallelism = row.int(&["spec", "parallelism"]);
@@ -46,14 +47,14 @@ fn job_completions<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     })
 }
 
-/// From start to completion, or to now.
+/// Computes the time from start to completion, or to now.
 fn job_duration<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let Some(start) = duration::time(row.str(&["status", "startTime"])) else { return Output::Unset };
     let end = duration::time(row.str(&["status", "completionTime"])).unwrap_or(row.now);
     Output::text(duration::human(duration::seconds_between(start, end)))
 }
 
-/// `cpu: 10%/80%, 5/10 (avg) + 1 more...`
+/// Computes `cpu: 10%/80%, 5/10 (avg) + 1 more...`.
 fn hpa_targets<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let metrics = row.list(&["spec", "metrics"]);
     if metrics.is_empty() {
@@ -65,9 +66,9 @@ fn hpa_targets<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     Output::text(first_of(&texts, 2, ", "))
 }
 
-/// One metric: its current value and its target.
+/// Formats the current value and the target of a metric.
 fn metric_target<'r>(metric: &'r Value, status: Option<&'r Value>) -> Cow<'r, str> {
-    // A status has the position of its metric; one of another type belongs to an older spec.
+    // A status has the same position as its metric; a status of another type belongs to an older spec.
     let source = match metric.str_at(&["type"]) {
         "Resource" => "resource",
         "ContainerResource" => "containerResource",
@@ -79,7 +80,8 @@ fn metric_target<'r>(metric: &'r Value, status: Option<&'r Value>) -> Cow<'r, st
     let target = |member| quantity(metric.at(&[source, "target", member]));
     let status = status.filter(|it| it.get(source).is_some_and(|part| !part.is_null()));
     let measured = |member| quantity(status.and_then(|it| it.at(&[source, "current", member])));
-    // The cell tells a status without the quantity from no status, except for averages of objects and external metrics.
+    // The cell distinguishes a status without the quantity from a missing status, except for averages of
+    // objects and external metrics.
     let absent = if status.is_some() { "<nil>" } else { "<unknown>" };
     let current = |member| measured(member).unwrap_or(Cow::Borrowed(absent));
     let wanted = |member| target(member).unwrap_or(Cow::Borrowed("<nil>"));
@@ -115,7 +117,7 @@ fn quantity(value: Option<&Value>) -> Option<Cow<'_, str>> {
     value.filter(|value| !value.is_null()).map(text_of)
 }
 
-/// `deployment.apps/web`: the controlling owner of the object.
+/// Computes `deployment.apps/web`: the controlling owner of the object.
 fn controller_owner<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let owners = row.list(&["metadata", "ownerReferences"]);
     let controls = |owner: &&Value| owner.get("controller").and_then(Value::as_bool) == Some(true);

@@ -1,7 +1,7 @@
-//! Tables, written row by row.
+//! Writing of tables row by row.
 //!
-//! A row is bytes appended to a buffer; a failed one appends nothing. A writer that remembers ([`TableWriter::fork`]) copies
-//! the cells whose inputs are those of the row before.
+//! A row is appended to a buffer; a failed row appends nothing. A writer that keeps the previous row
+//! ([`TableWriter::fork`]) copies the cells whose inputs are the same as in that row.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{
 use values::field::go_float;
 use values::json::{self, Value, write_string};
 
-/// Writes tables of one format, row by row.
+/// Writer of tables of one format, row by row.
 #[derive(Debug)]
 pub struct TableWriter {
     pub(super) format: Arc<TableFormat>,
@@ -25,24 +25,24 @@ pub struct TableWriter {
     pub(super) include: IncludeObject,
     pub(super) now: Timestamp,
     pub(super) rows: usize,
-    /// What is remembered of the row before, if rows are.
+    /// The previous row, if this writer keeps it.
     pub(super) before: Option<Box<Before>>,
 }
 
-/// What the cells of a row are written from.
+/// The source of a row's cells.
 #[expect(
     clippy::large_enum_variant,
     reason = "one is on the stack at a time; a box would cost each row an allocation"
 )]
 enum Cells {
-    /// What is remembered, which is that of an object in its usual form.
+    /// The kept cells, for an object in canonical form.
     Remembered(Look),
-    /// An object as it was read.
+    /// The parts of the object from which the cells are computed.
     Computed(Value),
 }
 
 impl Cells {
-    /// The resourceVersion of the object whose stored form is `stored`; empty if there is none.
+    /// Returns the resourceVersion of the object whose stored form is `stored`; may be empty.
     fn resource_version<'c>(&'c self, stored: &'c [u8]) -> &'c str {
         match self {
             Cells::Remembered(look) => look.resource_version(stored).unwrap_or_default(),
@@ -52,7 +52,7 @@ impl Cells {
 }
 
 impl TableWriter {
-    /// Sets the time to which ages refer, in whole seconds as they are told: a watch lasts longer than one moment.
+    /// Sets the time to which ages refer, with the second precision of ages, because a watch lasts long.
     pub fn set_now(&mut self, now: Timestamp) {
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         if now == self.now {
@@ -64,7 +64,8 @@ impl TableWriter {
         }
     }
 
-    /// A writer of rows of the same table that are not its first, which remembers each for the next.
+    /// Creates a writer of further rows of the same table, after the first one, which keeps each row for the
+    /// next.
     #[must_use]
     pub fn fork(&self) -> Self {
         TableWriter {
@@ -78,7 +79,7 @@ impl TableWriter {
         }
     }
 
-    /// Opens a table.
+    /// Appends the head of a table.
     pub fn head(&mut self, meta: &ListMeta, headers: Headers, out: &mut Vec<u8>) {
         self.rows = 0;
         out.extend_from_slice(self.opening.as_bytes());
@@ -92,11 +93,12 @@ impl TableWriter {
         out.extend_from_slice(b",\"rows\":[");
     }
 
-    /// Appends the row of one object. `stored` is its stored form, from which the cells are computed; `shown` its form
-    /// in the requested version, which the row includes (the same bytes without a conversion).
+    /// Appends the row of one object. The cells are computed from `stored`, the stored form of the object.
+    /// The row includes `shown`, its form in the requested version (the same bytes if no conversion is
+    /// needed).
     ///
     /// # Errors
-    /// `stored` cannot be parsed; nothing was written.
+    /// `stored` cannot be parsed; then nothing was written.
     pub fn row(&mut self, stored: &[u8], shown: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
         let cells = match self.remember(stored) {
             Some(look) => Cells::Remembered(look),
@@ -105,8 +107,8 @@ impl TableWriter {
         self.write_row(&cells, stored, shown, out)
     }
 
-    /// Remembers the cells of an object in its usual form, and computes only those that differ from the row before. `None` for
-    /// any other object, and if no row is remembered.
+    /// Keeps the cells of an object in canonical form, and computes only those that differ from the previous
+    /// row. Returns `None` for any other object, and if this writer keeps no rows.
     fn remember(&mut self, stored: &[u8]) -> Option<Look> {
         let mut before = self.before.take()?;
         let look = self.compare(&mut before, stored);
@@ -117,7 +119,7 @@ impl TableWriter {
         look
     }
 
-    /// [`TableWriter::remember`] beside the row before.
+    /// Performs [`TableWriter::remember`] on the given previous row.
     fn compare(&self, before: &mut Before, stored: &[u8]) -> Option<Look> {
         let format = &*self.format;
         let look = before.look(&format.inputs, stored)?;
@@ -147,11 +149,11 @@ impl TableWriter {
         out.extend_from_slice(b"]}\n");
     }
 
-    /// Appends a whole table of one object, without a newline: the response to a get or a write, or the object of a
-    /// watch event (bookmarks too). Its metadata has the object's resourceVersion.
+    /// Appends a whole table of one object, without a newline: the response to a get or a write, or the
+    /// object of a watch event (bookmarks too). The table's metadata has the object's resourceVersion.
     ///
     /// # Errors
-    /// As [`TableWriter::row`].
+    /// The same as for [`TableWriter::row`].
     pub fn single(
         &mut self,
         stored: &[u8],
@@ -159,7 +161,8 @@ impl TableWriter {
         headers: Headers,
         out: &mut Vec<u8>,
     ) -> Result<(), RowError> {
-        // A table has a resourceVersion of its own, which must be a plain text to be taken from the stored form.
+        // A table has a resourceVersion of its own, which can be copied from the stored form only if it is a
+        // string without escapes.
         let cells = match self.remember(stored).filter(|look| look.resource_version(stored).is_some()) {
             Some(look) => Cells::Remembered(look),
             None => Cells::Computed(self.format.single_reads.read(stored)?),
@@ -200,7 +203,7 @@ impl TableWriter {
         self.end_row(metadata, shown, start, out)
     }
 
-    /// Writes the cells that are remembered, and the row conditions.
+    /// Writes the kept cells and the row conditions.
     fn write_remembered(&self, out: &mut Vec<u8>) {
         let Some(before) = &self.before else { return };
         for (at, cell) in before.cells.iter().enumerate() {
@@ -213,7 +216,7 @@ impl TableWriter {
         out.extend_from_slice(before.conditions.as_bytes());
     }
 
-    /// Writes the cells of an object, and the row conditions.
+    /// Computes and writes the cells of an object, and the row conditions.
     fn write_computed(&self, object: &Value, out: &mut Vec<u8>) {
         let row = Row { object, now: self.now };
         for (at, column) in self.format.columns.iter().enumerate() {
@@ -228,7 +231,8 @@ impl TableWriter {
         }
     }
 
-    /// Ends the row that began at `start` with its object, whose metadata may be known.
+    /// Ends the row that began at `start` with its object. `metadata` is the object's metadata, if already
+    /// known.
     fn end_row(
         &mut self,
         metadata: Option<&[u8]>,
@@ -278,7 +282,7 @@ impl CompiledColumn {
     }
 }
 
-/// The row conditions of finished pods, which clients may hide.
+/// Returns the row conditions of finished pods, which clients may hide.
 fn finished_conditions(phase: &str) -> &'static str {
     match phase {
         "Succeeded" => {
@@ -291,8 +295,8 @@ fn finished_conditions(phase: &str) -> &'static str {
     }
 }
 
-/// Writes a cell of a built-in type. Numbers are written as texts in text columns; an unset cell is the column's zero
-/// value, because the stored form leaves zeros out.
+/// Writes a cell of a built-in type. Numbers are written as texts in text columns. An unset cell is the
+/// column's zero value, because the stored form omits zeros.
 fn write_cell(kind: ColumnKind, output: Output, out: &mut Vec<u8>) {
     match (kind, output) {
         (ColumnKind::Integer | ColumnKind::Number, Output::Unset) => out.push(b'0'),
@@ -306,8 +310,8 @@ fn write_cell(kind: ColumnKind, output: Output, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a cell of a custom resource: a value of the column's type, or null. In a column of text a `null` that is there is
-/// not the same as nothing.
+/// Writes a cell of a custom resource: a value of the column's type, or null. In a text column, a `null` in
+/// the object differs from an absent value.
 fn write_custom_cell(kind: ColumnKind, value: Option<&Value>, row: &Row, out: &mut Vec<u8>) {
     let Some(value) = value else { return out.extend_from_slice(b"null") };
     match (kind, value) {
@@ -336,11 +340,11 @@ fn write_custom_cell(kind: ColumnKind, value: Option<&Value>, row: &Row, out: &m
     }
 }
 
-/// The largest integer up to which doubles tell all integers apart: 2^53.
+/// Largest number up to which doubles represent all integers exactly: 2^53.
 const DOUBLE_EXACT: u64 = 1 << 53;
 
-/// The whole part of a double; of one outside of 64 bits, and of none, what the processors make of it that the reference
-/// runs on.
+/// Returns the integer part of a double. For a double outside of 64 bits or NaN, the result is that of the
+/// reference server's processors.
 fn whole(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0; // 2^63
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }

@@ -1,4 +1,4 @@
-//! Field errors: what validation reports, a kind of error at a field path, formatted as clients expect
+//! Field errors of validation: a kind of error at a field path, formatted as clients expect
 //! (docs/api/errors.md#invalid-objects).
 
 use std::fmt;
@@ -7,33 +7,33 @@ use go::quote as go_quote;
 
 use crate::json::{self, Value};
 
-/// The kinds of field errors; each has a cause type and a leading text.
+/// Kind of a field error. Each kind has a cause type and a leading text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FieldErrorKind {
     /// A required value is absent.
     Required,
-    /// A malformed value.
+    /// The value is malformed.
     Invalid,
-    /// A value of the wrong JSON type.
+    /// The value has the wrong JSON type.
     TypeInvalid,
-    /// A value outside a closed set.
+    /// The value is not one of a closed set.
     NotSupported,
-    /// A reference to an absent object or element.
+    /// The referenced object or element does not exist.
     NotFound,
-    /// A repeated value that must be unique.
+    /// The value must be unique but occurs again.
     Duplicate,
-    /// A value that may not be set or changed.
+    /// The value must not be set or changed.
     Forbidden,
-    /// Too many bytes or characters.
+    /// The value has too many bytes or characters.
     TooLong,
-    /// Too many elements.
+    /// The list has too many elements.
     TooMany,
-    /// A failure of the server.
+    /// The server failed while it checked the value.
     Internal,
 }
 
 impl FieldErrorKind {
-    /// The `reason` of the cause.
+    /// Returns the `reason` of the cause.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -64,33 +64,36 @@ impl FieldErrorKind {
     }
 }
 
-/// Most errors that are collected for one object.
+/// Maximum number of errors that are collected for one object.
 pub const ERRORS_MAX: usize = 1000;
 
-/// Most bytes of errors that are collected for one object, apart from the last of them: the size of the largest request.
-/// Errors print values and closed sets, so that a thousand of them could be far larger than the object.
+/// Maximum number of bytes of errors that are collected for one object, without the last error: the size of
+/// the largest request. Errors print values and closed sets, so a thousand of them could be far larger than
+/// the object.
 pub const ERROR_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// How many of the newest errors are looked at for long ones: an element of a list can have several.
+/// Number of the newest errors that are searched for long ones. An element of a list can have several errors.
 const RECENT: usize = 16;
 
-/// Whether enough errors are collected to stop. Loops over client input check this before each iteration.
+/// Returns whether enough errors are collected to stop. Loops over client input check this before each
+/// iteration.
 pub fn is_enough(errors: &[FieldError]) -> bool {
-    // Errors at parts of a long list print it again and again. All errors are counted only where the newest are long.
+    // Errors about elements of a long list may each print the whole list. All errors are counted only if the
+    // newest ones are long.
     let longest = errors.iter().rev().take(RECENT).map(FieldError::bytes).max().unwrap_or_default();
     errors.len() >= ERRORS_MAX
         || errors.len().saturating_mul(longest) >= ERROR_BYTES_MAX
             && errors.iter().map(FieldError::bytes).sum::<usize>() >= ERROR_BYTES_MAX
 }
 
-/// One error of one field.
+/// An error about one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// The kind of error.
+    /// Kind of the error.
     pub kind: FieldErrorKind,
-    /// `spec.containers[0].name`, `metadata.labels[app]`; empty prints `<nil>`.
+    /// Path of the field: `spec.containers[0].name`, `metadata.labels[app]`. An empty path prints as `<nil>`.
     pub path: String,
-    /// The value in the message; `None` for kinds that show none.
+    /// The value as printed in the message; `None` for kinds of errors that print no value.
     pub value: Option<String>,
     /// An explanation; may be empty.
     pub detail: String,
@@ -106,66 +109,66 @@ impl FieldError {
         FieldError { kind, path: path.into(), value, detail: detail.into() }
     }
 
-    /// Bytes of its texts.
+    /// Returns the length of all texts of the error, in bytes.
     pub fn bytes(&self) -> usize {
         self.path.len() + self.value.as_ref().map_or(0, String::len) + self.detail.len()
     }
 
-    /// `path: Required value[: detail]`.
+    /// Creates `path: Required value[: detail]`.
     pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, path, None, detail)
     }
 
-    /// `path: Invalid value: <value>: detail`.
+    /// Creates `path: Invalid value: <value>: detail`.
     pub fn invalid(path: impl Into<String>, value: &Value, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Invalid, path, Some(print(value)), detail)
     }
 
-    /// `path: Invalid value: <value>: detail`, for a value of the wrong JSON type.
+    /// Creates `path: Invalid value: <value>: detail` for a value of the wrong JSON type.
     pub fn type_invalid(path: impl Into<String>, value: &Value, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::TypeInvalid, path, Some(print(value)), detail)
     }
 
-    /// `path: Unsupported value: <value>: supported values: "A", "B"`, in the order given.
+    /// Creates `path: Unsupported value: <value>: supported values: "A", "B"`, in the given order.
     pub fn not_supported<S: AsRef<str>>(path: impl Into<String>, value: &Value, supported: &[S]) -> Self {
         let quoted: Vec<String> = supported.iter().map(|value| go_quote(value.as_ref())).collect();
         let detail = format!("supported values: {}", quoted.join(", "));
         Self::new(FieldErrorKind::NotSupported, path, Some(print(value)), detail)
     }
 
-    /// `path: Not found: <value>`.
+    /// Creates `path: Not found: <value>`.
     pub fn not_found(path: impl Into<String>, value: &Value) -> Self {
         Self::new(FieldErrorKind::NotFound, path, Some(print(value)), "")
     }
 
-    /// `path: Duplicate value: <value>`.
+    /// Creates `path: Duplicate value: <value>`.
     pub fn duplicate(path: impl Into<String>, value: &Value) -> Self {
         Self::new(FieldErrorKind::Duplicate, path, Some(print(value)), "")
     }
 
-    /// `path: Forbidden: detail`.
+    /// Creates `path: Forbidden: detail`.
     pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Forbidden, path, None, detail)
     }
 
-    /// `path: Too long: may not be more than <max> bytes`.
+    /// Creates `path: Too long: may not be more than <max> bytes`.
     pub fn too_long(path: impl Into<String>, max: usize) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         Self::new(FieldErrorKind::TooLong, path, None, format!("may not be more than {max} {unit}"))
     }
 
-    /// `path: Too many: <count>: must have at most <max> items`.
+    /// Creates `path: Too many: <count>: must have at most <max> items`.
     pub fn too_many(path: impl Into<String>, count: usize, max: usize) -> Self {
         let detail = format!("must have at most {max} {}", if max == 1 { "item" } else { "items" });
         Self::new(FieldErrorKind::TooMany, path, Some(count.to_string()), detail)
     }
 
-    /// `path: Internal error: detail`.
+    /// Creates `path: Internal error: detail`.
     pub fn internal(path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Internal, path, None, detail)
     }
 
-    /// The message of the cause: the error without the path.
+    /// Returns the message of the cause: the error without the path.
     pub fn body(&self) -> String {
         let mut text = self.kind.text().to_owned();
         for part in self.value.iter().chain((!self.detail.is_empty()).then_some(&self.detail)) {
@@ -178,14 +181,14 @@ impl FieldError {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        // Only "too long" applies to the object as a whole; its path is empty but printed.
+        // An empty path means the whole object. It is printed as `<nil>`, except in "too long" errors.
         let no_path = self.path.is_empty() && self.kind != FieldErrorKind::TooLong;
         let path = if no_path { "<nil>" } else { &self.path };
         write!(f, "{path}: {}", self.body())
     }
 }
 
-/// A value in an error message: strings quoted as in Go, everything else as JSON.
+/// Formats a value for an error message: strings are quoted as in Go, all other values are JSON.
 fn print(value: &Value) -> String {
     match value {
         Value::String(text) => go_quote(text),
@@ -198,15 +201,16 @@ fn print(value: &Value) -> String {
     }
 }
 
-/// A double as Go's `%v` writes it: in the fewest digits, with an exponent where that is below -4 or above 5.
+/// Formats a double like Go's `%v`: with the fewest digits, and with an exponent if the exponent is below -4
+/// or above 5.
 pub use cel::number::format_double as go_float;
 
-/// Steps from a path to one of its members: `spec` + `containers` → `spec.containers`.
+/// Returns the path of a member: `spec` + `containers` → `spec.containers`.
 pub fn child(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Steps from a path to an element or a map member: `spec.containers[0]`, `metadata.labels[app]`.
+/// Returns the path of a list element or map member: `spec.containers[0]`, `metadata.labels[app]`.
 pub fn index(path: &str, key: impl fmt::Display) -> String {
     format!("{path}[{key}]")
 }

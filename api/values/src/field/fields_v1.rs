@@ -1,12 +1,13 @@
-//! Field sets as text, as objects carry them in their managed fields (docs/api/apply.md#field-sets).
+//! The text form of field sets, as it is stored in managed fields (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! {"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:ports":{"k:{\"port\":80}":{".":{},"f:port":{}}}}}
 //! ```
 //!
-//! Each step is a member name; `{}` is a member without members below it, `".":{}` marks a step with members below it
-//! as a member itself. Parsing borrows names from the text and accepts what the reference server accepts: any order,
-//! unknown kinds of steps, any value of `"."`. The written text is canonical.
+//! Each step is a member name. `{}` marks a path in the set with no longer paths below it; `".":{}` marks a
+//! path in the set that also has paths below it. Parsing borrows names from the text and accepts what the
+//! reference server accepts: any order, unknown kinds of steps, any value of `"."`. The written text is
+//! canonical.
 
 use std::borrow::Cow;
 
@@ -14,41 +15,41 @@ use super::path::{Element, Scalar};
 use super::set::{FieldSet, Node};
 use crate::json::{self, Value};
 
-/// Deepest nesting that is parsed, so that a hostile text is an error and not a deep recursion. Leaves room for the
-/// object around the set within the limit of JSON parsers ([`json::DEPTH_MAX`]).
+/// Maximum nesting that is parsed, so that a hostile text causes an error instead of a deep recursion. The
+/// value leaves room for the surrounding object within the limit of JSON parsers ([`json::DEPTH_MAX`]).
 pub const NESTING_MAX: usize = json::DEPTH_MAX - 28;
 
 /// Why a text is not a field set.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FieldsV1Error {
-    /// Malformed JSON at this byte.
+    /// The text is malformed JSON.
     #[error("unexpected text at byte {at}")]
     Syntax {
-        /// Offset in the text.
+        /// Byte offset of the error in the text.
         at: usize,
     },
-    /// A step too short to have a kind, or without the colon after it.
+    /// A step is too short to have a kind, or has no colon after its kind.
     #[error("missing colon in path element {step:?}")]
     Step {
-        /// The step.
+        /// The step as written in the text.
         step: String,
     },
-    /// A step whose value is malformed.
+    /// The value of a step is malformed.
     #[error("unreadable path element {step:?}")]
     Unreadable {
-        /// The step.
+        /// The step as written in the text.
         step: String,
     },
-    /// Deeper than [`NESTING_MAX`].
+    /// The text is nested deeper than [`NESTING_MAX`].
     #[error("nested too deep")]
     Depth,
 }
 
 impl<'t> FieldSet<'t> {
-    /// Reads the text form.
+    /// Parses the text form.
     ///
     /// # Errors
-    /// Text that is not a JSON object of objects, and malformed steps.
+    /// The text is not a JSON object of objects, or a step is malformed.
     pub fn parse(text: &'t str) -> Result<FieldSet<'t>, FieldsV1Error> {
         let mut reader = Reader { text, at: 0 };
         let (set, _) = reader.set(0)?;
@@ -59,12 +60,12 @@ impl<'t> FieldSet<'t> {
         Ok(set)
     }
 
-    /// Appends the text form.
+    /// Appends the text form to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.write_members(false, out);
     }
 
-    /// The text form.
+    /// Returns the text form.
     pub fn text(&self) -> String {
         let mut out = Vec::with_capacity(256);
         self.write(&mut out);
@@ -96,14 +97,14 @@ pub fn write_field(name: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends the step to the member called `name`, which needs no escapes.
+/// Appends the step to the member called `name`, which must not need escapes.
 pub fn write_plain_field(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\"f:");
     out.extend_from_slice(name.as_bytes());
     out.push(b'"');
 }
 
-/// Appends a step.
+/// Appends one step to `out`.
 pub fn write_step(element: &Element<'_>, out: &mut Vec<u8>) {
     match element {
         Element::Field(name) => write_field(name, out),
@@ -130,7 +131,7 @@ pub fn write_step(element: &Element<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a scalar as JSON inside a JSON string.
+/// Appends a scalar as JSON that is itself inside a JSON string.
 fn write_scalar(value: &Scalar<'_>, out: &mut Vec<u8>) {
     match value {
         Scalar::Text(text) => write_quoted(text, out),
@@ -142,7 +143,7 @@ fn write_scalar(value: &Scalar<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a JSON string inside a JSON string.
+/// Appends a JSON string that is itself inside a JSON string.
 fn write_quoted(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\\\"");
     let start = out.len();
@@ -151,7 +152,7 @@ fn write_quoted(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\\\"");
 }
 
-/// Escapes the JSON from an offset on once more. Names and numbers need that hardly ever.
+/// Escapes the JSON from offset `start` on once more. Names and numbers rarely need that.
 fn escape_from(start: usize, out: &mut Vec<u8>) {
     if out[start..].iter().any(|byte| matches!(byte, b'"' | b'\\')) {
         let inner = out.split_off(start);
@@ -159,7 +160,7 @@ fn escape_from(start: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Parses one step; `None` for an unknown kind of step.
+/// Parses one step; returns `None` for an unknown kind of step.
 fn read_step<'t>(step: Cow<'t, str>) -> Result<Option<Element<'t>>, FieldsV1Error> {
     let bytes = step.as_bytes();
     if bytes.len() < 2 || bytes[1] != b':' {
@@ -194,7 +195,7 @@ fn read_step<'t>(step: Cow<'t, str>) -> Result<Option<Element<'t>>, FieldsV1Erro
     }))
 }
 
-/// A reader of the subset of JSON that field sets use.
+/// Reader of the subset of JSON that field sets use.
 struct Reader<'t> {
     text: &'t str,
     at: usize,
@@ -210,7 +211,7 @@ impl<'t> Reader<'t> {
         self.at += rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count();
     }
 
-    /// The next byte after white space, consumed if it equals `wanted`.
+    /// Skips white space, then consumes the next byte if it equals `wanted`. Returns whether it did.
     fn takes(&mut self, wanted: u8) -> bool {
         self.skip_space();
         let found = self.text.as_bytes().get(self.at) == Some(&wanted);
@@ -222,7 +223,8 @@ impl<'t> Reader<'t> {
         if self.takes(wanted) { Ok(()) } else { Err(self.syntax()) }
     }
 
-    /// The members of one object, and whether it is a member itself (by `"."`, or by being empty).
+    /// Reads one object. Returns the paths below it, and whether the path of the object itself is in the set
+    /// (because of `"."`, or because the object is empty).
     fn set(&mut self, depth: usize) -> Result<(FieldSet<'t>, bool), FieldsV1Error> {
         if depth >= NESTING_MAX {
             return Err(FieldsV1Error::Depth);
@@ -263,7 +265,7 @@ impl<'t> Reader<'t> {
         Ok((FieldSet::from_nodes(nodes), is_member))
     }
 
-    /// A string; borrowed if it has no escapes.
+    /// Reads a string, which is borrowed if it has no escapes.
     fn string(&mut self) -> Result<Cow<'t, str>, FieldsV1Error> {
         let start = self.at;
         if self.text.as_bytes().get(start) != Some(&b'"') {

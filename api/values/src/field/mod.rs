@@ -1,9 +1,9 @@
 //! Fields of objects: field errors, field paths and field sets.
 //!
 //! ```text
-//! error      one finding of validation, with the path as validation writes it
-//! path       one step into an object in field ownership: member, keyed element, element of a set
-//! set        a set of such paths, with its algebra
+//! error      one finding of validation, with its field path
+//! path       one step of a path in field ownership: member, keyed element, element of a set
+//! set        a set of such paths, with set operations
 //! fields_v1  the text form of a set in managed fields
 //! ```
 

@@ -1,4 +1,4 @@
-//! One step of a field path, as field ownership uses it (docs/api/apply.md#field-sets).
+//! A step of a field path in field ownership (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! Field  .replicas                              f:replicas
@@ -7,8 +7,8 @@
 //! Index  [3]                                    i:3
 //! ```
 //!
-//! Order of steps: members by name, then keyed elements key by key, then values, then indices. Texts are borrowed where
-//! possible: from the schema tables, the object, or the text of a set.
+//! The order of steps is: members by name, then keyed elements key by key, then values, then indices. Texts
+//! are borrowed where possible: from the schema tables, the object, or the text of a set.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,41 +17,41 @@ use std::fmt::{self, Display, Write};
 use super::go_quote;
 use crate::json::{self, Value};
 
-/// One step into an object.
+/// A step of a path into an object.
 #[derive(Clone, Debug)]
 pub enum Element<'t> {
-    /// A member of a struct or map.
+    /// A member of a struct or map, by name.
     Field(Cow<'t, str>),
-    /// The element of a list with these keys, sorted by key name.
+    /// The list element with these keys, which are sorted by name.
     Key(Vec<(Cow<'t, str>, Scalar<'t>)>),
     /// The element of a set with this value.
     Value(Scalar<'t>),
-    /// The element at this position. No schema produces one, but stored sets may have them.
+    /// The list element at this position. No schema produces such a step, but stored sets may contain it.
     Index(i64),
 }
 
-/// A value that identifies an element of a list.
+/// A value that identifies a list element.
 #[derive(Clone, Debug)]
 pub enum Scalar<'t> {
-    /// A number without fraction.
+    /// A number without a fraction.
     Int(i64),
-    /// Any other number.
+    /// Any other number, as a double.
     Float(f64),
-    /// A string.
+    /// A string, borrowed if possible.
     Text(Cow<'t, str>),
-    /// A boolean.
+    /// A boolean, `true` or `false`.
     Bool(bool),
-    /// Any other value. Schemas produce none, but stored sets may have them.
+    /// Any other JSON value. No schema produces such a value, but stored sets may contain it.
     Other(Box<Value>),
 }
 
 impl<'t> Element<'t> {
-    /// The member called `name`.
+    /// Returns the step to the member called `name`.
     pub fn field(name: impl Into<Cow<'t, str>>) -> Self {
         Element::Field(name.into())
     }
 
-    /// The same step without borrows.
+    /// Returns the same step without borrows.
     pub fn into_owned(self) -> Element<'static> {
         match self {
             Element::Field(name) => Element::Field(Cow::Owned(name.into_owned())),
@@ -67,7 +67,7 @@ impl<'t> Element<'t> {
 }
 
 impl<'t> Scalar<'t> {
-    /// The scalar of a value.
+    /// Returns the scalar of `value`, borrowed.
     pub fn of(value: &'t Value) -> Self {
         match value {
             Value::Int(n) => Scalar::Int(*n),
@@ -78,7 +78,7 @@ impl<'t> Scalar<'t> {
         }
     }
 
-    /// The scalar of an owned value.
+    /// Returns the scalar of an owned value.
     pub(super) fn from_value(value: Value) -> Self {
         match value {
             Value::Int(n) => Scalar::Int(n),
@@ -110,7 +110,7 @@ impl<'t> Scalar<'t> {
         }
     }
 
-    /// Order of types: numbers, strings, booleans, others.
+    /// Returns the rank in the order of types: numbers, strings, booleans, other values.
     fn rank(&self) -> u8 {
         match self {
             Scalar::Int(_) | Scalar::Float(_) => 0,
@@ -153,7 +153,7 @@ impl Ord for Element<'_> {
             }
         }
         match (self, other) {
-            // The same literal of a schema table is often compared with itself.
+            // Fast path: often the same literal of a schema table is compared with itself.
             (Element::Field(a), Element::Field(b)) if std::ptr::eq::<str>(&**a, &**b) => Ordering::Equal,
             (Element::Field(a), Element::Field(b)) => a.cmp(b),
             (Element::Key(a), Element::Key(b)) => a.cmp(b),
@@ -185,7 +185,7 @@ macro_rules! equality_by_order {
 equality_by_order! { Scalar Element }
 
 impl Display for Scalar<'_> {
-    /// As in conflict messages: strings quoted, everything else as JSON.
+    /// Formats the value as in conflict messages: strings are quoted, all other values are JSON.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Scalar::Text(text) => f.write_str(&go_quote(text)),
@@ -195,7 +195,7 @@ impl Display for Scalar<'_> {
 }
 
 impl Display for Element<'_> {
-    /// `.name`, `[key=value,…]`, `[=value]`, `[3]`.
+    /// Formats the step as `.name`, `[key=value,…]`, `[=value]` or `[3]`.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Element::Field(name) => write!(f, ".{name}"),
@@ -213,7 +213,7 @@ impl Display for Element<'_> {
     }
 }
 
-/// A path as in conflict messages: `.spec.containers[name="web"].image`.
+/// Formats a path as in conflict messages: `.spec.containers[name="web"].image`.
 pub fn display(path: &[&Element<'_>]) -> String {
     path.iter().fold(String::new(), |mut text, element| {
         write!(text, "{element}").expect("writing to memory cannot fail");

@@ -1,12 +1,12 @@
-//! A set of field paths, with its algebra (docs/api/apply.md#field-sets).
+//! Sets of field paths, with set operations (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! FieldSet ─ nodes, ascending ─ Node { element, member, children: FieldSet }
 //! ```
 //!
-//! A node exists because its path is a member, because a path below it is, or both. Membership of a path does not
-//! include paths below it: `{.a}` and `{.a.b}` are disjoint. Operations consume their input where they can, so that
-//! unchanged branches are moved and not copied.
+//! A node exists because its path is a member of the set, because a longer path below it is, or both.
+//! Membership of a path does not include the paths below it: `{.a}` and `{.a.b}` are disjoint. Operations
+//! consume their input where possible, so that unchanged branches are moved instead of copied.
 
 use std::cmp::Ordering;
 
@@ -18,24 +18,25 @@ pub struct FieldSet<'t> {
     nodes: Vec<Node<'t>>,
 }
 
-/// One step on the way to members.
+/// A step on the way to the members of a set.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Node<'t> {
-    /// The step.
+    /// The step from the parent node.
     pub element: Element<'t>,
-    /// Whether the path up to here is a member.
+    /// Whether the path that ends here is a member.
     pub member: bool,
-    /// The members below.
+    /// The members with longer paths below this one.
     pub children: FieldSet<'t>,
 }
 
 impl<'t> FieldSet<'t> {
-    /// The empty set.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         FieldSet { nodes: Vec::new() }
     }
 
-    /// The set of these nodes, in any order; equal ones are united, empty ones dropped.
+    /// Creates the set of `nodes`, which may be in any order. Equal nodes are united and empty nodes are
+    /// dropped.
     pub fn from_nodes(mut nodes: Vec<Node<'t>>) -> Self {
         nodes.retain(|node| node.member || !node.children.is_empty());
         if !nodes.is_sorted_by(|a, b| a.element < b.element) {
@@ -53,7 +54,7 @@ impl<'t> FieldSet<'t> {
         FieldSet { nodes }
     }
 
-    /// The set of the members at these dotted paths.
+    /// Creates the set whose members are these dotted paths.
     pub fn of_fields(paths: &[&'t str]) -> Self {
         let mut set = FieldSet::new();
         for path in paths {
@@ -63,37 +64,38 @@ impl<'t> FieldSet<'t> {
         set
     }
 
-    /// Whether there is no member.
+    /// Returns whether the set has no member.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// How many members there are.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.nodes.iter().map(|node| usize::from(node.member) + node.children.len()).sum()
     }
 
-    /// How many steps its longest path has.
+    /// Returns the number of steps of the longest path.
     pub fn depth(&self) -> usize {
         self.nodes.iter().map(|node| 1 + node.children.depth()).max().unwrap_or(0)
     }
 
-    /// The first steps of all paths, ascending.
+    /// Returns the first steps of all paths, ascending.
     pub fn nodes(&self) -> &[Node<'t>] {
         &self.nodes
     }
 
-    /// Each first step with its membership and the set below it. The caller must not leave a step without any member.
+    /// Returns each first step with its membership and the set below it. The caller must not leave a step
+    /// without any member.
     pub fn steps_mut(&mut self) -> impl Iterator<Item = (&Element<'t>, &mut bool, &mut FieldSet<'t>)> {
         self.nodes.iter_mut().map(|node| (&node.element, &mut node.member, &mut node.children))
     }
 
-    /// The node at `element`. Binary search.
+    /// Returns the node at `element`, by binary search.
     pub fn get(&self, element: &Element<'_>) -> Option<&Node<'t>> {
         self.nodes.binary_search_by(|node| node.element.cmp(element)).ok().map(|at| &self.nodes[at])
     }
 
-    /// Adds a path; the empty path, the whole object, cannot be owned and adds nothing.
+    /// Adds a path. The empty path stands for the whole object, which cannot be owned, and adds nothing.
     pub fn insert(&mut self, path: &[Element<'t>]) {
         let Some((first, rest)) = path.split_first() else { return };
         let at = match self.nodes.binary_search_by(|node| node.element.cmp(first)) {
@@ -111,14 +113,14 @@ impl<'t> FieldSet<'t> {
         }
     }
 
-    /// Whether this path is a member.
+    /// Returns whether `path` is a member.
     pub fn has(&self, path: &[Element<'_>]) -> bool {
         let Some((first, rest)) = path.split_first() else { return false };
         self.get(first)
             .is_some_and(|node| if rest.is_empty() { node.member } else { node.children.has(rest) })
     }
 
-    /// The paths in either set.
+    /// Returns the paths that are in either set.
     pub fn union(self, other: FieldSet<'t>) -> Self {
         if self.is_empty() {
             return other;
@@ -142,7 +144,7 @@ impl<'t> FieldSet<'t> {
         FieldSet { nodes }
     }
 
-    /// The paths of this set that are not in the other. Paths below a member of the other stay.
+    /// Returns the paths of this set that are not in `other`. Paths below a member of `other` stay.
     pub fn difference(self, other: &FieldSet<'_>) -> Self {
         self.combine(other, true, |node, other| {
             node.member &= !other.member;
@@ -150,7 +152,7 @@ impl<'t> FieldSet<'t> {
         })
     }
 
-    /// The paths of this set that are neither in the other nor below a member of it.
+    /// Returns the paths of this set that are neither in `other` nor below a member of it.
     pub fn recursive_difference(self, other: &FieldSet<'_>) -> Self {
         self.combine(other, true, |node, other| {
             if other.member {
@@ -162,7 +164,7 @@ impl<'t> FieldSet<'t> {
         })
     }
 
-    /// The paths in both sets.
+    /// Returns the paths that are in both sets.
     pub fn intersection(self, other: &FieldSet<'_>) -> Self {
         self.combine(other, false, |node, other| {
             node.member &= other.member;
@@ -170,7 +172,7 @@ impl<'t> FieldSet<'t> {
         })
     }
 
-    /// The paths of this set that are members of the other, or below a member of it.
+    /// Returns the paths of this set that are in `other` or below a member of it.
     pub fn within(self, other: &FieldSet<'_>) -> Self {
         self.combine(other, false, |node, other| {
             if !other.member {
@@ -180,14 +182,14 @@ impl<'t> FieldSet<'t> {
         })
     }
 
-    /// Whether the sets have a path in common. Copies nothing.
+    /// Returns whether the sets have a path in common, without copying.
     pub fn intersects(&self, other: &FieldSet<'_>) -> bool {
         pairs(&self.nodes, &other.nodes).any(|(a, b)| {
             matches!((a, b), (Some(a), Some(b)) if a.member && b.member || a.children.intersects(&b.children))
         })
     }
 
-    /// Whether every path of this set is in the other. Copies nothing.
+    /// Returns whether every path of this set is in `other`, without copying.
     pub fn is_subset(&self, other: &FieldSet<'_>) -> bool {
         pairs(&self.nodes, &other.nodes).all(|pair| match pair {
             (Some(a), Some(b)) => (!a.member || b.member) && a.children.is_subset(&b.children),
@@ -195,7 +197,7 @@ impl<'t> FieldSet<'t> {
         })
     }
 
-    /// The members that have no member below them.
+    /// Returns the members that have no member below them.
     pub fn leaves(&self) -> Self {
         let nodes = self.nodes.iter().map(|node| Node {
             element: node.element.clone(),
@@ -205,7 +207,8 @@ impl<'t> FieldSet<'t> {
         FieldSet { nodes: nodes.collect() }
     }
 
-    /// Calls `visit` with every path: those that end at a level before those that go deeper, each ascending.
+    /// Calls `visit` with every path. At each level, the paths that end there come before longer paths, each
+    /// group ascending.
     pub fn for_each<'s>(&'s self, visit: &mut impl FnMut(&[&'s Element<'t>])) {
         self.visit(&mut Vec::new(), visit);
     }
@@ -223,7 +226,7 @@ impl<'t> FieldSet<'t> {
         }
     }
 
-    /// The same set without borrows.
+    /// Returns the same set without borrows.
     pub fn into_owned(self) -> FieldSet<'static> {
         let nodes = self.nodes.into_iter().map(|node| Node {
             element: node.element.into_owned(),
@@ -233,7 +236,7 @@ impl<'t> FieldSet<'t> {
         FieldSet { nodes: nodes.collect() }
     }
 
-    /// Combines the nodes of equal elements; keeps or drops the others.
+    /// Combines the nodes of equal elements, and keeps or drops the other nodes.
     fn combine(
         self,
         other: &FieldSet<'_>,
@@ -257,7 +260,7 @@ impl<'t> FieldSet<'t> {
     }
 }
 
-/// Merges two sorted lists: equal elements as a pair, others alone, ascending.
+/// Merges two sorted lists in ascending order: equal elements as a pair, other elements alone.
 fn pairs<'s, 'a, 'b>(
     a: &'s [Node<'a>],
     b: &'s [Node<'b>],

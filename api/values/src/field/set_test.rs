@@ -1,4 +1,4 @@
-//! Tests of the algebra of field sets: a table per operation, and laws on random sets.
+//! Tests of the set operations on field paths: a table for each operation, and laws on random sets.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::field::display;
 use testkit::Random;
 
-/// A set written as paths: `a.b` is member b of member a.
+/// Parses a set written as paths: `a.b` is member b of member a.
 fn set(paths: &'static str) -> FieldSet<'static> {
     let paths: Vec<&str> = paths.split_whitespace().collect();
     FieldSet::of_fields(&paths)
@@ -30,7 +30,7 @@ fn operations_work_path_by_path() {
     for (a, b, union, difference, recursive, intersection, within) in [
         ("a b", "b c", "a b c", "a", "a", "b", "b"),
         ("a.x a.y", "a.y a.z", "a.x a.y a.z", "a.x", "a.x", "a.y", "a.y"),
-        // Membership does not include paths below; only the recursive difference and `within` do.
+        // Membership does not include longer paths; only the recursive difference and `within` consider them.
         ("a a.x", "a", "a a.x", "a.x", "", "a", "a a.x"),
         ("a.x", "a", "a a.x", "a.x", "", "", "a.x"),
         ("a", "a.x", "a a.x", "a", "a", "", ""),
@@ -77,7 +77,7 @@ fn the_laws_of_sets_hold_for_random_sets() {
     for _ in 0..3_000 {
         let (a, b, c) = (make(), make(), make());
         let model = |a: &FieldSet<'_>| paths(a);
-        // Against the model: plain sets of paths.
+        // Comparison with the model, a plain set of paths.
         assert_eq!(model(&a.clone().union(b.clone())), &model(&a) | &model(&b));
         assert_eq!(model(&a.clone().difference(&b)), &model(&a) - &model(&b));
         assert_eq!(model(&a.clone().intersection(&b)), &model(&a) & &model(&b));

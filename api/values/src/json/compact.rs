@@ -5,16 +5,17 @@
 //!                                             └── anything unusual ─► None: the caller uses the general parser
 //! ```
 //!
-//! Unlike [`Scan`], which trusts its input, the cursor checks the grammar of everything it reads: commas separate
-//! members, integers have JSON's form, strings are well-formed, and nesting is bounded. It returns `None` for white
-//! space between tokens and for escapes in field names. The text of values skipped with [`Cursor::raw`] is not checked;
-//! the caller does that.
+//! Unlike [`Scan`], which trusts its input, the cursor checks the grammar of everything it reads: commas
+//! separate members, integers have JSON's form, strings are well-formed, and nesting is bounded. It returns
+//! `None` for white space between tokens and for escapes in field names. The text of values skipped with
+//! [`Cursor::raw`] is not checked; the caller must check it.
 
 use std::borrow::Cow;
 
 use super::scan::{Scan, Text};
 
-/// Deepest nesting the cursor reads. Objects of built-in types except schemas stay below thirty levels.
+/// Maximum nesting that the cursor reads. Objects of built-in types, except schemas, have fewer than thirty
+/// levels.
 const DEPTH_MAX: usize = 64;
 
 /// A position in a text. After a method has returned `None`, the position is unspecified.
@@ -27,17 +28,18 @@ pub struct Cursor<'t> {
 }
 
 impl<'t> Cursor<'t> {
-    /// A cursor at the start of `text`, which may end with white space; `None` if it is not UTF-8 or has other control
-    /// characters.
+    /// Creates a cursor at the start of `text`, which may end with white space. Returns `None` if the text is
+    /// not UTF-8 or contains other control characters.
     pub fn new(text: &'t [u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.trim_ascii_end();
-        // JSON strings cannot hold unescaped control characters; between tokens they are white space. The fold is
-        // vectorized.
+        // JSON strings cannot contain unescaped control characters; between tokens they are white space. The
+        // compiler vectorizes the fold.
         let has_control = text.bytes().fold(false, |found, byte| found | (byte < b' '));
         (!has_control).then(|| Cursor::at_start(text))
     }
 
-    /// A cursor at the start of a stored text whose checksum was verified; `None` if it is not UTF-8.
+    /// Creates a cursor at the start of a stored text whose checksum was verified. Returns `None` if the text
+    /// is not UTF-8.
     pub fn of_server(text: &'t [u8]) -> Option<Self> {
         std::str::from_utf8(text).ok().map(Cursor::at_start)
     }
@@ -46,41 +48,41 @@ impl<'t> Cursor<'t> {
         Cursor { text, scan: Scan::new(text.as_bytes()), depth: 0 }
     }
 
-    /// Number of bytes read.
+    /// Returns the number of bytes read so far.
     #[inline]
     pub fn position(&self) -> usize {
         self.scan.position()
     }
 
-    /// Number of open brackets.
+    /// Returns the number of open brackets.
     #[inline]
     pub fn depth(&self) -> usize {
         self.depth
     }
 
-    /// Number of further levels that may be entered.
+    /// Returns the number of further levels that may be entered.
     pub fn levels_left(&self) -> usize {
         DEPTH_MAX - self.depth
     }
 
-    /// Whether the whole text was read.
+    /// Returns whether the whole text was read.
     pub fn is_at_end(&self) -> bool {
         self.scan.is_at_end()
     }
 
-    /// The next byte, without reading it; 0 at the end.
+    /// Returns the next byte without reading it; 0 at the end.
     #[inline]
     pub fn peek(&self) -> u8 {
         self.scan.peek()
     }
 
-    /// What is still to be read.
+    /// Returns the unread part of the text.
     #[inline]
     pub fn rest(&self) -> &'t [u8] {
         self.scan.rest()
     }
 
-    /// Skips `word`, if it comes next.
+    /// Skips `word` if the text continues with it. Returns whether it did.
     #[inline]
     pub fn word(&mut self, word: &str) -> bool {
         self.scan.word(word)
@@ -91,8 +93,8 @@ impl<'t> Cursor<'t> {
         self.scan.skip(len);
     }
 
-    /// Skips an opening bracket, and also `end`, its closing bracket, if the container is empty. Returns whether it has
-    /// members or elements.
+    /// Skips an opening bracket, and also `end`, its closing bracket, if the container is empty. Returns
+    /// whether the container has members or elements.
     #[inline]
     pub fn enter(&mut self, begin: u8, end: u8) -> Option<bool> {
         if self.depth == DEPTH_MAX || !self.scan.take(begin) {
@@ -103,8 +105,8 @@ impl<'t> Cursor<'t> {
         Some(!is_empty)
     }
 
-    /// Skips the comma after a member or element, or `end`, the closing bracket. Returns whether another member or
-    /// element follows.
+    /// Skips the comma after a member or element, or `end`, the closing bracket. Returns whether another
+    /// member or element follows.
     #[inline]
     pub fn more(&mut self, end: u8) -> Option<bool> {
         if self.scan.take(b',') {
@@ -138,7 +140,7 @@ impl<'t> Cursor<'t> {
         self.text.get(end - string.raw.len()..end).map(Cow::Borrowed)
     }
 
-    /// Reads a number without fraction or exponent that fits 64 bits.
+    /// Reads an integer that fits into 64 bits; `None` for other numbers.
     pub fn integer(&mut self) -> Option<i64> {
         let text = self.scan.number()?;
         let is_plain = match text.strip_prefix('-').unwrap_or(text).as_bytes() {
@@ -149,7 +151,7 @@ impl<'t> Cursor<'t> {
         text.parse().ok().filter(|_| is_plain)
     }
 
-    /// Skips a value of any kind and returns its text; only the balance of its brackets is checked.
+    /// Skips a value of any kind and returns its text. Only the balance of its brackets is checked.
     pub fn raw(&mut self) -> Option<&'t str> {
         let start = self.scan.position();
         self.scan.value()?;

@@ -1,19 +1,19 @@
-//! Text to tree with the numbers that need it in their own words.
+//! Parsing that keeps the original text of numbers where it matters.
 //!
-//! A patch is applied to text in the reference server, so that a quantity in it keeps all its digits. The numbers of the
-//! text are found first; they are few, and most are integers of 64 bits. Only if others are among them is each number
-//! that the tokenizer hands out replaced by its words.
+//! The reference server applies a patch to text, so that a quantity in the patch keeps all its digits. This
+//! module first finds the numbers of the text; they are few, and most of them are 64-bit integers. Only if
+//! other numbers are among them, each number that the tokenizer returns is replaced by its original text.
 
 use std::cell::Cell;
 
 use super::parse::{Duplicates, read_words};
 use super::{ParseError, Value, parse, parse_reporting_duplicates};
 
-/// Reads one JSON document as [`parse`] does. Numbers that are not integers of 64 bits become [`Value::Number`], even if no
-/// double is that large.
+/// Parses one JSON document like [`parse`], except that numbers other than 64-bit integers become
+/// [`Value::Number`], even if they exceed the range of a double.
 ///
 /// # Errors
-/// As [`parse`].
+/// The same as for [`parse`].
 pub fn parse_exact(text: &[u8]) -> Result<Value, ParseError> {
     match Words::of(text) {
         None => parse(text),
@@ -21,10 +21,10 @@ pub fn parse_exact(text: &[u8]) -> Result<Value, ParseError> {
     }
 }
 
-/// [`parse_exact`] with the paths of members that occur more than once.
+/// Parses like [`parse_exact`] and also returns the paths of members that occur more than once.
 ///
 /// # Errors
-/// As [`parse`].
+/// The same as for [`parse`].
 pub fn parse_exact_reporting_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), ParseError> {
     match Words::of(text) {
         None => parse_reporting_duplicates(text),
@@ -36,16 +36,17 @@ pub fn parse_exact_reporting_duplicates(text: &[u8]) -> Result<(Value, Vec<Strin
     }
 }
 
-/// The numbers of a document, in document order.
+/// The texts of the numbers of a document, in document order.
 pub(super) struct Words<'t> {
     numbers: Vec<&'t str>,
     next: Cell<usize>,
-    /// Returns the document with `0` in place of the numbers that are too large for a double; `None` without such numbers.
+    /// The document with `0` in place of each number that is too large for a double; `None` if it has no such
+    /// number.
     pub(super) readable: Option<Vec<u8>>,
 }
 
 impl<'t> Words<'t> {
-    /// The numbers of `text`; `None` if all of them are integers of 64 bits.
+    /// Returns the numbers of `text`; `None` if all of them are 64-bit integers.
     fn of(text: &'t [u8]) -> Option<Self> {
         let is_integer = |word: &str| word.parse::<i64>().is_ok();
         numbers(text).any(|(_, word)| !is_integer(word)).then(|| {
@@ -67,12 +68,12 @@ impl<'t> Words<'t> {
         })
     }
 
-    /// Begins again with the first number.
+    /// Starts again with the first number.
     pub(super) fn rewind(&self) {
         self.next.set(0);
     }
 
-    /// The next number, which the tokenizer read as `read`.
+    /// Returns the next number, for which the tokenizer returned `read`.
     pub(super) fn next(&self, read: Value) -> Value {
         let at = self.next.replace(self.next.get() + 1);
         match self.numbers.get(at).copied() {
@@ -82,7 +83,8 @@ impl<'t> Words<'t> {
     }
 }
 
-/// The numbers of a JSON text and their positions. Of another text it finds something, and ends.
+/// Returns the numbers of a JSON text with their positions. On a text that is not JSON, the iterator returns
+/// arbitrary parts of it, and ends.
 pub(super) fn numbers(text: &[u8]) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -101,14 +103,14 @@ pub(super) fn numbers(text: &[u8]) -> impl Iterator<Item = (usize, &str)> {
                     at += text[start..].iter().take_while(|byte| is_part(byte)).count();
                     return std::str::from_utf8(&text[start..at]).ok().map(|word| (start, word));
                 }
-                // The `e` of `true` and `false` begins no number.
+                // The `e` in `true` and `false` does not begin a number.
                 _ => at += 1,
             }
         }
     })
 }
 
-/// The first number of a JSON text that is too large for a double.
+/// Returns the first number of a JSON text that is too large for a double.
 pub(super) fn out_of_range(text: &[u8]) -> Option<&str> {
     numbers(text).map(|(_, word)| word).find(|word| word.parse().is_ok_and(f64::is_infinite))
 }
@@ -144,7 +146,7 @@ mod tests {
             value.at(&["a"]).unwrap().as_array().unwrap()[0].get("x"),
             Some(&Value::Number("1.50".into()))
         );
-        // Strings are repaired as well.
+        // Invalid strings are repaired here too.
         assert!(parse_exact(b"[1.0,\"\xff\",2.0]").is_ok());
         for text in ["[1.5", "[1.5,]", "1.5 2", "-", "1e", "\"1.5", "[1e400,x]"] {
             assert!(parse_exact(text.as_bytes()).is_err(), "{text}");

@@ -1,9 +1,10 @@
-//! Indents compact JSON chunk by chunk, so that a list of any size is served indented without being buffered.
+//! Indentation of compact JSON chunk by chunk, so that a list of any size can be served indented without
+//! being buffered.
 //!
-//! Works on bytes: strings are copied, white space outside of them is dropped, and structure is indented by two spaces
-//! per level. The input must be valid JSON; it is not checked.
+//! The indenter works on bytes: it copies strings, drops white space outside of strings, and indents
+//! structure by two spaces per level. The input must be valid JSON; it is not checked.
 
-/// Where the indenter is in the input.
+/// State of the indenter within the input.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Position {
     /// Outside of strings.
@@ -15,12 +16,12 @@ enum Position {
     Escape,
 }
 
-/// Indents one document.
+/// Indenter of one document.
 #[derive(Debug, Default)]
 pub struct Indenter {
     position: Position,
     depth: usize,
-    /// A container was just opened and has no content yet.
+    /// Whether a container was just opened and has no content yet.
     opened: bool,
 }
 

@@ -1,8 +1,9 @@
-//! The members of an object that has many, with an index by name.
+//! The members of a large object, with an index by name.
 //!
-//! Scanning a few names is faster than hashing one, so that objects of up to [`SCAN_MAX`] members have no index. The index
-//! of a larger one is made once [`SCANS_MAX`] scans have cost about as much as making it does; most large objects are read
-//! and written as a whole and never get one. The index survives appending and changes of values; any other change drops it.
+//! Scanning a few names is faster than hashing one, so objects of up to [`SCAN_MAX`] members have no index. A
+//! larger object gets its index after [`SCANS_MAX`] scans, which together have cost about as much as building
+//! the index. Most large objects are only read and written as a whole and never get an index. Appending
+//! members and changing values keep the index; any other change drops it.
 
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
@@ -12,20 +13,20 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::{Key, Value};
 
-/// Largest number of members whose names are scanned.
+/// Maximum number of members for which a lookup scans the names.
 pub const SCAN_MAX: usize = 32;
 
-/// Scans of a larger object before it gets an index. Making the index hashes each name, which takes about as long as
-/// comparing it a few times.
+/// Number of scans of a larger object before it gets an index. Building the index hashes each name, which
+/// takes about as long as comparing the name a few times.
 const SCANS_MAX: u8 = 4;
 
-/// Where the member `name` is.
+/// Returns the position of the member `name`.
 #[inline]
 pub fn position(members: &[(Key, Value)], name: &str) -> Option<usize> {
     members.iter().position(|(key, _)| key == name)
 }
 
-/// Members in writing order, indexed by name when they are looked up often.
+/// Members in writing order, which get an index by name after repeated lookups.
 #[derive(Debug, Default)]
 pub struct Members {
     list: Vec<(Key, Value)>,
@@ -34,7 +35,7 @@ pub struct Members {
     scans: AtomicU8,
 }
 
-/// Positions by the hash of the name.
+/// Positions of members by the hash of their names.
 #[derive(Debug, Default)]
 struct Index {
     positions: HashTable<u32>,
@@ -42,29 +43,29 @@ struct Index {
 }
 
 impl Members {
-    /// The members in order.
+    /// Returns the members in order.
     pub fn list(&self) -> &[(Key, Value)] {
         &self.list
     }
 
-    /// The members in order, moved out.
+    /// Returns the members in order, by value.
     pub fn into_list(self) -> Vec<(Key, Value)> {
         self.list
     }
 
-    /// The members for any change; drops the index.
+    /// Returns the members for any change, and drops the index.
     pub fn list_mut(&mut self) -> &mut Vec<(Key, Value)> {
         self.index = OnceLock::new();
         self.scans = AtomicU8::new(0);
         &mut self.list
     }
 
-    /// The members for changes of values: the index stays.
+    /// Returns the members for changes of values only. The index stays.
     pub fn slots(&mut self) -> &mut [(Key, Value)] {
         &mut self.list
     }
 
-    /// Appends a member that is absent.
+    /// Appends a member, which must be absent.
     pub fn push(&mut self, name: Key, value: Value) {
         self.list.push((name, value));
         if let Some(index) = self.index.get_mut() {
@@ -72,7 +73,7 @@ impl Members {
         }
     }
 
-    /// Where the member `name` is.
+    /// Returns the position of the member `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
         if self.list.len() <= SCAN_MAX {
             return position(&self.list, name);
@@ -95,7 +96,7 @@ impl From<Vec<(Key, Value)>> for Members {
 }
 
 impl Clone for Members {
-    /// The copy makes its own index when it needs one.
+    /// The copy builds its own index when it needs one.
     fn clone(&self) -> Self {
         self.list.clone().into()
     }
@@ -110,7 +111,7 @@ impl Index {
 
     fn add(&mut self, list: &[(Key, Value)], at: usize) {
         let Index { positions, hasher } = self;
-        // Bodies are bounded far below the range of 32 bits.
+        // Request bodies are limited far below the range of 32 bits.
         positions.insert_unique(hasher.hash_one(&*list[at].0), at as u32, |&at| {
             hasher.hash_one(&*list[at as usize].0)
         });
@@ -131,9 +132,9 @@ mod tests {
         (0..count).map(|at| (Key::Owned(format!("k{at}")), Value::Int(at as i64))).collect()
     }
 
-    /// Each member is found where it is, and nothing else is found.
+    /// Checks that each member is found at its position, and that absent names are not found.
     fn is_consistent(object: &Object) {
-        // More than once, so that the index is asked.
+        // Repeated lookups, so that the index is used.
         for _ in 0..3 {
             for (name, value) in object.iter() {
                 assert_eq!(object.get(name), Some(value), "{name}");
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn looking_up_each_member_of_an_object_is_linear() {
-        // 100 000 look-ups by scanning would compare 5 * 10^9 names.
+        // 100 000 lookups by scanning would compare 5 * 10^9 names.
         let object = many(100_000);
         assert!((0..100_000).all(|at| object.get(&format!("k{at}")) == Some(&Value::Int(at))));
         let mut bulk = Object::new();

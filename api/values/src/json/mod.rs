@@ -1,9 +1,11 @@
 //! JSON documents as trees, for code that must look inside an object.
 //!
-//! Reads build no tree; they copy stored bytes. `object` explains how members are held.
+//! Reads of objects build no tree; they copy stored bytes. `object` explains how members are stored in
+//! memory.
 //!
-//! `text → parse → Value → write → text`. Representations of stored text are made from the text itself with `scan`;
-//! ordinary text is read into typed values with `compact`. This module knows JSON only: no schemas, no kinds.
+//! `text → parse → Value → write → text`. Other representations of stored text are rendered from the text
+//! itself with `scan`; ordinary text is read into typed values with `compact`. This module knows only JSON:
+//! it depends on no schema and no kind.
 
 pub mod compact;
 mod exact;
@@ -32,32 +34,33 @@ pub use shown::go_print;
 pub use structures::structures_in;
 pub use write::{write, write_escaped, write_items, write_members, write_pretty, write_sorted, write_string};
 
-/// One JSON value. Integers that fit an `i64` stay exact; every other number is a double, as the reference
-/// server reads them, unless its words are asked for.
+/// A JSON value. Integers that fit into an `i64` stay exact. Every other number is a double, as in the
+/// reference server, unless the caller requests its original text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
-    /// `null`.
+    /// The JSON value `null`.
     #[default]
     Null,
-    /// `true` or `false`.
+    /// A boolean, `true` or `false`.
     Bool(bool),
-    /// A number without fraction or exponent that fits 64 bits.
+    /// A number without fraction or exponent that fits into 64 bits.
     Int(i64),
-    /// Any other number.
+    /// Any other number, as a double.
     Float(f64),
-    /// A number in its own words, which neither of the two above would keep. Only [`parse_exact`] and its siblings make
-    /// such numbers, and only reading by a schema takes them: quantities keep the words, all other kinds the number.
+    /// The original text of a number that neither of the two variants above represents exactly. Only
+    /// [`parse_exact`] and its siblings create this variant, and only decoding by a schema accepts it:
+    /// quantities keep the text, all other types keep the number.
     Number(Box<str>),
-    /// A string, unescaped.
+    /// A string without its escapes.
     String(String),
-    /// An array.
+    /// An array of values.
     Array(Vec<Value>),
-    /// An object.
+    /// An object with its members.
     Object(Object),
 }
 
 impl Value {
-    /// Whether the values are equal but for the order of the members of objects.
+    /// Returns whether the values are equal if the order of members is ignored.
     pub fn is_same_in_any_order(&self, other: &Value) -> bool {
         super::cancellation::step();
         match (self, other) {
@@ -71,7 +74,7 @@ impl Value {
         }
     }
 
-    /// The string, if this is one.
+    /// Returns the string, if this is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::String(s) => Some(s),
@@ -79,7 +82,7 @@ impl Value {
         }
     }
 
-    /// The integer, if this is one.
+    /// Returns the integer, if this is one.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Value::Int(n) => Some(*n),
@@ -87,7 +90,7 @@ impl Value {
         }
     }
 
-    /// The boolean, if this is one.
+    /// Returns the boolean, if this is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Bool(b) => Some(*b),
@@ -95,7 +98,7 @@ impl Value {
         }
     }
 
-    /// The elements, if this is an array.
+    /// Returns the elements, if this is an array.
     pub fn as_array(&self) -> Option<&[Value]> {
         match self {
             Value::Array(items) => Some(items),
@@ -103,7 +106,7 @@ impl Value {
         }
     }
 
-    /// The elements for change, if this is an array.
+    /// Returns the elements for modification, if this is an array.
     pub fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
         match self {
             Value::Array(items) => Some(items),
@@ -111,7 +114,7 @@ impl Value {
         }
     }
 
-    /// The members, if this is an object.
+    /// Returns the members, if this is an object.
     pub fn as_object(&self) -> Option<&Object> {
         match self {
             Value::Object(members) => Some(members),
@@ -119,7 +122,7 @@ impl Value {
         }
     }
 
-    /// The members for change, if this is an object.
+    /// Returns the members for modification, if this is an object.
     pub fn as_object_mut(&mut self) -> Option<&mut Object> {
         match self {
             Value::Object(members) => Some(members),
@@ -127,8 +130,8 @@ impl Value {
         }
     }
 
-    /// Objects and arrays in this value, itself included; those that are settled do not count.
-    #[inline] // most values are neither, and are not worth a call
+    /// Counts the objects and arrays in this value, including the value itself. Settled objects do not count.
+    #[inline] // most values are scalars, for which a call costs too much
     pub fn structures(&self) -> usize {
         match self {
             Value::Array(items) => 1 + items.iter().map(Value::structures).sum::<usize>(),
@@ -138,22 +141,22 @@ impl Value {
         }
     }
 
-    /// Whether this is `null`.
+    /// Returns whether the value is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
 
-    /// The member `name`, if this is an object that has it.
+    /// Returns the member `name`, if this is an object that has it.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.as_object().and_then(|members| members.get(name))
     }
 
-    /// Follows member names from here; `None` where one is missing.
+    /// Follows member names from this value; `None` if a member is missing.
     pub fn at(&self, path: &[&str]) -> Option<&Value> {
         path.iter().try_fold(self, |value, name| value.get(name))
     }
 
-    /// Sorts the members of this object and of all below it by name.
+    /// Sorts the members of this object and of all objects below it by name.
     pub fn sort_names(&mut self) {
         match self {
             Value::Object(object) => {
@@ -166,7 +169,8 @@ impl Value {
         }
     }
 
-    /// Makes doubles of the numbers in their own words; those that are too large for one become infinite.
+    /// Converts numbers that are kept as text to doubles. A number beyond the range of a double becomes
+    /// infinite.
     pub fn round_numbers(&mut self) {
         match self {
             Value::Number(words) => *self = Value::Float(words.parse().unwrap_or(f64::INFINITY)),
@@ -178,7 +182,7 @@ impl Value {
         }
     }
 
-    /// The string at `path`, or the empty string.
+    /// Returns the string at `path`, or the empty string.
     pub fn str_at(&self, path: &[&str]) -> &str {
         self.at(path).and_then(Value::as_str).unwrap_or("")
     }
@@ -202,7 +206,7 @@ impl From<String> for Value {
     }
 }
 
-/// A list of texts.
+/// Creates an array of strings.
 impl From<&[String]> for Value {
     fn from(texts: &[String]) -> Self {
         Value::Array(texts.iter().map(|text| text.as_str().into()).collect())

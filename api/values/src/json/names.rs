@@ -1,34 +1,36 @@
 //! Perfect hash tables for fixed sets of member names: a lookup costs one multiplication and one comparison.
 //!
-//! A table is several times larger than its number of names, and its multiplier is chosen so that no two names collide.
+//! A table has several times more slots than names, and its multiplier is chosen so that no two names
+//! collide.
 
-/// Names by their hash.
+/// A perfect hash table of names.
 #[derive(Clone, Debug)]
 pub struct Names {
     multiplier: u64,
     shift: u32,
-    /// Positions by hash; empty for a set without names.
+    /// Positions of names by hash; empty if there are no names.
     slots: Vec<u16>,
 }
 
 const VACANT: u16 = u16::MAX;
 
-/// Multipliers tried before the table is enlarged; one of the first few dozen nearly always works.
+/// Number of multipliers that are tried before the table is enlarged. Nearly always one of the first few
+/// dozen works.
 const TRIES: u64 = 64;
 
-/// Most names of a table. Among more, some collide whatever the multiplier.
+/// Maximum number of names in a table. With more names, some collide for every multiplier.
 const NAMES_MAX: usize = 1 << 10;
 
-/// Largest table.
+/// Maximum number of slots of a table.
 const SLOTS_MAX: usize = 1 << 16;
 
-/// Most slots for each name. The work for names that have no table, because their author chose them so, stays in
-/// proportion to their number.
+/// Maximum number of slots per name. A hostile author can choose names for which no table exists; this limit
+/// keeps the work for them proportional to the number of names.
 const SLOTS_PER_NAME_MAX: usize = 64;
 
 impl Names {
-    /// The table of `names`, each identified by its position; `None` if some have equal keys, or if they are
-    /// too many.
+    /// Builds the table of `names`, each identified by its position. Returns `None` if some names have equal
+    /// keys, or if there are too many.
     pub fn new<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Option<Self> {
         let count = names.clone().count();
         if count > NAMES_MAX {
@@ -38,7 +40,7 @@ impl Names {
         let most = (count * SLOTS_PER_NAME_MAX).next_power_of_two().clamp(64, SLOTS_MAX);
         while slots <= most {
             for attempt in 1..=TRIES {
-                // Odd multiples of the golden ratio: their upper bits depend on all bits below.
+                // Odd multiples of the golden ratio: the upper bits of the product depend on all bits below.
                 let multiplier = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * attempt + 1);
                 let mut made =
                     Names { multiplier, shift: 64 - slots.trailing_zeros(), slots: vec![VACANT; slots] };
@@ -58,7 +60,7 @@ impl Names {
         was_vacant
     }
 
-    /// The only position whose name can equal `name`. The caller compares.
+    /// Returns the only position whose name can equal `name`. The caller must compare the names.
     #[inline]
     pub fn candidate(&self, name: &[u8]) -> Option<u16> {
         let at = self.slots[self.slot(name)];
@@ -71,7 +73,7 @@ impl Names {
     }
 }
 
-/// Length, first and last bytes of a name in one word.
+/// Combines the length and the first and last bytes of a name into one word.
 #[inline]
 fn key(name: &[u8]) -> u64 {
     let bytes = match (name.first_chunk::<8>(), name.last_chunk::<8>()) {

@@ -1,20 +1,22 @@
-//! JSON objects: members in the order in which they will be written.
+//! JSON objects, with their members in writing order.
 //!
-//! A vector of pairs, because objects have few members, order matters on the wire, and it costs one allocation where a
-//! map costs many. Names that a schema declares are borrowed from its static tables.
+//! An object is a vector of pairs, because objects have few members, their order matters on the wire, and a
+//! vector costs one allocation where a map costs many. Names that a schema declares are borrowed from its
+//! static tables.
 //!
-//! An object read from storage may be *settled*: shared between trees, together with the text it was read from. Most
-//! parts that an update leaves unchanged are settled, so they are neither copied, nor compared, nor serialized again.
-//! The first change of a settled object copies it to an ordinary one; otherwise the two behave alike. Its members may be
-//! read as late as when they are first looked at: what an update neither changes nor examines is never read.
+//! An object that was read from storage may be *settled*: trees share it, together with the text that it was
+//! read from. Most parts that an update leaves unchanged are settled, so they are neither copied, nor
+//! compared, nor serialized again. The first change of a settled object copies it to an ordinary one; apart
+//! from that, both kinds behave the same. The members of a settled object may stay unread until the first
+//! access, so parts that an update neither changes nor examines are never parsed.
 //!
 //! ```text
 //! Object ─┬─ its own members, few or many
-//!         └─ Arc ─► canonical text, members once read    shared by the old tree and the new one
+//!         └─ Arc ─► canonical text, members once parsed  shared by the old tree and the new one
 //! ```
 //!
-//! An object with many members has an index by name (`members`), so that work over a tree that a client sent is linear in its
-//! size, also where it looks each member up.
+//! An object with many members has an index by name (`members`), so that an algorithm over a client's tree
+//! takes time linear in the size of the tree, even if it looks up each member.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,17 +28,17 @@ use super::members::{Members, SCAN_MAX, position};
 use super::scan::Scan;
 use super::{Value, parse};
 
-/// A member name: borrowed from the schema tables where the schema declares it, owned otherwise.
+/// A member name. Names that a schema declares are borrowed from its tables, other names are owned.
 pub type Key = Cow<'static, str>;
 
-/// Members in writing order; a name occurs at most once.
+/// A JSON object: members in writing order, each name at most once.
 #[derive(Clone, Debug)]
 pub struct Object(Form);
 
 #[derive(Clone, Debug)]
 enum Form {
     Own(Vec<(Key, Value)>),
-    /// Own members that were more than [`SCAN_MAX`] at some time.
+    /// Members owned by this object, which at some time were more than [`SCAN_MAX`].
     Many(Box<Members>),
     Settled(Arc<Settled>),
 }
@@ -44,16 +46,16 @@ enum Form {
 /// A shared object with its stored text.
 #[derive(Debug)]
 struct Settled {
-    /// The canonical text by its schema.
+    /// Canonical text of the object by its schema.
     text: Bytes,
     members: OnceLock<Members>,
-    /// What reads the members; none where they are there from the start.
+    /// Parser of the members; `None` if they were available from the start.
     source: Option<&'static dyn ReadMembers>,
 }
 
-/// What reads the members of an object from its canonical text: its type.
+/// A parser of the members of an object from its canonical text; implemented by types of the schema.
 pub trait ReadMembers: fmt::Debug + Sync {
-    /// The members. Whatever the text is, there is an answer.
+    /// Returns the members. Must not fail, whatever the text contains.
     fn read_members(&self, text: &Bytes) -> Vec<(Key, Value)>;
 }
 
@@ -73,17 +75,17 @@ impl Settled {
 }
 
 impl Object {
-    /// An object without members.
+    /// Creates an object without members.
     pub const fn new() -> Self {
         Object(Form::Own(Vec::new()))
     }
 
-    /// An object with room for `members`.
+    /// Creates an empty object with capacity for `members`.
     pub fn with_capacity(members: usize) -> Self {
         Object(Form::Own(Vec::with_capacity(members)))
     }
 
-    /// Settles the object, whose canonical text is `text`; until it is changed, copies share it.
+    /// Makes the object settled with the canonical text `text`. Copies share it until they are changed.
     ///
     /// The caller guarantees that the object is what its schema reads from `text`.
     pub fn settle(&mut self, text: Bytes) {
@@ -91,20 +93,21 @@ impl Object {
         self.0 = Form::Settled(Arc::new(Settled { text, members, source: None }));
     }
 
-    /// The settled object whose canonical text is `text`, which `source` reads when a member is first looked at.
+    /// Creates a settled object with the canonical text `text`. `source` parses the text at the first access
+    /// to a member.
     pub fn unread(text: Bytes, source: &'static dyn ReadMembers) -> Object {
         Object(Form::Settled(Arc::new(Settled { text, members: OnceLock::new(), source: Some(source) })))
     }
 
-    /// Gives an unread object its members, which the caller knows to be what its text says.
+    /// Gives an unread object its members. The caller guarantees that they equal those in its text.
     pub fn fill(&self, members: Vec<(Key, Value)>) {
         if let Form::Settled(settled) = &self.0 {
-            // Members that were read meanwhile are the same.
+            // If another thread has parsed the members in the meantime, they are equal to these.
             let _ = settled.members.set(members.into());
         }
     }
 
-    /// The canonical text, if the object is settled and no member was looked at.
+    /// Returns the canonical text, if the object is settled and no member was accessed yet.
     pub fn unread_text(&self) -> Option<&Bytes> {
         match &self.0 {
             Form::Settled(settled) if settled.members.get().is_none() => Some(&settled.text),
@@ -112,7 +115,8 @@ impl Object {
         }
     }
 
-    /// Whether both have equal members, in whatever order: what a plugin fills in stands behind what was there.
+    /// Returns whether both objects have equal members in any order. Members that an admission plugin adds
+    /// stand after the existing ones.
     pub fn has_same_members(&self, other: &Object) -> bool {
         let (own, others) = (self.members(), other.members());
         own.len() == others.len()
@@ -122,7 +126,7 @@ impl Object {
             })
     }
 
-    /// The canonical text, if the object is settled.
+    /// Returns the canonical text, if the object is settled.
     pub fn settled_text(&self) -> Option<&Bytes> {
         match &self.0 {
             Form::Own(_) | Form::Many(_) => None,
@@ -130,7 +134,8 @@ impl Object {
         }
     }
 
-    /// Objects and arrays in it, itself included; of an unread object those that its text may have.
+    /// Counts the objects and arrays in this object, including the object itself. For an unread object, the
+    /// number is an upper bound from its text.
     pub fn structures(&self) -> usize {
         if let Some(text) = self.unread_text() {
             return text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
@@ -138,24 +143,25 @@ impl Object {
         1 + self.members().iter().map(|(_, value)| value.structures()).sum::<usize>()
     }
 
-    /// Whether the object is settled.
+    /// Returns whether the object is settled.
     pub fn is_settled(&self) -> bool {
         matches!(self.0, Form::Settled(_))
     }
 
-    /// Whether both share one settled object.
+    /// Returns whether both objects share one settled object.
     pub fn is_one_with(&self, other: &Object) -> bool {
         matches!((&self.0, &other.0), (Form::Settled(a), Form::Settled(b)) if Arc::ptr_eq(a, b))
     }
 
-    /// Whether the member at which the dotted `path` begins is one settled object in both: nothing at the path can differ.
+    /// Returns whether the first member of the dotted `path` is the same settled object in both objects, so
+    /// that nothing at the path can differ.
     pub fn shares(&self, path: &str, other: &Object) -> bool {
         let name = path.split('.').next().unwrap_or_default();
         let own = self.get(name).and_then(Value::as_object);
         own.zip(other.get(name).and_then(Value::as_object)).is_some_and(|(own, other)| own.is_one_with(other))
     }
 
-    /// The members in order, with their names as held.
+    /// Returns the members in order, with their stored names.
     #[inline]
     pub fn members(&self) -> &[(Key, Value)] {
         match &self.0 {
@@ -165,7 +171,7 @@ impl Object {
         }
     }
 
-    /// Where the member `name` is among [`Object::members`].
+    /// Returns the position of the member `name` in [`Object::members`].
     fn position(&self, name: &str) -> Option<usize> {
         match &self.0 {
             Form::Own(members) => position(members, name),
@@ -174,22 +180,23 @@ impl Object {
         }
     }
 
-    /// How many members there are.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.members().len()
     }
 
-    /// Whether there is no member.
+    /// Returns whether the object has no member.
     pub fn is_empty(&self) -> bool {
         self.members().is_empty()
     }
 
-    /// The member `name`. The cost does not depend on the number of members, on average of several calls.
+    /// Returns the member `name`. The amortized cost of a call does not depend on the number of members.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.position(name).and_then(|at| self.members().get(at)).map(|(_, value)| value)
     }
 
-    /// The member `name`, alone: that of an unread object is taken from the text, and the object stays unread.
+    /// Returns only the member `name`. In an unread object, the member is parsed from the text, and the
+    /// object stays unread.
     pub fn member(&self, name: &str) -> Option<Cow<'_, Value>> {
         match self.unread_text() {
             Some(text) => member_of(text, name).map(Cow::Owned),
@@ -197,18 +204,18 @@ impl Object {
         }
     }
 
-    /// The member `name`, for change.
+    /// Returns the member `name` for modification.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
         let at = self.position(name)?;
         self.slots().get_mut(at).map(|(_, value)| value)
     }
 
-    /// Whether there is a member `name`.
+    /// Returns whether the object has a member `name`.
     pub fn contains(&self, name: &str) -> bool {
         self.position(name).is_some()
     }
 
-    /// Sets member `name`, at its old position if it was there and at the end otherwise; returns the old value.
+    /// Sets the member `name`, at its existing position or else at the end. Returns the old value.
     pub fn insert(&mut self, name: impl Into<Key>, value: Value) -> Option<Value> {
         let name = name.into();
         match self.get_mut(&name) {
@@ -220,20 +227,20 @@ impl Object {
         }
     }
 
-    /// Appends a member that the caller knows to be absent, without a search.
+    /// Appends a member without a search. The caller guarantees that it is absent.
     pub fn push(&mut self, name: impl Into<Key>, value: Value) {
         let name = name.into();
         debug_assert!(!self.contains(&name), "member {name} is there already");
         self.append(name, value);
     }
 
-    /// Removes member `name` and returns its value; the others keep their order.
+    /// Removes the member `name` and returns its value. The other members keep their order.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let at = self.position(name)?;
         Some(self.members_mut().remove(at).1)
     }
 
-    /// The member `name`, set to `null` first if it is absent.
+    /// Returns the member `name`, which is first set to `null` if it is absent.
     pub fn entry(&mut self, name: impl Into<Key>) -> &mut Value {
         let name = name.into();
         let at = match self.position(&name) {
@@ -246,7 +253,8 @@ impl Object {
         &mut self.slots()[at].1
     }
 
-    /// The object at member `name`; replaces an absent member or one of another type by an empty object.
+    /// Returns the object at member `name`. An absent member, or one of another type, is replaced by an empty
+    /// object.
     pub fn object_entry(&mut self, name: impl Into<Key>) -> &mut Object {
         let slot = self.entry(name);
         if !matches!(slot, Value::Object(_)) {
@@ -258,23 +266,23 @@ impl Object {
         }
     }
 
-    /// The members in order.
+    /// Returns the members in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Value)> {
         self.members().iter().map(|(key, value)| (key.as_ref(), value))
     }
 
-    /// The members in order, values for change.
+    /// Returns the members in order, with values for modification.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
         self.slots().iter_mut().map(|member| (&*member.0, &mut member.1))
     }
 
-    /// Keeps the members for which `keep` returns true.
+    /// Keeps only the members for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
         self.members_mut().retain_mut(|(key, value)| keep(key, value));
     }
 
-    /// The members as a vector, for reordering and sorting. The index is made anew afterwards; an object to which many members
-    /// are added this way gets one with [`Object::index_members`].
+    /// Returns the members as a vector, for reordering and sorting. The index is rebuilt afterwards. A caller
+    /// that adds many members this way must call [`Object::index_members`] to get an index.
     pub fn members_mut(&mut self) -> &mut Vec<(Key, Value)> {
         self.own();
         match &mut self.0 {
@@ -284,7 +292,8 @@ impl Object {
         }
     }
 
-    /// Makes sure that members are found by name without a scan, however many were added through [`Object::members_mut`].
+    /// Ensures that members are found by name without a scan, however many were added through
+    /// [`Object::members_mut`].
     pub fn index_members(&mut self) {
         if let Form::Own(members) = &mut self.0
             && members.len() > SCAN_MAX
@@ -293,14 +302,14 @@ impl Object {
         }
     }
 
-    /// Makes the members the object's own.
+    /// Copies the members of a settled object, so that they can be changed.
     fn own(&mut self) {
         if let Form::Settled(_) = self.0 {
             *self = std::mem::take(self).into_members().into_iter().collect();
         }
     }
 
-    /// The members, whose names the caller leaves as they are.
+    /// Returns the members for changes of values. The caller must not change names.
     fn slots(&mut self) -> &mut [(Key, Value)] {
         self.own();
         match &mut self.0 {
@@ -310,7 +319,7 @@ impl Object {
         }
     }
 
-    /// Appends a member that is absent.
+    /// Appends a member, which must be absent.
     fn append(&mut self, name: Key, value: Value) {
         self.own();
         match &mut self.0 {
@@ -323,7 +332,7 @@ impl Object {
         }
     }
 
-    /// The members, moved out.
+    /// Returns the members by value.
     pub fn into_members(self) -> Vec<(Key, Value)> {
         match self.0 {
             Form::Own(members) => members,
@@ -340,7 +349,7 @@ impl Object {
     }
 }
 
-/// The member `name` of a canonical text.
+/// Parses the member `name` from a canonical text.
 fn member_of(text: &[u8], name: &str) -> Option<Value> {
     let mut scan = Scan::new(text);
     let mut is_more = scan.take(b'{');
@@ -355,8 +364,8 @@ fn member_of(text: &[u8], name: &str) -> Option<Value> {
     None
 }
 
-/// What became of settled objects, for the test that an update shares what it leaves as it is. One count per thread: the test
-/// runs the whole server on its own.
+/// Counts reads, copies and writes of settled objects, for the test that an update shares unchanged parts.
+/// The counts are per thread: the test runs the whole server on its own thread.
 #[cfg(any(test, feature = "testing"))]
 pub mod sharing {
     use std::cell::Cell;
@@ -371,7 +380,7 @@ pub mod sharing {
         READ.set(READ.get() + 1);
     }
 
-    /// How many were read since the last call that had not been.
+    /// Returns how many unread objects were parsed since the last call.
     pub fn take_read() -> usize {
         READ.take()
     }
@@ -380,12 +389,13 @@ pub mod sharing {
         COPIED.set(COPIED.get() + 1);
     }
 
-    /// Notes that one was written as its text.
+    /// Counts an object that was written by copying its text.
     pub fn written() {
         WRITTEN.set(WRITTEN.get() + 1);
     }
 
-    /// How many were copied and how many written as their text since the last call.
+    /// Returns how many objects were copied, and how many were written by copying their text, since the last
+    /// call.
     pub fn take() -> (usize, usize) {
         (COPIED.take(), WRITTEN.take())
     }
@@ -404,7 +414,7 @@ impl PartialEq for Object {
 }
 
 impl FromIterator<(Key, Value)> for Object {
-    /// Collects members; the caller must pass each name at most once.
+    /// Collects members. The caller must pass each name at most once.
     fn from_iter<T: IntoIterator<Item = (Key, Value)>>(members: T) -> Self {
         let mut object = Object(Form::Own(members.into_iter().collect()));
         object.index_members();
@@ -417,7 +427,7 @@ mod tests {
     use super::*;
     use crate::testing::object;
 
-    /// Reads what the settled object of the test says.
+    /// Parses the settled object of the test.
     #[derive(Debug)]
     struct Parse;
 

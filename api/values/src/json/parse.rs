@@ -1,7 +1,8 @@
-//! Text to tree, on serde_json's tokenizer.
+//! Parsing of text to trees, with the tokenizer of serde_json.
 //!
-//! The last of several members with equal names wins, as in the reference server; strict parsing also reports which
-//! names occurred twice. serde_json bounds the depth, so hostile nesting is an error and not a stack overflow.
+//! If several members have the same name, the last one wins, as in the reference server. Strict parsing also
+//! reports the repeated names. serde_json limits the depth, so hostile nesting is an error and not a stack
+//! overflow.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -13,19 +14,20 @@ use super::exact::{self, Words};
 use super::{Key, Object, Value, repaired, syntax_error};
 use crate::cancellation;
 
-/// Deepest nesting accepted, as serde_json bounds it.
+/// Maximum nesting that is accepted, which is the limit of serde_json.
 pub const DEPTH_MAX: usize = 128;
 
-/// Most duplicate members reported for one document (docs/api/encodings.md#strict-decoding).
+/// Maximum number of duplicate members that are reported for one document
+/// (docs/api/encodings.md#strict-decoding).
 const REPORTED_MAX: usize = 100;
 
-/// Why a text is not one JSON document.
+/// Why a text is not a JSON document.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(String);
 
 impl ParseError {
-    /// Says why serde_json refused `text`.
+    /// Creates the error that explains why serde_json rejected `text`.
     pub fn of(text: &[u8], error: &serde_json::Error) -> Self {
         let out_of_range = || {
             let word = exact::out_of_range(text).filter(|_| error.is_syntax())?;
@@ -35,13 +37,14 @@ impl ParseError {
     }
 }
 
-/// Reads one JSON document; trailing white space is allowed, anything else after it is an error. Strings that are no Unicode
-/// text are repaired.
+/// Parses one JSON document. Trailing white space is allowed; anything else after the document is an error.
+/// Strings that are not valid Unicode are repaired.
 pub fn parse(text: &[u8]) -> Result<Value, ParseError> {
     read(text, None)
 }
 
-/// Reads one JSON document and the paths (`spec.containers[0].name`) of members that occur more than once.
+/// Parses one JSON document and also returns the paths (`spec.containers[0].name`) of members that occur more
+/// than once.
 pub fn parse_reporting_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), ParseError> {
     let watch = Duplicates::default();
     let value = read(text, Some(&watch))?;
@@ -56,7 +59,7 @@ fn read(text: &[u8], watch: Option<&Duplicates>) -> Result<Value, ParseError> {
     })
 }
 
-/// [`read`] with the numbers in their words, which are those of `text`.
+/// [`read`] with numbers kept as text; `words` are the numbers of `text`.
 pub(super) fn read_words(
     text: &[u8],
     words: &Words<'_>,
@@ -80,7 +83,7 @@ fn read_unicode(text: &[u8], tree: Tree<'_>) -> Result<Value, ParseError> {
     value.map_err(|error| ParseError::of(text, &error))
 }
 
-/// Collects the paths of duplicate members while the document is read.
+/// Collector of the paths of duplicate members during parsing.
 #[derive(Default)]
 pub(super) struct Duplicates {
     path: RefCell<String>,
@@ -88,7 +91,7 @@ pub(super) struct Duplicates {
 }
 
 impl Duplicates {
-    /// The paths that were found, in document order.
+    /// Returns the paths that were found, in document order.
     pub(super) fn into_found(self) -> Vec<String> {
         self.found.into_inner()
     }
@@ -102,7 +105,7 @@ impl Duplicates {
         }
     }
 
-    /// Runs `inner` with the path one step deeper.
+    /// Runs `inner` with the path extended by `step`.
     fn within<T>(&self, step: &str, inner: impl FnOnce() -> T) -> T {
         let before = self.path.borrow().len();
         {
@@ -118,21 +121,21 @@ impl Duplicates {
     }
 }
 
-/// Collects the members of one object, the last of equal names winning.
+/// Collector of the members of one object; the last of several equal names wins.
 ///
-/// Looks names up by scanning while there are few and by hash once there are many, so that a hostile object
-/// of a hundred thousand members costs no more than its size.
+/// Lookups scan the names while there are few, and use a hash table once there are many, so that the cost of
+/// a hostile object with a hundred thousand members is linear in its size.
 #[derive(Default)]
 pub struct MemberCollector {
     members: Vec<(Key, Value)>,
     by_name: Option<HashMap<Key, usize>>,
 }
 
-/// Number of members from which on names are looked up by hash.
+/// Number of members from which on lookups use the hash table.
 const SCAN_MAX: usize = 32;
 
 impl MemberCollector {
-    /// The position of member `name`, if it was set.
+    /// Returns the position of the member `name`, if it was set.
     pub fn find(&self, name: &str) -> Option<usize> {
         match &self.by_name {
             Some(by_name) => by_name.get(name).copied(),
@@ -140,12 +143,12 @@ impl MemberCollector {
         }
     }
 
-    /// Takes the value of member `name`, which stays as `null` in its position.
+    /// Takes the value of the member `name` and leaves `null` at its position.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.find(name).map(|at| std::mem::take(&mut self.members[at].1))
     }
 
-    /// Sets `name`, at its first position if it was set before; returns whether it was.
+    /// Sets the member `name`, at its first position if it was set before. Returns whether it was.
     pub fn set(&mut self, name: Key, value: Value) -> bool {
         if let Some(at) = self.find(&name) {
             self.members[at].1 = value;
@@ -161,37 +164,37 @@ impl MemberCollector {
         false
     }
 
-    /// The names that were set, in order.
+    /// Returns the names that were set, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|(name, _)| &**name)
     }
 
-    /// The object.
+    /// Returns the collected members as an object.
     pub fn finish(self) -> Object {
         self.members.into_iter().collect()
     }
 }
 
-/// Reads any value to a tree, also inside a larger deserialization.
+/// Deserializer of any value to a tree, which can also be used inside a larger deserialization.
 #[derive(Clone, Copy)]
 pub struct Tree<'w> {
     watch: Option<&'w Duplicates>,
-    /// The numbers of the text, if they are wanted in their words.
+    /// Original texts of the numbers, if numbers are to be kept as text.
     words: Option<&'w Words<'w>>,
-    /// Set where a name occurs twice.
+    /// Set to true if a name occurs twice.
     repeated: Option<&'w Cell<bool>>,
     float: fn(f64) -> Value,
 }
 
 impl Tree<'static> {
-    /// A reader that converts numbers with a fraction or an exponent by `float`.
+    /// Creates a reader that converts numbers with a fraction or an exponent with `float`.
     pub const fn with_floats(float: fn(f64) -> Value) -> Self {
         Tree { watch: None, words: None, repeated: None, float }
     }
 }
 
 impl<'w> Tree<'w> {
-    /// This reader, which sets `repeated` where an object has two members of one name.
+    /// Returns this reader, extended to set `repeated` if an object has two members of the same name.
     pub fn noting_repeated(self, repeated: &'w Cell<bool>) -> Self {
         Tree { repeated: Some(repeated), ..self }
     }
@@ -240,7 +243,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
         Ok(self.number((self.float)(value)))
     }
 
-    /// A number in its words, which only trees hand out.
+    /// Receives a number as text. Only deserializers over trees pass numbers this way.
     fn visit_bytes<E: serde::de::Error>(self, words: &[u8]) -> Result<Value, E> {
         let words = String::from_utf8_lossy(words);
         match words.parse::<f64>() {
@@ -314,7 +317,7 @@ mod tests {
             (r#"{"b":1,"a":{"c":[]}}"#, r#"{"b":1,"a":{"c":[]}}"#),
             (r#""<&>\u2028\n""#, r#""\u003c\u0026\u003e\u2028\n""#),
             ("18446744073709551615", "18446744073709552000"),
-            // The nearest double, not a neighbour: otherwise numbers would drift each time they are read and written.
+            // The nearest double must be chosen, or numbers would drift each time they are read and written.
             ("1.7976931348623157416294033786585", "1.7976931348623157"),
             (r#"{"a":1,"a":2}"#, r#"{"a":2}"#),
             (r#"["\ud800"]"#, "[\"\u{fffd}\"]"),
@@ -347,7 +350,7 @@ mod tests {
         for text in ["", "{", "[1,]", "nul", "1 2", "\"\\x\"", "{\"a\"}", deep.as_str()] {
             assert!(parse(text.as_bytes()).is_err(), "{text:.20}");
         }
-        // As `encoding/json`: what is no text is replaced.
+        // Invalid Unicode is replaced, as in Go's `encoding/json`.
         assert_eq!(parse(b"\"\xff\"").unwrap(), "\u{fffd}".into());
         assert_eq!(parse(b"\"\\ud800\"").unwrap(), "\u{fffd}".into());
     }

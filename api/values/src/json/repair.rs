@@ -1,18 +1,18 @@
-//! Strings that are no Unicode text, repaired as `encoding/json` does it: each byte that is no UTF-8 and each surrogate
-//! without its other half becomes U+FFFD.
+//! Repair of strings that are not valid Unicode, as in Go's `encoding/json`: each byte that is not UTF-8, and
+//! each unpaired surrogate, becomes U+FFFD.
 //!
-//! Runs only after a text was refused.
+//! The repair runs only after a text was rejected.
 
 use super::syntax_error;
 
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
-/// `text` with its strings repaired; `None` if it is not one JSON document.
+/// Returns `text` with its strings repaired; `None` if it is not one JSON document.
 pub fn repaired(text: &[u8]) -> Option<Vec<u8>> {
     if syntax_error(text).is_some() {
         return None;
     }
-    // In a document, backslashes and bytes beyond ASCII stand in strings only.
+    // In a JSON document, backslashes and non-ASCII bytes occur only in strings.
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.iter().position(|byte| *byte == b'\\' || !byte.is_ascii()) {
@@ -27,7 +27,7 @@ pub fn repaired(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Length of the escape that the text begins with, and whether it is a character.
+/// Returns the length of the escape at the start of `text`, and whether it encodes a character.
 fn escape(text: &[u8]) -> (usize, bool) {
     const HIGH: std::ops::Range<u16> = 0xd800..0xdc00;
     const LOW: std::ops::Range<u16> = 0xdc00..0xe000;
@@ -41,13 +41,14 @@ fn escape(text: &[u8]) -> (usize, bool) {
     }
 }
 
-/// The code unit that the text begins with as `\uXXXX`.
+/// Returns the code unit of the `\uXXXX` escape at the start of `text`.
 fn unit(text: &[u8]) -> Option<u16> {
     let digits = text.strip_prefix(b"\\u")?.get(..4)?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Length of the character that the text begins with, and whether it is one; a byte that begins none is taken alone.
+/// Returns the length of the character at the start of `text`, and whether it is valid. An invalid byte
+/// counts alone.
 fn character(text: &[u8]) -> (usize, bool) {
     let chunk = text[..text.len().min(4)].utf8_chunks().next();
     match chunk.and_then(|chunk| chunk.valid().chars().next()) {

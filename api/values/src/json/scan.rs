@@ -1,57 +1,57 @@
-//! A cursor over stored JSON, without a tree: canonical text is scanned once, byte by byte.
+//! A cursor over stored JSON that builds no tree: canonical text is scanned once, byte by byte.
 //!
-//! For text whose checksum was verified: lengths and nesting are followed, and nothing else is validated. On anything
-//! unusual a method returns `None`, and the caller uses a slower parser that can report the error. No input causes a
-//! panic, an endless loop or recursion.
+//! The cursor is for text whose checksum was verified. It follows lengths and nesting, and validates nothing
+//! else. On unusual text a method returns `None`, and the caller uses a slower parser that can report the
+//! error. No input causes a panic, an endless loop or recursion.
 
 use std::borrow::Cow;
 
-/// A position in a text.
+/// A read position in a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan<'t> {
     text: &'t [u8],
     at: usize,
 }
 
-/// The content between the quotes of a string.
+/// The content of a string, without its quotes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Text<'t> {
-    /// The text with its escapes.
+    /// The bytes of the text, with escapes.
     pub raw: &'t [u8],
-    /// Whether it has escapes.
+    /// Whether the text contains escapes.
     pub is_escaped: bool,
 }
 
 impl<'t> Scan<'t> {
-    /// The start of `text`.
+    /// Creates a cursor at the start of `text`.
     pub fn new(text: &'t [u8]) -> Self {
         Scan { text, at: 0 }
     }
 
-    /// Number of bytes read.
+    /// Returns the number of bytes read so far.
     #[inline]
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// What is still to be read.
+    /// Returns the unread part of the text.
     #[inline]
     pub fn rest(&self) -> &'t [u8] {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// The next byte, without reading it; 0 at the end.
+    /// Returns the next byte without reading it; 0 at the end.
     #[inline]
     pub fn peek(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(0)
     }
 
-    /// Whether the whole text was read.
+    /// Returns whether the whole text was read.
     pub fn is_at_end(&self) -> bool {
         self.at >= self.text.len()
     }
 
-    /// Skips `byte`, if it comes next.
+    /// Skips `byte` if it comes next. Returns whether it did.
     #[inline]
     pub fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == byte;
@@ -59,21 +59,21 @@ impl<'t> Scan<'t> {
         found
     }
 
-    /// Skips the comma after a member or element; `false` before the closing bracket.
+    /// Skips the comma after a member or element. Returns `false` before the closing bracket `end`.
     #[inline]
     pub fn more(&mut self, end: u8) -> Option<bool> {
         let is_more = self.take(b',');
         (is_more || self.peek() == end).then_some(is_more)
     }
 
-    /// Reads a member's name and its colon.
+    /// Reads the name of a member and its colon.
     #[inline]
     pub fn name(&mut self) -> Option<Text<'t>> {
         let name = self.string()?;
         self.take(b':').then_some(name)
     }
 
-    /// Reads a string.
+    /// Reads a string, and returns its content without unescaping it.
     #[inline]
     pub fn string(&mut self) -> Option<Text<'t>> {
         if !self.take(b'"') {
@@ -102,7 +102,7 @@ impl<'t> Scan<'t> {
         std::str::from_utf8(&rest[..len]).ok().filter(|text| !text.is_empty())
     }
 
-    /// Skips `word`, if it comes next.
+    /// Skips `word` if the text continues with it. Returns whether it did.
     #[inline]
     pub fn word(&mut self, word: &str) -> bool {
         let found = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(word.as_bytes()));
@@ -152,7 +152,7 @@ impl<'t> Scan<'t> {
 }
 
 impl<'t> Text<'t> {
-    /// The string unescaped; `None` for invalid escapes.
+    /// Returns the string unescaped; `None` if it has invalid escapes.
     pub fn unescaped(self) -> Option<Cow<'t, [u8]>> {
         if !self.is_escaped {
             return Some(Cow::Borrowed(self.raw));
@@ -191,15 +191,16 @@ impl<'t> Text<'t> {
     }
 }
 
-/// Takes four hexadecimal digits off the front.
+/// Removes four hexadecimal digits from the front and returns their value.
 fn code_unit(rest: &mut &[u8]) -> Option<u16> {
     let (digits, after) = rest.split_first_chunk::<4>()?;
     *rest = after;
     digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | char::from(digit).to_digit(16)? as u16))
 }
 
-/// Position of the first quote or backslash from `at` on. Compares eight bytes at a time, because most strings are
-/// short; the rest of a long string goes to a vectorized search, which has a higher fixed cost.
+/// Returns the position of the first quote or backslash from `at` on. The function compares eight bytes at a
+/// time, because most strings are short; the rest of a long string goes to a vectorized search, which has a
+/// higher fixed cost.
 #[inline]
 fn find_quote_or_backslash(text: &[u8], at: usize) -> Option<usize> {
     const LONG: usize = 48;

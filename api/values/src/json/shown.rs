@@ -1,11 +1,12 @@
-//! Values in the sentences of the reference server: what Go's decoder calls them, their types in an untyped tree, and their text.
+//! Values in the messages of the reference server: the names that Go's decoder uses for them, their Go types,
+//! and their text.
 
 use cel::number::format_double;
 
 use super::Value;
 
 impl Value {
-    /// What it is, in the words of Go's decoder.
+    /// Returns the name of the value's type in messages of Go's decoder.
     pub fn go_kind(&self) -> &'static str {
         match self {
             Value::Null => "null",
@@ -17,7 +18,7 @@ impl Value {
         }
     }
 
-    /// The Go type of what the decoder makes of it without a type (`%T`).
+    /// Returns the Go type (`%T`) that the value has after decoding without a type.
     pub fn go_type(&self) -> &'static str {
         match self {
             Value::Null => "<nil>",
@@ -31,8 +32,8 @@ impl Value {
     }
 }
 
-/// A value in Go's `%v` format: `map[a:1 b:[x y] c:<nil>]`, maps sorted by key, strings unquoted. Recursion is as deep as the
-/// value.
+/// Formats a value like Go's `%v`: `map[a:1 b:[x y] c:<nil>]`, maps sorted by key, strings unquoted. The
+/// recursion is as deep as the value.
 pub fn go_print(value: &Value) -> String {
     let mut out = String::new();
     print_into(value, &mut out);

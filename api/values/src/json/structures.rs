@@ -1,9 +1,10 @@
-//! Counts objects and lists in a text that was not read yet.
+//! Counting of objects and lists in a text before it is parsed.
 
 use super::DEPTH_MAX;
 
-/// How many objects and lists begin in `text`: exactly as many as it has, if it is JSON. Makes nothing of it, and looks at each
-/// byte once. Ends where the text is nested deeper than its reader goes.
+/// Counts the objects and lists that begin in `text`. The number is exact if the text is JSON. The function
+/// allocates nothing, reads each byte once, and stops where the text is nested deeper than its parser
+/// accepts.
 pub fn structures_in(text: &[u8]) -> usize {
     let (mut count, mut depth, mut rest) = (0, 0_usize, text);
     while let Some((byte, after)) = rest.split_first() {
@@ -23,7 +24,7 @@ pub fn structures_in(text: &[u8]) -> usize {
     count
 }
 
-/// What follows the string that `rest` is within.
+/// Returns the text after the string that `rest` starts in.
 fn after_string(mut rest: &[u8]) -> &[u8] {
     while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
         let is_escape = rest[at] == b'\\';

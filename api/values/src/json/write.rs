@@ -1,6 +1,7 @@
-//! Tree to text, byte for byte as the reference server's encoder writes it.
+//! Serialization of trees, byte for byte like the encoder of the reference server.
 //!
-//! Output is compact; `<`, `>`, `&` and the two line separators are escaped; doubles have their shortest form.
+//! Output is compact; `<`, `>`, `&` and the two line separators are escaped; doubles have their shortest
+//! form.
 
 use std::io::Write;
 
@@ -23,7 +24,7 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends an array, whose elements `write` appends.
+/// Appends an array whose elements are written by `write`.
 #[inline]
 pub fn write_items(items: &[Value], out: &mut Vec<u8>, write: impl Fn(&Value, &mut Vec<u8>)) {
     out.push(b'[');
@@ -36,7 +37,7 @@ pub fn write_items(items: &[Value], out: &mut Vec<u8>, write: impl Fn(&Value, &m
     out.push(b']');
 }
 
-/// Appends an object of these members, whose values `write` appends.
+/// Appends an object of `members` whose values are written by `write`.
 #[inline]
 pub fn write_members<'v>(
     members: impl Iterator<Item = (&'v str, &'v Value)>,
@@ -55,7 +56,7 @@ pub fn write_members<'v>(
     out.push(b'}');
 }
 
-/// Appends `value` as compact JSON with the members of objects in order of their names.
+/// Appends `value` as compact JSON, with the members of objects sorted by name.
 pub fn write_sorted(value: &Value, out: &mut Vec<u8>) {
     cancellation::step();
     match value {
@@ -69,7 +70,7 @@ pub fn write_sorted(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `value` indented by two spaces a level, without a final newline
+/// Appends `value` indented by two spaces per level, without a final newline
 /// (docs/api/encodings.md#json-and-yaml-output).
 pub fn write_pretty(value: &Value, out: &mut Vec<u8>) {
     write_indented(value, 0, out);
@@ -112,14 +113,14 @@ fn indent(level: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `text` as a JSON string with the reference server's escapes.
+/// Appends `text` as a JSON string with the escapes of the reference server.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     write_escaped(text, out);
     out.push(b'"');
 }
 
-/// Appends the content between the quotes of `text` as a JSON string.
+/// Appends `text` escaped as in a JSON string, without the quotes.
 pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     if is_plain(bytes) {
@@ -127,7 +128,7 @@ pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     }
     let mut plain_from = 0;
     let mut at = 0;
-    // Bytes before it are looked at one by one.
+    // Bytes before this position are checked one by one.
     let mut looked_to = 0;
     while at < bytes.len() {
         if at >= looked_to
@@ -175,7 +176,8 @@ pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[plain_from..]);
 }
 
-/// Whether a text certainly needs no escapes. Compares many bytes per step; the last step overlaps the one before.
+/// Returns whether a text certainly needs no escapes. Each step compares many bytes; the last step overlaps
+/// the one before.
 fn is_plain(bytes: &[u8]) -> bool {
     match bytes.len() {
         16.. => {
@@ -190,7 +192,7 @@ fn is_plain(bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether a byte may need an escape or begins a sequence that does.
+/// Returns whether a byte may need an escape or begins a sequence that does.
 const fn is_special(byte: u8) -> bool {
     (byte < 0x20)
         | (byte == b'"')
@@ -201,7 +203,7 @@ const fn is_special(byte: u8) -> bool {
         | (byte == 0xe2)
 }
 
-/// [`is_special`] of each byte, for texts that are too short for a step of many bytes.
+/// Table of [`is_special`], for texts that are too short for a step of many bytes.
 static SPECIAL: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -212,13 +214,15 @@ static SPECIAL: [bool; 256] = {
     table
 };
 
-/// Whether one of the bytes is special. Free of branches, so that the check is vectorized.
+/// Returns whether one of the bytes is special. The function has no branches, so that the compiler vectorizes
+/// it.
 #[inline]
 fn any_special(bytes: &[u8]) -> bool {
     bytes.iter().fold(false, |found, &byte| found | is_special(byte))
 }
 
-/// The shortest digits that read back the same; exponents below 1e-6 and from 1e21 on, as Go and ECMAScript do.
+/// Appends the shortest digits that parse back to the same double, with an exponent below 1e-6 and from 1e21
+/// on, as in Go and ECMAScript.
 fn write_double(n: f64, out: &mut Vec<u8>) {
     let size = n.abs();
     if !n.is_finite() {

@@ -1,16 +1,18 @@
-//! What a node's agent said, as a Status: an answer that is no success, and the outcome of a command.
+//! Status objects for messages of a node's agent: an error response, and the outcome of a command.
 
 use http::StatusCode;
 
 use super::{Cause, Details, Reason, Said, Status};
 use crate::json::{self, Object, Value};
 
-/// Reason of a command that ended with a code, and of the cause that says which.
+/// Reason of a command that ended with a non-zero code. [`EXIT_CODE`] is the reason of the cause that
+/// contains the code.
 const NON_ZERO: &str = "NonZeroExitCode";
 const EXIT_CODE: &str = "ExitCode";
 
 impl Status {
-    /// An answer of an agent with another code than success, about the log of a pod. `message` is for its code.
+    /// Returns the Status for an unsuccessful response of an agent about the log of a pod. `message` is the
+    /// text for `code`.
     pub fn of_agent(code: StatusCode, said: &str, message: String, pod: &str) -> Status {
         let reason = match code.as_u16() {
             400 => return Status::bad_request(said),
@@ -29,13 +31,13 @@ impl Status {
             501.. => Reason::InternalError,
             _ => Reason::Unknown,
         };
-        // The verb is left out as the reference server leaves it out, and its space stays.
+        // As in the reference server, the verb is omitted but the space after it stays.
         let message = format!("{message} ( pods/log {pod})");
         let details = Details { name: pod.to_owned(), kind: "pods/log".to_owned(), ..Details::default() };
         Status { code, ..Status::new(reason, message).with_details(details) }
     }
 
-    /// A command that ended with a code other than 0.
+    /// Returns the Status of a command that ended with a code other than 0.
     fn exit_code(code: u8) -> Status {
         let message =
             format!("command terminated with non-zero exit code: command terminated with exit code {code}");
@@ -49,7 +51,8 @@ impl Status {
     }
 }
 
-/// How a command ended, in the words of this server, from what the agent wrote on the error stream: nothing, or a Status.
+/// Returns the outcome of a command in this server's wording. `said` is the content of the error stream:
+/// empty, or a Status.
 pub fn outcome(said: &[u8]) -> Vec<u8> {
     let failed = |why: String| without_type(Status::internal(why).to_value());
     if said.is_empty() {
@@ -85,7 +88,8 @@ pub fn outcome(said: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A command that could not be begun, or was lost. `said` is what the agent answered, which may be a Status.
+/// Returns the outcome of a command that could not be started or whose connection was lost. `said` is the
+/// response of the agent, which may be a Status.
 pub fn failure(why: &str, said: &[u8]) -> Vec<u8> {
     match json::parse(said) {
         Ok(status) if status.str_at(&["kind"]) == "Status" => without_type(status),
@@ -100,7 +104,7 @@ fn success() -> Vec<u8> {
     without_type(status.into())
 }
 
-/// The text of a Status as it is sent in a stream: without its type.
+/// Returns the text of a Status as it is sent in a stream: without `apiVersion` and `kind`.
 fn without_type(mut status: Value) -> Vec<u8> {
     if let Some(members) = status.as_object_mut() {
         members.remove("kind");

@@ -1,12 +1,14 @@
-//! The messages of `openapi_v2.proto` and `openapi_v3.proto` in one table, as far as this server's documents use them.
+//! The messages of `openapi_v2.proto` and `openapi_v3.proto` in one table, as far as this server's documents
+//! use them.
 //!
-//! Two numbers in brackets are those of 2.0 and 3.0, in this order; 0 where that version has no such field.
+//! Two numbers in brackets are those of 2.0 and 3.0, in this order; 0 means that the version has no such
+//! field.
 
 use super::{Form, Message, NONE, Numbers, Section};
 use crate::openapi::definition::Dialect;
 use values::json::Value;
 
-/// The document without its sections, which are encoded apart.
+/// The document without its sections, which are encoded separately.
 pub(in super::super) static DOCUMENT: Message = Message {
     members: &[
         ("swagger", [1, 0], Form::Text),
@@ -18,29 +20,30 @@ pub(in super::super) static DOCUMENT: Message = Message {
     rest: None,
 };
 
-/// The field of the document that has the paths.
+/// Field of the document with the paths.
 pub(in super::super) const DOCUMENT_PATHS: Numbers = [8, 4];
-/// Field of a 2.0 document that has the definitions.
+/// Field of a 2.0 document with the definitions.
 pub(in super::super) const DOCUMENT_DEFINITIONS: u32 = 9;
-/// Field of a 2.0 document that has the shared parameters.
+/// Field of a 2.0 document with the shared parameters.
 pub(in super::super) const DOCUMENT_PARAMETERS: u32 = 10;
-/// Field of a 2.0 document that has the security definitions.
+/// Field of a 2.0 document with the security definitions.
 pub(in super::super) const DOCUMENT_SECURITY: u32 = 13;
-/// Field of a 3.0 document that has the components.
+/// Field of a 3.0 document with the components.
 pub(in super::super) const DOCUMENT_COMPONENTS: u32 = 5;
-/// Field of the components that has the schemas.
+/// Field of the components with the schemas.
 pub(in super::super) const COMPONENTS_SCHEMAS: u32 = 1;
-/// Field of the components that has the security schemes.
+/// Field of the components with the security schemes.
 pub(in super::super) const COMPONENTS_SECURITY: u32 = 7;
 
-/// Paths by name.
+/// Layout of the paths by name.
 pub(in super::super) static PATHS: Section = Section { number: [2, 1], form: Form::Message(&PATH_ITEM) };
-/// Definitions of 2.0, or schemas of 3.0, by name.
+/// Layout of the definitions of 2.0, or schemas of 3.0, by name.
 pub(in super::super) static SCHEMAS: Section = Section { number: [1, 1], form: SCHEMA_FORM };
-/// Shared parameters of 2.0 by name.
+/// Layout of the shared parameters of 2.0 by name.
 pub(in super::super) static PARAMETERS: Section =
     Section { number: [1, 0], form: Form::Choice(written_parameter) };
-/// Security definitions of 2.0, each an API key (2), or security schemes of 3.0, each a scheme (1).
+/// Layout of the security definitions of 2.0, each an API key (2), or security schemes of 3.0, each a scheme
+/// (1).
 pub(in super::super) static SECURITY: Section =
     Section { number: [1, 1], form: Form::Wrap([2, 1], &Form::Message(&SECURITY_SCHEME)) };
 
@@ -53,7 +56,7 @@ static INFO: Message = Message {
 static REQUIREMENT: Message =
     Message { members: &[], extensions: NONE, rest: Some(([1, 1], Form::Message(&STRINGS))) };
 
-/// The scopes of a requirement, of which a bearer token has none.
+/// Scopes of a requirement, which are empty for a bearer token.
 static STRINGS: Message = Message { members: &[], extensions: NONE, rest: None };
 
 static SECURITY_SCHEME: Message = Message {
@@ -99,7 +102,8 @@ static OPERATION: Message = Message {
     rest: None,
 };
 
-/// A parameter (1), or in 2.0 a reference to one (2); the documents of 3.0 write every parameter out.
+/// A parameter (1), or in 2.0 a reference to a parameter (2); the documents of 3.0 contain every parameter in
+/// full.
 static PARAMETER_FORM: Form = Form::Choice(|dialect, value| {
     static REFERRED: Form = Form::Wrap([2, 0], &Form::Message(&REFERENCE));
     static WRITTEN: Form = Form::Wrap([1, 1], &Form::Choice(written_parameter));
@@ -175,14 +179,14 @@ static REQUEST_BODY: Message = Message {
     rest: None,
 };
 
-/// By media type.
+/// Content by media type.
 static MEDIA_TYPES: Message =
     Message { members: &[], extensions: NONE, rest: Some(([0, 1], Form::Message(&MEDIA_TYPE))) };
 
 static MEDIA_TYPE: Message =
     Message { members: &[("schema", [0, 1], SCHEMA_FORM)], extensions: [0, 5], rest: None };
 
-/// By code; each is a response (1).
+/// Responses (1) by status code.
 static RESPONSES: Message = Message {
     members: &[],
     extensions: [2, 3],
@@ -199,7 +203,7 @@ static RESPONSE: Message = Message {
     rest: None,
 };
 
-/// A schema, of which a reference is one in 2.0; a schema (1) or a reference (2) in 3.0.
+/// In 2.0 a schema, which can be a reference; in 3.0 a schema (1) or a reference (2).
 const SCHEMA_FORM: Form = Form::Choice(|dialect, value| {
     static PLAIN: Form = Form::Message(&SCHEMA);
     static WRITTEN: Form = Form::Wrap([0, 1], &Form::Message(&SCHEMA));
@@ -251,7 +255,7 @@ static SCHEMA: Message = Message {
     rest: None,
 };
 
-/// A list (1) in 2.0, one name in 3.0.
+/// A list (1) in 2.0, a single name in 3.0.
 fn type_names(dialect: Dialect, _: &Value) -> Option<&'static Form> {
     static LIST: Form = Form::Wrap([1, 0], &Form::Each(&Form::Text));
     Some(match dialect {
@@ -267,7 +271,7 @@ fn additional_properties(_: Dialect, value: &Value) -> Option<&'static Form> {
     Some(if value.as_bool().is_some() { &FLAG } else { &WITH_SCHEMA })
 }
 
-/// The layout has room for scalar defaults only; others travel in the JSON form alone.
+/// The layout supports only scalar defaults; other defaults occur only in JSON.
 fn default_value(_: Dialect, value: &Value) -> Option<&'static Form> {
     static NUMBER: Form = Form::Wrap([0, 1], &Form::Number);
     static FLAG: Form = Form::Wrap([0, 2], &Form::Flag);

@@ -1,8 +1,9 @@
-//! Encodes document trees as protobuf in the layout of `gnostic` (`openapi_v2.proto`, `openapi_v3.proto`).
+//! Encoding of document trees as protobuf in the layout of `gnostic` (`openapi_v2.proto`,
+//! `openapi_v3.proto`).
 //!
-//! One small encoder for both, driven by one table (`layout`): it says for each JSON member under which number each of
-//! the two versions has it, and in which form. Members that the table does not list are left out unless they are
-//! extensions (`x-…`), which travel as named YAML text; JSON is YAML. Scalars are always written, also when zero,
+//! A small encoder serves both versions. A table (`layout`) maps each JSON member to its field number in
+//! each version and to its form. Members that the table does not list are omitted unless they are extensions
+//! (`x-…`), which are written as named YAML text; JSON is YAML. Scalars are always written, even when zero,
 //! which every reader accepts.
 
 pub(super) mod layout;
@@ -12,13 +13,13 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 use super::definition::Dialect;
 use values::json::{self, Value};
 
-/// Field numbers in 2.0 and 3.0; 0 where the version has no such field.
+/// Field numbers in 2.0 and 3.0; 0 if the version has no such field.
 pub(super) type Numbers = [u32; 2];
 
 /// No field in either version.
 const NONE: Numbers = [0, 0];
 
-/// The number for `dialect`.
+/// Returns the number for `dialect`.
 pub(super) fn number_in(dialect: Dialect, numbers: Numbers) -> u32 {
     match dialect {
         Dialect::V2 => numbers[0],
@@ -26,42 +27,42 @@ pub(super) fn number_in(dialect: Dialect, numbers: Numbers) -> u32 {
     }
 }
 
-/// How an object becomes a message.
+/// The mapping of an object to a message.
 pub(super) struct Message {
-    /// JSON member, field numbers, form; few enough for a linear search.
+    /// JSON member, field numbers, form. The list is short enough for a linear search.
     pub members: &'static [(&'static str, Numbers, Form)],
-    /// Field that takes the extensions.
+    /// Field for the extensions.
     pub extensions: Numbers,
-    /// Field and form of all other members, as `{1: name, 2: value}`.
+    /// Field and form of all other members, which are encoded as `{1: name, 2: value}`.
     pub rest: Option<(Numbers, Form)>,
 }
 
-/// How a value becomes a field.
+/// The mapping of a value to a field.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
-    /// String.
+    /// A string.
     Text,
-    /// Boolean.
+    /// A boolean.
     Flag,
-    /// Double.
+    /// A double.
     Number,
-    /// `int64`.
+    /// An `int64`.
     Integer,
-    /// Any value, as a message with YAML text under 2.
+    /// Any value, as a message with YAML text in field 2.
     Any,
-    /// A message.
+    /// A message of the given layout.
     Message(&'static Message),
-    /// Each element of an array under the same number; a value that is no array counts as one element.
+    /// Each element of an array under the same number; a value that is not an array counts as one element.
     Each(&'static Form),
     /// Each member of an object under the same number, as `{1: name, 2: value}`.
     Named(&'static Form),
-    /// A message with this one field.
+    /// A message with a single field of the given form.
     Wrap(Numbers, &'static Form),
-    /// Depends on version and value; `None` leaves it out.
+    /// A form that depends on version and value; `None` omits the value.
     Choice(fn(Dialect, &Value) -> Option<&'static Form>),
 }
 
-/// Appends the fields of `value` as `layout` says.
+/// Appends the fields of `value` according to `layout`.
 pub(super) fn message(dialect: Dialect, layout: &Message, value: &Value, out: &mut Vec<u8>) {
     let Some(members) = value.as_object() else { return };
     let extensions = number_in(dialect, layout.extensions);
@@ -86,7 +87,7 @@ fn field(dialect: Dialect, number: u32, form: &Form, value: &Value, out: &mut Ve
     match form {
         Form::Text => bytes(number, value.as_str().unwrap_or("").as_bytes(), out),
         Form::Flag => varint(number, u64::from(value.as_bool().unwrap_or(false)), out),
-        // Two's complement is how protobuf writes negative integers.
+        // Protobuf writes negative integers in two's complement.
         Form::Integer => varint(number, value.as_i64().unwrap_or(0).cast_unsigned(), out),
         Form::Number => {
             let double = match value {
@@ -126,7 +127,7 @@ fn field(dialect: Dialect, number: u32, form: &Form, value: &Value, out: &mut Ve
     }
 }
 
-/// One of the large maps of a document: the field number of its entries and their layout.
+/// A large map of a document: the field number of its entries and their layout.
 pub(super) struct Section {
     /// Field of the entries inside the section's message.
     pub number: Numbers,
@@ -160,7 +161,8 @@ pub(super) fn bytes(number: u32, content: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(content);
 }
 
-/// Appends a message whose length is known once it is written: it is written in place and moved by the length.
+/// Appends a message whose length is unknown beforehand: it is written in place and then moved to make room
+/// for the length.
 fn nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     encode_key(number, WireType::LengthDelimited, out);
     let start = out.len();

@@ -1,13 +1,13 @@
-//! Durations as Go writes them: `1h2m3.5s`, kept as the shortest such text of the same nanoseconds.
+//! Durations as Go writes them: `1h2m3.5s`. The stored form is the shortest text for the same nanoseconds.
 
 use std::borrow::Cow;
 
 use go::duration::{parse, to_text};
 
-/// The canonical form of `text`.
+/// Returns the canonical form of `text`.
 ///
 /// # Errors
-/// The sentence for text that is no duration, or one that does not fit 64 bits of nanoseconds.
+/// The error message for text that is not a duration, or whose nanoseconds exceed 64 bits.
 pub fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
     let nanos = parse(text).map_err(|error| error.to_string())?;
     let kept = to_text(nanos);

@@ -1,51 +1,55 @@
-//! Points in time: RFC 3339 in any zone, kept in UTC with whole seconds or with exactly six decimals.
+//! Points in time: RFC 3339 in any zone, stored in UTC with second precision or with exactly six decimals.
 //!
-//! The zero time, year one, means "not set": both functions answer `None` for it, and JSON writes it as null.
+//! The zero time, year one, means "not set": both functions return `None` for it, and JSON writes it as null.
 
 use std::borrow::Cow;
 
-/// Layouts as the error sentences name them.
+/// Layouts as error messages print them.
 const SECONDS_LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICROS_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// The zero time, in seconds since the epoch.
+/// The zero time, in seconds since the Unix epoch.
 pub const ZERO_SECONDS: i64 = -62_135_596_800;
 
-/// A time with seconds; decimals are accepted and cut off.
+/// Returns the canonical form of a time with second precision. Decimals are accepted and dropped.
 ///
 /// # Errors
-/// The sentence for text that is no RFC 3339 time.
+/// The error message for text that is not an RFC 3339 time.
 pub fn canonical_seconds(text: &str) -> Result<Option<Cow<'_, str>>, String> {
-    // Decimals are cut before the time is looked at: what is kept must not read as "not set" later.
+    // Decimals are dropped before the time is compared with zero: the stored text must not be read as "not
+    // set" later.
     let (seconds, _) = Parser { text, layout: SECONDS_LAYOUT, rest: text }.read(false)?;
     Ok(kept(text, seconds, seconds == ZERO_SECONDS, None))
 }
 
-/// A time with microseconds; exactly six decimals are demanded, as the reference server does.
+/// Returns the canonical form of a time with microsecond precision. Exactly six decimals are required, as in
+/// the reference server.
 ///
 /// # Errors
-/// As [`canonical_seconds`].
+/// The same as for [`canonical_seconds`].
 pub fn canonical_micros(text: &str) -> Result<Option<Cow<'_, str>>, String> {
     let (seconds, nanos) = Parser { text, layout: MICROS_LAYOUT, rest: text }.read(true)?;
     Ok(kept(text, seconds, nanos == 0 && seconds == ZERO_SECONDS, Some(nanos / 1000)))
 }
 
-/// Seconds since the epoch that `text` (with or without decimals) stands for; nothing if it is no time.
+/// Parses `text`, with or without decimals, and returns its seconds since the Unix epoch; `None` if it is not
+/// a time.
 pub fn unix_seconds(text: &str) -> Option<i64> {
     Parser { text, layout: SECONDS_LAYOUT, rest: text }.read(false).ok().map(|(seconds, _)| seconds)
 }
 
-/// Seconds since the epoch and nanoseconds that `text` (with or without decimals) stands for; nothing if it is no time.
+/// Parses `text`, with or without decimals, and returns its seconds since the Unix epoch and its nanoseconds;
+/// `None` if it is not a time.
 pub fn unix(text: &str) -> Option<(i64, u32)> {
     Parser { text, layout: SECONDS_LAYOUT, rest: text }.read(false).ok()
 }
 
-/// The canonical text of `seconds` since the epoch.
+/// Returns the canonical text of `seconds` since the Unix epoch.
 pub fn format_seconds(seconds: i64) -> String {
     format(seconds, None)
 }
 
-/// The canonical text, with six decimals, of `seconds` and `micros` since the epoch.
+/// Returns the canonical text, with six decimals, of `seconds` and `micros` since the Unix epoch.
 pub fn format_micros(seconds: i64, micros: u32) -> String {
     format(seconds, Some(micros))
 }
@@ -85,9 +89,9 @@ fn two(out: &mut String, n: i64) {
     out.push(char::from(b'0' + n % 10));
 }
 
-/// Year, month and day of month of a day counted from the epoch (proleptic Gregorian calendar).
+/// Returns year, month and day of month of a day counted from the Unix epoch (proleptic Gregorian calendar).
 fn civil(day: i64) -> (i64, i64, i64) {
-    // Years are counted from March here, so that the leap day is the last of its year.
+    // Years are counted from March here, so that the leap day is the last day of its year.
     let shifted = day + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -99,7 +103,7 @@ fn civil(day: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, date)
 }
 
-/// The inverse of [`civil`].
+/// Returns the day number of a date; the inverse of [`civil`].
 fn day_number(year: i64, month: i64, date: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let era = year.div_euclid(400);
@@ -125,7 +129,7 @@ struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    /// Seconds since the epoch and nanoseconds.
+    /// Parses the text to seconds since the Unix epoch and nanoseconds.
     fn read(mut self, micros: bool) -> Result<(i64, u32), String> {
         let year = self.digits(4, "2006")?;
         self.mark('-', "-")?;
@@ -133,7 +137,7 @@ impl<'t> Parser<'t> {
         self.mark('-', "-")?;
         let date = self.digits(2, "02")?;
         self.mark('T', "T")?;
-        // Go reads an hour of one digit as well.
+        // Go also accepts an hour of one digit.
         let has_two = self.rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
         let hour = self.ranged(if has_two { 2 } else { 1 }, "15", (0, 23), "hour")?;
         self.mark(':', ":")?;
@@ -149,7 +153,7 @@ impl<'t> Parser<'t> {
             return Err(self.sentence(": day out of range"));
         }
         let seconds = day_number(year, month, date) * 86_400 + hour * 3600 + minute * 60 + second - offset;
-        // A zone may push the moment out of the four-digit years that the text form can hold.
+        // The zone offset may move the time out of the range of four-digit years that the text form has.
         if !(0..=9999).contains(&civil(seconds.div_euclid(86_400)).0) {
             return Err(self.sentence(": year out of range"));
         }
@@ -198,7 +202,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Any number of decimals, of which nine count.
+    /// Parses any number of decimals, of which nine count.
     fn decimals(&mut self) -> Result<u32, String> {
         let Some(after) = self.rest.strip_prefix(['.', ',']) else { return Ok(0) };
         let len = after.bytes().take_while(u8::is_ascii_digit).count();
@@ -221,7 +225,7 @@ impl<'t> Parser<'t> {
         Ok(micros * 1000)
     }
 
-    /// Seconds east of UTC.
+    /// Parses the offset in seconds east of UTC.
     fn offset(&mut self) -> Result<i64, String> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;
@@ -240,7 +244,7 @@ impl<'t> Parser<'t> {
             Ok::<_, String>((hours, self.digits(2, "")?))
         };
         match read() {
-            // Both ends are inclusive, as some write offsets of 24 hours or 60 minutes.
+            // Both limits are inclusive, because some writers use offsets of 24 hours or 60 minutes.
             Ok((hours, minutes)) if hours <= 24 && minutes <= 60 => Ok(sign * (hours * 3600 + minutes * 60)),
             Ok((_, minutes)) if minutes > 60 => Err(whole.sentence(": time zone offset minute out of range")),
             Ok(_) => Err(whole.sentence(": time zone offset hour out of range")),

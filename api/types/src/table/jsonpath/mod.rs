@@ -8,12 +8,13 @@
 //! op       = "==" | "!=" | "<" | "<=" | ">" | ">="
 //! ```
 //!
-//! A missing member gives no result and no error (relaxed evaluation, docs/api/openapi.md#published-custom-types). A
-//! step that does not fit its value fails the whole path: an index or a filter of something else than a list, a bound
-//! outside of the list, a comparison of values of different kinds. A backslash makes the next character part of a name
-//! (`.metadata.annotations.example\.com/x`), also between quotes: `['a.b']` is `.a.b`. Words and operators without a
-//! meaning are read and fail when they are evaluated. Results come in document order, at most [`RESULTS_MAX`], so that
-//! recursive descent into a large object stays bounded.
+//! A missing member gives no result and no error (relaxed evaluation,
+//! docs/api/openapi.md#published-custom-types). A step that does not fit its value fails the whole path: an
+//! index or a filter on a value that is not a list, a bound outside of the list, a comparison of values of
+//! different kinds. A backslash makes the next character part of a name
+//! (`.metadata.annotations.example\.com/x`), also between quotes: `['a.b']` is `.a.b`. Words and operators
+//! without a meaning are accepted by the parser and fail during evaluation. Results are in document order, at
+//! most [`RESULTS_MAX`], so that recursive descent into a large object stays bounded.
 
 mod parse;
 
@@ -23,13 +24,13 @@ use smallvec::SmallVec;
 
 use values::json::Value;
 
-/// Most values that one step may yield; a column shows only the first.
+/// Maximum number of values that one step may return; a column contains only the first.
 pub const RESULTS_MAX: usize = 10_000;
 
-/// Deepest filter in a filter.
+/// Maximum nesting of filters.
 const DEPTH_MAX: usize = 8;
 
-/// A parsed path.
+/// A parsed JSONPath of a printer column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath(Vec<Step>);
 
@@ -37,22 +38,22 @@ pub struct JsonPath(Vec<Step>);
 enum Step {
     Member(String),
     Wildcard,
-    /// The value and all that it contains.
+    /// The value and everything below it.
     Recursive,
     Slice(Slice),
     Union(Vec<JsonPath>),
     Filter(JsonPath, Option<(Option<Comparison>, JsonPath)>),
     Literal(Value),
-    /// A word without meaning.
+    /// A word without a meaning.
     Unknown,
 }
 
-/// The items `[start:end:step]`; an index is the slice of one.
+/// The elements `[start:end:step]`; an index is a slice of one element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Slice {
     start: i64,
     end: Option<i64>,
-    /// Whether the end follows from an index.
+    /// Whether the slice is a single index.
     is_index: bool,
     step: Option<i64>,
 }
@@ -72,14 +73,15 @@ enum Comparison {
 #[error("{0}")]
 pub struct JsonPathError(&'static str);
 
-/// A step that does not fit its value.
+/// The error of a step that does not fit its value.
 #[derive(Debug)]
 struct Misfit;
 
 type Found<'v> = SmallVec<[&'v Value; 4]>;
 
 impl JsonPath {
-    /// The plain member names at the start of the path: the part of the object to be read.
+    /// Returns the plain member names at the start of the path, which determine the part of the object to
+    /// read.
     pub fn leading_names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map_while(|step| match step {
             Step::Member(name) => Some(name.as_str()),
@@ -87,7 +89,7 @@ impl JsonPath {
         })
     }
 
-    /// The first value at the path; none if a step does not fit.
+    /// Returns the first value at the path; `None` if a step does not fit.
     pub fn first<'v>(&'v self, root: &'v Value) -> Option<&'v Value> {
         self.find(Found::from_elem(root, 1)).ok()?.first().copied()
     }
@@ -124,7 +126,7 @@ impl Step {
         Ok(found)
     }
 
-    /// Adds what one value yields.
+    /// Adds the results of the step for one value.
     fn visit<'v>(&'v self, value: &'v Value, found: &mut Found<'v>) -> Result<(), Misfit> {
         match (self, value) {
             (Step::Member(name), Value::Object(members)) => found.extend(members.get(name)),
@@ -150,7 +152,8 @@ impl Step {
 }
 
 impl Slice {
-    /// Negative bounds count from the end; a bound outside of the list does not fit, except for an empty slice.
+    /// Returns the selected elements. Negative bounds count from the end. A bound outside of the list does
+    /// not fit, unless the slice is empty.
     fn of<'v>(&self, items: &'v [Value]) -> Result<impl Iterator<Item = &'v Value>, Misfit> {
         let len = i64::try_from(items.len()).map_err(|_| Misfit)?;
         let from_end = |bound: i64| if bound < 0 { bound.saturating_add(len) } else { bound };
@@ -173,7 +176,7 @@ impl Slice {
     }
 }
 
-/// The value and all that it contains, in document order. The JSON parser bounds the depth.
+/// Adds the value and everything below it, in document order. The JSON parser limits the depth.
 fn descend<'v>(value: &'v Value, found: &mut Found<'v>) {
     if found.len() >= RESULTS_MAX {
         return;
@@ -192,7 +195,8 @@ fn descend<'v>(value: &'v Value, found: &mut Found<'v>) {
     }
 }
 
-/// Whether a filter selects `item`. A path alone asks whether there is something; one that does not fit has something.
+/// Returns whether a filter selects `item`. A path alone tests whether it has a result; a path that does not
+/// fit also counts as having one.
 fn holds<'v>(
     left: &'v JsonPath,
     right: Option<&'v (Option<Comparison>, JsonPath)>,
@@ -210,7 +214,8 @@ fn holds<'v>(
 }
 
 impl Comparison {
-    /// Whether it holds between values of one kind; an integer and a number with a fraction are of different kinds.
+    /// Returns whether the comparison holds between values of one kind. An integer and a number with a
+    /// fraction are of different kinds.
     fn holds(self, left: &Value, right: &Value) -> Result<bool, Misfit> {
         let order = match (left, right) {
             (Value::String(a), Value::String(b)) => a.cmp(b),
@@ -263,7 +268,7 @@ mod tests {
             (".a.b[0].", None),
             (".a.b[0].n .v", None),
             (".a.b[0].v}", Some("1")),
-            // An integer and a number with a fraction do not compare, nor does a word.
+            // An integer cannot be compared with a number with a fraction, nor can a word.
             (".a.b[?(@.v > 2)].n", None),
             (".a.b[:1][?(@.v < 2)].n", None),
             (".a.b[?(@.n > 1)].n", None),

@@ -1,24 +1,24 @@
-//! The text of a path as steps. A character at a time decides, as in templates of clients, so that a path may also have
-//! parts without a meaning, which fail when they are evaluated.
+//! Parsing of a path's text to steps. A single character determines the kind of each step, as in clients'
+//! templates. A path may therefore also contain parts without a meaning, which fail during evaluation.
 
 use super::{Comparison, DEPTH_MAX, JsonPath, JsonPathError, Slice, Step};
 use values::json::Value;
 
 impl JsonPath {
-    /// Parses `text`.
+    /// Parses `text` as a path.
     ///
     /// # Errors
-    /// The text is outside the grammar above.
+    /// The text is not in the grammar of the parent module.
     pub fn parse(text: &str) -> Result<Self, JsonPathError> {
         Self::nested(text, 0)
     }
 
-    /// Parses the text of a path that stands `depth` levels below another.
+    /// Parses a path that is nested `depth` levels deep in another path.
     fn nested(text: &str, depth: usize) -> Result<Self, JsonPathError> {
         if depth > DEPTH_MAX {
             return Err(JsonPathError("filters too deep"));
         }
-        // A path ends at a brace; what follows is text, up to the next path in braces.
+        // A path ends at a brace; what follows is literal text up to the next path in braces.
         let braced = format!("{{{text}}}");
         let mut parser = Parser { text: &braced, at: 0, depth };
         let mut first = None;
@@ -32,7 +32,7 @@ impl JsonPath {
 }
 
 impl Slice {
-    /// The slice of a text, if it is one.
+    /// Parses a slice.
     fn parse(text: &str) -> Result<Self, JsonPathError> {
         const NO_SLICE: JsonPathError = JsonPathError("no index");
         let mut parts = text.split(':');
@@ -65,7 +65,7 @@ impl Comparison {
     }
 }
 
-/// Reads paths from a text in which each stands in braces.
+/// Parser of a text in which each path is in braces.
 struct Parser<'t> {
     text: &'t str,
     at: usize,
@@ -91,7 +91,7 @@ impl<'t> Parser<'t> {
         Some(next)
     }
 
-    /// The text up to the first character that ends it, or to the end.
+    /// Reads the text up to the first character for which `ends` is true, or to the end.
     fn until(&mut self, ends: impl Fn(char) -> bool) -> &'t str {
         let rest = self.rest();
         let len = rest.find(ends).unwrap_or(rest.len());
@@ -99,7 +99,7 @@ impl<'t> Parser<'t> {
         &rest[..len]
     }
 
-    /// A path, behind its opening brace, and the closing one.
+    /// Reads a path after its opening brace, including the closing one.
     fn path(&mut self) -> Result<JsonPath, JsonPathError> {
         let mut steps = Vec::new();
         while !self.take("}") {
@@ -120,7 +120,7 @@ impl<'t> Parser<'t> {
         Ok(JsonPath(steps))
     }
 
-    /// A step that one character announces.
+    /// Reads a step, whose kind follows from its first character.
     fn step(&mut self, steps: &mut Vec<Step>) -> Result<(), JsonPathError> {
         let start = self.at;
         match self.next() {
@@ -146,7 +146,8 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// The name up to the next character that cannot be part of one; a backslash makes any part of it.
+    /// Reads a name up to the next character that cannot be part of a name; a backslash makes any character
+    /// part of it.
     fn member(&mut self) -> Step {
         let start = self.at;
         loop {
@@ -181,7 +182,8 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// A filter, behind its `[?(`, and the closing bracket. A parenthesis in its first quoted text does not close it.
+    /// Reads a filter after `[?(`, including the closing bracket. A parenthesis in its first quoted text does
+    /// not close it.
     fn filter(&mut self) -> Result<Step, JsonPathError> {
         let start = self.at;
         let (mut quote, mut is_closed, mut previous) = (None, false, ' ');
@@ -216,7 +218,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A text, behind its opening quote, and the closing one.
+    /// Reads a text after its opening quote, including the closing one.
     fn quoted(&mut self, quote: char) -> Result<Step, JsonPathError> {
         let mut text = String::new();
         loop {
@@ -248,7 +250,7 @@ fn is_word(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// Ends a name or a word.
+/// Returns whether the character ends a name or a word.
 fn is_terminator(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}')
 }
