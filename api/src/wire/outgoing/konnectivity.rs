@@ -5,8 +5,8 @@
 //! DIAL_REQ ─► DIAL_RSP ─► DATA … DATA in both directions ─► CLOSE_REQ ─► CLOSE_RSP
 //! ```
 //!
-//! One call carries one connection, and has an HTTP/2 connection of its own. A direction cannot be closed alone: whoever
-//! ends one ends both.
+//! One call carries one connection, and has its own HTTP/2 connection. A direction cannot be closed alone:
+//! closing one closes both.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -27,13 +27,13 @@ use tokio::task::AbortHandle;
 use super::Failure;
 use crate::wire::stream::AnyStream;
 
-/// The method.
+/// The gRPC method of the proxy service.
 const METHOD: &str = "http://localhost/ProxyService/Proxy";
 
-/// Bytes that are read before the other side takes them, in each direction.
+/// Number of bytes that are buffered before the other side takes them, in each direction.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Most bytes of a packet that this side sends, and that it takes.
+/// Maximum size of a packet that this side sends or accepts, in bytes.
 const SENT_BYTES_MAX: usize = 32 * 1024;
 const TAKEN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
