@@ -155,7 +155,7 @@ pub const LIFETIMES_S: &[Bound] = &bounds(
     ],
 );
 
-/// Durations of comparisons, in microseconds.
+/// Durations of checks whether an update changes anything but timestamps, in microseconds.
 pub const COMPARISONS_US: &[Bound] =
     &bounds(MICROS, ["0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "0.1", "0.3", "1", "5"]);
 
