@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 /// Returns whether the text after the first semicolon of a header consists of parameters. A parameter is a
-/// name and a value; if a name occurs twice, both values must be equal. One semicolon at the end is allowed.
+/// name and a value; if a name occurs twice, both values must be equal. A single semicolon at the end is allowed.
 pub fn are_valid(header: &str) -> bool {
     let Some(at) = header.find(';') else { return true };
     let mut rest = header[at..].trim();

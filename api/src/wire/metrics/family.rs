@@ -381,7 +381,7 @@ pub fn micros(time: Duration) -> u64 {
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [Bound],
-    /// One counter for each bound, and one for values above all bounds.
+    /// A counter for each bound, and one for values above all bounds.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
 }

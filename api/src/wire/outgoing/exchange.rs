@@ -35,7 +35,7 @@ pub const REVIEW_BYTES_MAX: usize = 1024 * 1024;
 /// case.
 const UNCHARGED_BYTES_MAX: usize = 16 * 1024;
 
-/// A successful response.
+/// The response to a successful call.
 #[derive(Debug)]
 pub struct Answer {
     /// Status code, 200 to 206.

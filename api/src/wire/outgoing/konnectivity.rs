@@ -5,7 +5,7 @@
 //! DIAL_REQ ─► DIAL_RSP ─► DATA … DATA in both directions ─► CLOSE_REQ ─► CLOSE_RSP
 //! ```
 //!
-//! One call carries one connection, and has its own HTTP/2 connection. A direction cannot be closed alone:
+//! A call carries one connection, and has its own HTTP/2 connection. A direction cannot be closed alone:
 //! closing one closes both.
 
 use std::convert::Infallible;

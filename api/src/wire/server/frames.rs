@@ -4,7 +4,7 @@
 /// Maximum length of the payload of a ping or a close (RFC 6455 §5.5).
 pub(crate) const CONTROL_BYTES_MAX: usize = 125;
 
-/// Frame opcodes.
+/// The opcodes of frames.
 pub(crate) mod opcode {
     pub(crate) const CONTINUATION: u8 = 0;
     pub(crate) const TEXT: u8 = 1;

@@ -17,7 +17,7 @@ use super::encode::{EncodeError, encode};
 /// The first bytes of every enveloped message.
 pub const PREFIX: [u8; 4] = *b"\x6b\x38\x73\x00";
 
-/// What follows `raw`: contentEncoding and contentType, both empty.
+/// The fields after `raw`: contentEncoding and contentType, both empty.
 pub const TAIL: [u8; 4] = *b"\x1a\x00\x22\x00";
 
 /// Reason why bytes are not an enveloped message.

@@ -164,7 +164,7 @@ fn number(message: &Message, name: &str) -> Option<u32> {
     message.fields.iter().find(|field| field.name == name).map(|field| field.number)
 }
 
-/// Returns the last occurrence of a bytes member; empty if there is none.
+/// Returns the last occurrence of a bytes member; empty if absent.
 fn member(bytes: &[u8], number: u32) -> Result<&[u8], WireError> {
     let mut reader = Reader::new(bytes);
     let mut found = &[][..];

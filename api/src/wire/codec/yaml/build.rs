@@ -130,12 +130,12 @@ impl Builder {
         self.counted(is_aliased)
     }
 
-    /// Begins a sequence.
+    /// Begins a nested sequence.
     pub fn open_sequence(&mut self, line: usize, is_aliased: bool) -> Result<(), YamlError> {
         self.open(line, is_aliased, Frame::Sequence(Vec::new()))
     }
 
-    /// Begins a mapping.
+    /// Begins a nested mapping, or one to be merged.
     pub fn open_mapping(&mut self, line: usize, is_aliased: bool) -> Result<(), YamlError> {
         if self.expects_merge() {
             self.expect_key();

@@ -29,7 +29,7 @@ use crate::values::json::Value;
 /// more than the largest request body, so that aliases cannot express more than a body without them.
 const COPIED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// One YAML document as a tree.
+/// A YAML document as a tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
     /// The tree. If a key was set twice, it has the last value. An empty text is `null`.

@@ -16,7 +16,7 @@ enum Chomping {
 /// White space between two parts of a folded scalar.
 #[derive(Default)]
 struct Gap<'t> {
-    /// The first line break; empty if there is none.
+    /// The first line break, or empty.
     first_break: &'t str,
     /// The line breaks after the first one.
     more_breaks: String,
