@@ -51,8 +51,8 @@ pub(super) fn elsewhere(request: &Permitted<'_>) -> Vec<String> {
     context.peers().serving(&info.group, &info.version, &info.resource)
 }
 
-/// Passes on a request for a resource that only other servers on the same store serve. One of them answers
-/// it.
+/// Passes on a request to one of the other servers on the same store, which serve a resource that this server
+/// does not serve.
 pub(super) async fn pass_on(request: Permitted<'_>, servers: Vec<String>) -> Result<Response, Status> {
     let Permitted { context, head, info, proof, incoming, peer, .. } = request;
     let addresses = match context.ledger() {
