@@ -341,7 +341,7 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
         return Ok(response);
     }
     if hyper::body::Body::is_end_stream(response.body()) {
-        return Ok(response); // counted here, where the measurement is dropped
+        return Ok(response); // dropping the measurement counts the request
     }
     Ok(match measured {
         Some(measured) => response.map(|body| body.observed(measured)),
@@ -641,7 +641,7 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
         return Err(Status::no_such_route());
     }
     if info.legacy_watch && !(info.subresource.is_empty() && resource.can("watch")) {
-        return Err(Status::no_such_route()); // only what can be watched has such a path
+        return Err(Status::no_such_route()); // only resources that can be watched have such a path
     }
     if info.legacy_watch && !matches!(head.method, Method::GET | Method::HEAD) {
         return Err(Status::method_not_allowed());
@@ -650,7 +650,7 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
         let known = resource.table.subresources.iter().find(|table| table.name == info.subresource);
         let Some(table) = known else { return Err(Status::no_such_route()) };
         if table.connect && info.subresource == "proxy" {
-            return Ok(()); // what a proxy leads to may have any method
+            return Ok(()); // the target of a proxy may support any method
         }
         return if table.verbs.contains(&info.verb.as_str()) && head.method != Method::HEAD {
             Ok(())
@@ -660,7 +660,7 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
     }
     const ON_ITEMS: [&str; 4] = ["get", "update", "patch", "delete"];
     if info.name_in_path && !resource.table.verbs.iter().any(|verb| ON_ITEMS.contains(verb)) {
-        return Err(Status::no_such_route()); // a resource of commands, which has no items
+        return Err(Status::no_such_route()); // a resource for commands only, which has no items
     }
     let wants_name = matches!(info.verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
     let is_create_on_item = info.verb == Verb::Create && info.name_in_path;

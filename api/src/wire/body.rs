@@ -243,7 +243,7 @@ impl Expected<'_> {
         ))
     }
 
-    /// The 400 for a readable body of another kind than the endpoint accepts.
+    /// Returns the 400 for a readable body of another kind than that of the endpoint.
     fn mismatch(&self, registry: &Registry, kind: &str, api_version: &str, error: &str) -> Status {
         let kind = if kind.is_empty() { self.kind } else { kind };
         let api_version = if api_version.is_empty() { self.api_version } else { api_version };

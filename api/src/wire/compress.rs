@@ -260,7 +260,7 @@ impl Stream for Gzip {
         }
         let Some(task) = self.tasks.front_mut() else {
             if self.step == Step::Pieces {
-                return Poll::Pending; // the body wakes it
+                return Poll::Pending; // the body wakes the task
             }
             self.step = Step::Over;
             return Poll::Ready(Some(Ok(self.tail())));

@@ -167,14 +167,14 @@ impl Metrics {
         (self.settings.usage)()
     }
 
-    /// Counts an access to the store.
+    /// Counts an operation of the store and its duration.
     pub fn accessed(&self, group: &str, operation: &str, resource: &str, took: Duration) {
         let labels = [group, operation, resource];
         self.store_requests.count(&labels);
         self.store_durations.record(&labels, micros(took));
     }
 
-    /// Counts an access to the store that failed.
+    /// Counts an operation of the store that failed.
     pub fn access_failed(&self, group: &str, operation: &str, resource: &str) {
         self.store_errors.count(&[group, operation, resource]);
     }

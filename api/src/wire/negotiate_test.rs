@@ -101,7 +101,7 @@ fn accept_is_read_as_semantics_9_1_says() {
         ("accept", Object, "text/html", &routes),
         ("accept", Object, "Application/JSON", &routes),
         ("accept", Object, "*", &routes),
-        ("accept", Object, CLUSTER.protobuf_media_type, &routes), // the other vocabulary's
+        ("accept", Object, CLUSTER.protobuf_media_type, &routes), // of the other naming profile
         ("accept", List, "text/html", &list_routes),
         ("accept", Watch, "text/html", &list_routes),
         ("accept cbor off", Object, "application/cbor", &routes),
@@ -206,7 +206,7 @@ fn content_types_are_read_as_semantics_9_2_says() {
         (FORMATS, "application/x-yaml", None),
         (FORMATS, PROTOBUF, Some(Protobuf)),
         (FORMATS, &format!("{PROTOBUF};stream=watch"), Some(Protobuf)),
-        (FORMATS, "application/vnd.cluster.protobuf", None), // the other vocabulary's
+        (FORMATS, "application/vnd.cluster.protobuf", None), // of the other naming profile
         (FORMATS, "application/cbor", None),
         (WITH_CBOR, "application/cbor", Some(Cbor)),
         (WITH_CBOR, "application/cbor-seq", None),

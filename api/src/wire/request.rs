@@ -217,7 +217,7 @@ impl RequestInfo {
     }
 }
 
-/// Whether `name` can be one segment of a path.
+/// Returns whether `name` can be one segment of a path.
 pub fn is_path_segment(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%'])
 }

@@ -169,7 +169,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
 /// Sends each event as one WebSocket message: text for JSON, and without the length prefix that protobuf
 /// events otherwise have (docs/api/watches.md#watch-transport).
 fn over_websocket(upgrade: Upgrade, mut state: State, encoding: Encoding) -> Response {
-    state.chunk_bytes = 1; // so that a chunk is one event
+    state.chunk_bytes = 1; // so that each chunk has one event
     let form = if encoding == Encoding::Json { Form::Text } else { Form::Binary };
     let framed = if encoding == Encoding::Protobuf { representation::FRAME_BYTES } else { 0 };
     let messages = futures_util::StreamExt::map(state.into_stream(), move |chunk| {

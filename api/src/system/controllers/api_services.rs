@@ -64,7 +64,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let mut due = interval_at(Instant::now(), CHECKED_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     register(&loopback, true).await?;
-    load(&api).await?; // custom types are served by now
+    load(&api).await?; // custom types are served at this point
     loop {
         let (service, backend, slice) =
             (pin!(services.next(EVENTS_MAX)), pin!(backends.next(EVENTS_MAX)), pin!(slices.next(EVENTS_MAX)));

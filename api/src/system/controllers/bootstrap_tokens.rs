@@ -3,7 +3,7 @@
 //! (docs/api/controllers.md#bootstrap-tokens-and-cluster-information).
 //!
 //! ```text
-//! tail on secrets of the system ─ tokens ─┬─ expired ─► delete            (token-cleaner-controller)
+//! tail on secrets of the system ─ tokens ─┬─ expired ─► delete         (token-cleaner-controller)
 //! tail on cluster-info ───────────────────┴─ the others ─► signatures  (bootstrap-signer-controller)
 //! ```
 

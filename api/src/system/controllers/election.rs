@@ -2,7 +2,7 @@
 //! (docs/api/etcd.md#election).
 //!
 //! ```text
-//! look ─► free, over, or own? ─ yes ─► write own name, on condition ─► lead: controllers run, renewed again and again
+//! look ─► free, expired, or own? ─ yes ─► write own name, conditionally ─► lead: controllers run, renewed periodically
 //!   ▲          └ no: wait                                                  │ not renewed in time, or taken
 //!   └──────────────────────────────────────────────────────────────────────┘ controllers end
 //! ```

@@ -1,7 +1,7 @@
 //! Controllers: tasks that maintain a state of the store that no single request can establish.
 //!
 //! ```text
-//! engine ─ tail ─► controller ─ newest snapshot → what is missing ─► Loopback ─► engine
+//! engine ─ tail ─► controller ─ newest snapshot → missing objects ─► Loopback ─► engine
 //! ```
 //!
 //! Each controller follows tails and does not poll. An event only says where to look: the controller decides

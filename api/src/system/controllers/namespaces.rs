@@ -4,9 +4,9 @@
 //! ```text
 //! tail on namespaces ─ terminating ─► one task each:
 //!
-//!   creations settled ─► sweep: pods, then the rest ──┬─ nothing left ─► take our finalizer away ─► gone
-//!                          ▲                          └─ conditions ─► tails on what is left
-//!                          └──────────────────────────────────────────────────┘
+//!   creations settled ─► sweep: pods, then the rest ──┬─ nothing left ─► remove our finalizer ─► gone
+//!                          ▲                          └─ conditions ─► tails on the remaining objects
+//!                          └──────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! Objects are deleted as a request would delete them, so finalizers and the grace period of pods are
@@ -294,7 +294,7 @@ struct Deletion {
     well: (&'static str, &'static str),
 }
 
-/// Reports in the namespace's conditions what is left. A namespace that is removed at once gets no
+/// Reports the remaining objects in the namespace's conditions. A namespace that is removed at once gets no
 /// conditions.
 async fn report(api: &Context, name: &str, left: &Left) -> Result<(), Status> {
     let conditions = conditions(left);

@@ -2,7 +2,7 @@
 //! if they were changed (docs/api/operations.md#service-of-the-server).
 //!
 //! ```text
-//! tails on the three objects ─ any change ─► newest state of each → as it should be? ─ no ─► store
+//! tails on the three objects ─ any change ─► newest state of each → correct? ─ no ─► store
 //! several servers, each: every 10 s ─► own address, for 15 s; addresses of all ─► the endpoints, in the same way
 //! ```
 

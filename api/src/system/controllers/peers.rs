@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! every 10 s ─► own address, for 15 s
-//! tail on Leases ─► servers that came, went or began anew ─► ask each ─► table and aggregated discovery
-//! types, APIServices ─► versions that come from the store ─► not looked for at peers, and not in what they said before
+//! tail on Leases ─► servers that started, ended or restarted ─► ask each ─► table and aggregated discovery
+//! types, APIServices ─► versions from the store ─► ignored in the responses of peers
 //! ```
 //!
 //! A server that does not respond is asked again after a while, as long as its Lease says that it is alive.

@@ -2,8 +2,8 @@
 //! (docs/api/operations.md#service-of-the-server).
 //!
 //! ```text
-//! tail on the object ─ any change ─► is it there? ─ no ──► create
-//!                                              └── yes ─► condition Ready, if there is none and the networks are ours
+//! tail on the object ─ any change ─► does it exist? ┬─ no ──► create
+//!                                                   └─ yes ─► condition Ready, if there is none and the networks are ours
 //! ```
 //!
 //! The server creates the object with its own networks and marks it ready, as upstream's apiserver does. It

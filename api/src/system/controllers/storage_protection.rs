@@ -3,8 +3,8 @@
 //! (docs/api/admission.md#storage-protection).
 //!
 //! ```text
-//! tails on claims, volumes, classes ─► what is being deleted ─┐
-//! tail on pods ───────────────────────────────────────────────┴─► still used? ─ no ─► finalizer away
+//! tails on claims, volumes, classes ─► objects being deleted ─┐
+//! tail on pods ───────────────────────────────────────────────┴─► still used? ─ no ─► finalizer removed
 //! ```
 //!
 //! For each object that is being deleted the controller remembers one object that uses it. As long as this

@@ -1,7 +1,7 @@
 //! Creates the system namespaces again if they were deleted (docs/api/operations.md#system-namespaces).
 //!
 //! ```text
-//! a tail on each namespace ─ any change ─► not there? ─► store
+//! a tail on each namespace ─ any change ─► missing? ─► store
 //! ```
 
 use std::sync::Arc;

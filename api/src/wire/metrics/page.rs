@@ -304,7 +304,7 @@ mod tests {
         for (name, stability, want) in [
             ("etcd_bookmark_counts", Stability::Alpha, true), // deprecated in this release
             ("apiserver_request_slo_duration_seconds", Stability::Alpha, true),
-            ("apiserver_storage_objects", Stability::Stable, false), // for three releases it is shown
+            ("apiserver_storage_objects", Stability::Stable, false), // shown for three releases
             ("apiserver_storage_objects", Stability::Beta, true),
             ("apiserver_storage_db_total_size_in_bytes", Stability::Stable, true),
             ("apiserver_request_total", Stability::Alpha, false),

@@ -28,7 +28,7 @@ pub struct Endpoint {
     security: Security,
     /// Headers that authenticate this server.
     identity: HeaderMap,
-    /// How the connection is made.
+    /// The way in which the connection is made.
     egress: Egress,
     /// Rule for addresses to which no connection is made.
     guard: Guard,

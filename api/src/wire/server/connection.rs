@@ -568,7 +568,7 @@ impl hyper::body::Body for Tracked {
     ) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
         if self.http1 && self.in_flight.0.room.load(Relaxed) != room::FREE {
             self.in_flight.0.room.store(room::AWAITED, Relaxed);
-            return Poll::Pending; // the socket wakes the task of the connection, which is this one
+            return Poll::Pending; // the socket wakes this task, which is that of the connection
         }
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if self.http1

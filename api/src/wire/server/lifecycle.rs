@@ -156,7 +156,7 @@ impl Shutdown {
         self.0.advance(Stage::Draining);
     }
 
-    /// Whether the drain has begun.
+    /// Returns whether the drain has begun.
     pub fn is_begun(&self) -> bool {
         self.0.stage() >= Stage::Draining
     }
@@ -197,7 +197,7 @@ mod tests {
             let shutdown = shutdown.clone();
             async move { shutdown.begun().await }
         });
-        life.reached(Stage::Serving).await; // passed already
+        life.reached(Stage::Serving).await; // already passed
         shutdown.begin();
         waiter.await.unwrap();
         assert!(shutdown.is_begun());

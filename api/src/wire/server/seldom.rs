@@ -69,7 +69,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use tokio::sync::Notify;
 
-    /// Counts its wake-ups.
+    /// A waker that counts how often it is used.
     #[derive(Default)]
     struct Task(AtomicUsize);
 

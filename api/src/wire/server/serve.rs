@@ -142,7 +142,7 @@ impl Backoff {
     fn after(&mut self, error: &io::Error) -> Option<Duration> {
         use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
         if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
-            return None; // that one connection's trouble
+            return None; // an error of only this connection
         }
         let wait = match self.0 {
             None => {

@@ -78,7 +78,7 @@ impl<T> Wire<T> {
             charge(cx, *bytes);
         }
         if self.activity.wrote(result.is_ready()) {
-            cx.waker().wake_by_ref(); // the body of an answer may have waited for that
+            cx.waker().wake_by_ref(); // the body of a response may have waited for this write
         }
         self.watch_stall(cx, result)
     }
@@ -89,7 +89,7 @@ impl<T> Wire<T> {
             return result;
         }
         if !coop::has_budget_remaining() {
-            return Poll::Pending; // the turn is over, and the runtime knows that the task wants another one
+            return Poll::Pending; // the budget of this poll is used up, and the runtime will poll the task again
         }
         let timeout = self.stall_timeout;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
@@ -190,7 +190,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(8);
         let mut near = wire(near);
         let writer = tokio::spawn(async move {
-            near.write_all(&[1; 24]).await.unwrap(); // takes two reads of the peer
+            near.write_all(&[1; 24]).await.unwrap(); // needs two reads by the peer
             near.write_all(&[1; 24]).await.unwrap_err().kind()
         });
         for _ in 0..2 {
@@ -234,7 +234,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(8);
         let mut near = wire(near);
         let closer = tokio::spawn(async move { near.shutdown().await });
-        far.write_all(&[1; 1000]).await.unwrap(); // swallowed: it is far more than the pipe holds
+        far.write_all(&[1; 1000]).await.unwrap(); // far more than the pipe holds, so it is read and discarded
         drop(far);
         closer.await.unwrap().unwrap();
 

@@ -2,9 +2,9 @@
 //! deleted (docs/api/controllers.md#certificates).
 //!
 //! ```text
-//! tail on requests ─┬─ undecided, of a node ─► may it? ─► /approval   (certificatesigningrequest-approving-controller)
-//!                   ├─ approved, unsigned ─► fits its signer? ─► /status (certificatesigningrequest-signing-controller)
-//!                   └─ long over ─► delete                            (certificatesigningrequest-cleaner-controller)
+//! tail on requests ─┬─ undecided, of a node ─► permitted? ─► /approval          (certificatesigningrequest-approving-controller)
+//!                   ├─ approved, unsigned ─► accepted by its signer? ─► /status (certificatesigningrequest-signing-controller)
+//!                   └─ old ─► delete                                            (certificatesigningrequest-cleaner-controller)
 //! ```
 //!
 //! An event only says that something changed: each controller checks all requests in the newest state. There

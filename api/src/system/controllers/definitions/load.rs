@@ -4,7 +4,7 @@
 //! established definitions ─┬─► thread: outline read, prepared ─┐
 //!                          └─► thread: outline read, prepared ─┴─► at most PREPARED_MAX waiting ─► served
 //!                                                                                                     │
-//! later: a request for an object, or one thread for all (complete) ─► schema read, what is equal shared ◄┘
+//! later: a request for an object, or one thread for all (complete) ─► schema read, equal parts shared ◄┘
 //! ```
 //!
 //! Types are added to the registry in the order in which they were prepared, which makes no difference,

@@ -441,7 +441,7 @@ fn moment(kind: &Kind, parts: &[&[u8]]) -> Result<Value, DecodeError> {
         Ok(())
     })?;
     if matches!(kind, Kind::Time) {
-        nanos = 0; // whole seconds, as JSON has them
+        nanos = 0; // JSON has second precision
     }
     // Microseconds are truncated before the carry into seconds.
     let micros = nanos / 1000;

@@ -86,7 +86,7 @@ impl<'b> Unknown<'b> {
         Ok(unknown)
     }
 
-    /// Whether `raw` is JSON text instead of protobuf.
+    /// Returns whether `raw` is JSON text instead of protobuf.
     pub fn holds_json(&self) -> bool {
         self.content_type == crate::wire::negotiate::JSON
     }

@@ -273,7 +273,7 @@ impl Writer<'_> {
         for (rank, start, end) in written {
             let rank = usize::from(*rank);
             if rank < next {
-                return Err(Unusual); // twice
+                return Err(Unusual); // the field occurs twice
             }
             self.sorted.extend_from_slice(plan.zeros(next, rank));
             self.sorted.extend_from_slice(&out[*start..*end]);

@@ -34,7 +34,7 @@ fn documents_become_the_trees_of_the_same_json() {
         ("t: 2001-01-01T00:00:00Z", r#"{"t":"2001-01-01T00:00:00Z"}"#),
         ("\u{feff}a: 1", r#"{"a":1}"#),
         ("a: 1\na: 2\n", r#"{"a":2}"#),
-        ("c: {w: 3, <<: {w: 1}}", r#"{"c":{"w":1}}"#), // a merge replaces what stands before it
+        ("c: {w: 3, <<: {w: 1}}", r#"{"c":{"w":1}}"#), // a merge replaces members before it
         ("1: a\n1.0: b", r#"{"1":"b"}"#),
         ("", "null"),
     ] {
@@ -53,7 +53,7 @@ fn duplicate_keys_are_reported_with_the_line_of_their_value() {
             "line 5: key \"c\" already set in map",
             "line 6: key \"a\" already set in map",
             "line 8: key 1 already set in map",
-            "line 9: key \"f\" already set in map", // set by the merge before it
+            "line 9: key \"f\" already set in map", // the merge has set it before
             "line 11: key \"b\" already set in map",
         ]
     );
