@@ -18,7 +18,7 @@ use crate::wire::typed::Typed;
 pub struct ConfigType {
     /// Accepted types: stem of the group, versions, and kind.
     pub names: &'static [(&'static str, &'static [&'static str], &'static str)],
-    /// Name of the scheme in the "no kind is registered" error of the reference server. A name that begins
+    /// Source location of the scheme in the "no kind is registered" error of the reference server. A name that begins
     /// with `pkg/` is used as it is; other names get the prefix of the naming profile.
     pub scheme: &'static str,
     /// Schema of the file's members.

@@ -30,8 +30,8 @@ impl Scheme {
         }
     }
 
-    /// Returns the name of the package of the reference server that defines the registry; error messages
-    /// contain it.
+    /// Returns the source location at which the reference server creates the registry, as error messages name
+    /// it.
     fn name(self) -> &'static str {
         match self {
             Scheme::Definitions => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:56",

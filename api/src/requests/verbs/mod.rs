@@ -103,7 +103,7 @@ pub struct Call<'r> {
     pub wire: Option<Wire<'r>>,
     /// Texts for `Warning` headers, in order.
     pub warnings: Vec<String>,
-    /// Cache of webhook conversions that managed fields need.
+    /// Webhook conversions that the managed fields of this request need.
     pub conversions: &'r Conversions,
     /// The audit trail of the request, if it has one.
     pub trail: Option<&'r Trail>,

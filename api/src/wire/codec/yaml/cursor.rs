@@ -105,12 +105,12 @@ impl<'t> Cursor<'t> {
         self.peek().is_ascii_alphanumeric() || matches!(self.peek(), b'-' | b'_')
     }
 
-    /// Returns whether a line begins here with `---` or `...` followed by white space.
+    /// Returns whether a line begins here with `---` or `...`, followed by white space or the end.
     pub fn is_document_indicator(&self) -> bool {
         self.is_indicator(b'-') || self.is_indicator(b'.')
     }
 
-    /// Returns whether a line begins here with three times `byte` followed by white space.
+    /// Returns whether a line begins here with three times `byte`, followed by white space or the end.
     pub fn is_indicator(&self, byte: u8) -> bool {
         self.mark.column == 0 && (0..3).all(|ahead| self.peek_at(ahead) == byte) && self.is_white_at(3)
     }
