@@ -1,4 +1,5 @@
-//! Decodes request bodies to objects and checks that their kind is the endpoint's (docs/api/writes.md#request-body).
+//! Decodes request bodies to objects and checks that their kind is the kind of the endpoint
+//! (docs/api/writes.md#request-body).
 
 use go::json::{no_version_kind, sets_field, undecided};
 
@@ -23,23 +24,25 @@ use values::yaml;
 /// The kind of object that an endpoint accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'e> {
-    /// Kind.
+    /// Kind of the accepted objects.
     pub kind: &'e str,
-    /// Group and version.
+    /// Group and version, such as `apps/v1`.
     pub api_version: &'e str,
-    /// Type.
+    /// Schema type of the accepted objects.
     pub message: &'e Message,
-    /// Older versions of the same group with the same form, which are accepted as well.
+    /// Older versions of the same group with the same schema, which are accepted as well.
     pub older: &'e [&'e str],
-    /// An object of the type with settled parts that the body is probably a changed copy of.
+    /// An object of the type that the body is probably a changed copy of; its unchanged parts are reused.
     pub known: Option<&'e Object>,
-    /// Whether unknown and duplicate fields are looked for. Objects of custom types are read in another way if not.
+    /// Whether unknown and duplicate fields are reported. If not, objects of custom types are read in another
+    /// way.
     pub is_strict: bool,
 }
 
 impl Expected<'_> {
-    /// Decodes a request body by its `Content-Type`; kind and apiVersion must be the endpoint's when given, and default to
-    /// it but for custom types.
+    /// Decodes a request body according to its `Content-Type`. If the body has a kind and an apiVersion, they
+    /// must be those of the endpoint. If they are absent, the endpoint's values are used, except for custom
+    /// types.
     pub fn decode(&self, input: Input, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         match input {
             Input::Json => self.decode_json(registry, body),
@@ -49,8 +52,8 @@ impl Expected<'_> {
         }
     }
 
-    /// Returns the findings of strict decoding for a body that is refused because it has another version of the kind. The body
-    /// is read in that version before it is refused.
+    /// Returns the findings of strict decoding for a body that is refused because it has another version of
+    /// the kind. The body is read in that version before it is refused.
     pub fn strict_as_named(&self, input: Input, registry: &Registry, body: &[u8]) -> Vec<String> {
         let document = match input {
             Input::Json if !self.message.custom => json::parse(body).ok(),
@@ -83,7 +86,7 @@ impl Expected<'_> {
             Some(known) => decode_known(self.message, body, known),
             None => decode(self.message, body),
         };
-        // The reference server looks for the type without regard to case, and reads the object with regard to it.
+        // The reference server ignores case when it looks for the type, but not when it reads the object.
         let is_apart = |decoded: &Decoded| decoded.strict.iter().any(|found| is_of_type(found));
         let document = match &decoded {
             Ok(decoded) if !self.message.custom && is_apart(decoded) => json::parse(body).ok(),
@@ -97,7 +100,8 @@ impl Expected<'_> {
         })
     }
 
-    /// YAML is converted to JSON, which sorts members by name; failures of strict decoding in the text come first.
+    /// Decodes YAML by converting it to JSON, which sorts the members by name. Strict decoding errors of the
+    /// YAML text come before those of the object.
     fn decode_yaml(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let mut document = yaml::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         untyped(&document.value).map_or(Ok(()), |why| Err(self.unrecognized(body, &why)))?;
@@ -110,13 +114,15 @@ impl Expected<'_> {
         Ok(Decoded { strict: duplicates.into_iter().chain(decoded.strict).collect(), ..decoded })
     }
 
-    /// CBOR refuses duplicates when it reads them, so only unknown fields are left to find.
+    /// Decodes CBOR. The CBOR reader has already refused duplicate names, so only unknown fields remain to be
+    /// found.
     fn decode_cbor(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let value = cbor::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         self.decode_tree(registry, value, exact_type_of, body)
     }
 
-    /// A body that was read to a tree without its schema; `type_of` finds the kind and the version that it says it is of.
+    /// Decodes a body that was read to a tree without its schema. `type_of` finds the kind and the version
+    /// that the body states.
     fn decode_tree(
         &self,
         registry: &Registry,
@@ -132,8 +138,8 @@ impl Expected<'_> {
         self.check((decoded, named), body, |error| self.mismatch(registry, &kind, &api_version, error))
     }
 
-    /// Checks that a body has the kind of the endpoint, and sets it. `named` is what it says it is, where that is not to be
-    /// read in the object.
+    /// Checks that a body has the kind of the endpoint, and sets the kind. `named` is the kind and version
+    /// that the body states, if they cannot be read from the object.
     fn check(
         &self,
         (decoded, named): (Result<Decoded, DecodeError>, Option<(&str, &str)>),
@@ -166,7 +172,7 @@ impl Expected<'_> {
         }
     }
 
-    /// Protobuf carries kind and apiVersion in the envelope and does not report unknown fields.
+    /// Decodes protobuf, which carries kind and apiVersion in the envelope. Unknown fields are not reported.
     fn decode_protobuf(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let unknown = Unknown::read(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         if !self.fits(unknown.kind, unknown.api_version) {
@@ -194,7 +200,7 @@ impl Expected<'_> {
             && (api_version.is_empty() || api_version == self.api_version || is_older(api_version))
     }
 
-    /// The 400 for an object of a custom type that does not say its kind.
+    /// Returns the 400 for an object of a custom type that does not state its kind.
     fn without_kind(&self, body: &[u8]) -> Status {
         let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
         if self.is_strict {
@@ -205,8 +211,8 @@ impl Expected<'_> {
         Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     }
 
-    /// The 422 for an object of another kind where custom objects are accepted: those are of any kind until they are
-    /// validated.
+    /// Returns the 422 for an object of another kind at an endpoint of custom objects, which accepts objects
+    /// of any kind until they are validated.
     fn other_kind(&self, kind: &str, object: &Object) -> Status {
         let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
         let subject = Subject { group, kind, name: meta(object, "name") };
@@ -214,7 +220,7 @@ impl Expected<'_> {
         Status::invalid(subject, &[error])
     }
 
-    /// The 400 for a JSON body that is something else or nothing readable.
+    /// Returns the 400 for a JSON body that is of another type or cannot be read.
     fn explain(&self, registry: &Registry, body: &[u8], error: &str) -> Status {
         if let Some(why) = untyped_text(body) {
             return self.unrecognized(body, &why);
@@ -239,7 +245,7 @@ impl Expected<'_> {
         ))
     }
 
-    /// The 400 for a readable body of another kind than the endpoint accepts.
+    /// Returns the 400 for a readable body of another kind than that of the endpoint.
     fn mismatch(&self, registry: &Registry, kind: &str, api_version: &str, error: &str) -> Status {
         let kind = if kind.is_empty() { self.kind } else { kind };
         let api_version = if api_version.is_empty() { self.api_version } else { api_version };
@@ -250,7 +256,8 @@ impl Expected<'_> {
                 self.kind
             ));
         }
-        // Objects of custom types are read whatever they say of themselves; their version is compared afterwards.
+        // Objects of custom types are read regardless of the type that they state; the version is compared
+        // afterwards.
         if self.message.custom && api_version != self.api_version {
             return self.other_version(api_version);
         }
@@ -267,13 +274,13 @@ impl Expected<'_> {
     }
 }
 
-/// Whether a finding of strict decoding is a member of the document that says its type in another case.
+/// Returns whether a finding of strict decoding is about `kind` or `apiVersion` written in a different case.
 fn is_of_type(found: &str) -> bool {
     let name = found.strip_prefix("unknown field \"").and_then(|rest| rest.strip_suffix('"'));
     name.is_some_and(|name| ["kind", "apiVersion"].iter().any(|field| sets_field(name, field)))
 }
 
-/// [`untyped`] for JSON text, which may be something else.
+/// Returns the result of [`untyped`] for a body that should be JSON text.
 pub fn untyped_text(body: &[u8]) -> Option<String> {
     if let Some(syntax) = json::syntax_error(body) {
         return Some(undecided(&syntax));
@@ -285,12 +292,12 @@ pub fn untyped_text(body: &[u8]) -> Option<String> {
     }
 }
 
-/// The same where the names of the members are as they should be.
+/// Returns the kind and the version that a document states in members with exactly these names.
 fn exact_type_of(document: &Value) -> (&str, &str) {
     (document.str_at(&["kind"]), document.str_at(&["apiVersion"]))
 }
 
-/// The first bytes of a body, as the error shows them.
+/// Returns the first bytes of a body, as error messages show them.
 fn summary(body: &[u8]) -> String {
     const SHOWN: usize = 30;
     if body.is_empty() {

@@ -1,8 +1,9 @@
 //! The types that an endpoint reads before it refuses them (docs/api/writes.md#request-body).
 //!
-//! The reference server has three registries of types: one for definitions of custom types, one for registrations of
-//! other servers, and one for all other groups. A body of a type in the endpoint's registry is read, and then found to be
-//! unconvertible; any other type is not registered. It knows types in versions that are not served, too.
+//! The reference server has three registries of types: one for custom resource definitions, one for
+//! registrations of extension servers (`APIService`), and one for all other groups. A body of a type in the
+//! endpoint's registry is read and then found to be unconvertible; any other type is not registered. The
+//! registries also contain versions that are not served.
 
 use std::sync::Arc;
 
@@ -29,7 +30,8 @@ impl Scheme {
         }
     }
 
-    /// The place in the reference server that makes it, by which errors name it.
+    /// Returns the source location at which the reference server creates the registry, as error messages name
+    /// it.
     fn name(self) -> &'static str {
         match self {
             Scheme::Definitions => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:56",
@@ -39,13 +41,13 @@ impl Scheme {
     }
 }
 
-/// The first label of a group; empty for the core group.
+/// Returns the first label of a group; empty for the core group.
 fn group_stem(api_version: &str) -> &str {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     group.split('.').next().unwrap_or_default()
 }
 
-/// The package of the reference server's own type behind all versions of a kind.
+/// Returns the package of the reference server that has its internal type for all versions of a kind.
 fn package(api_version: &str) -> &str {
     match group_stem(api_version) {
         "" | "events" => "core",
@@ -53,7 +55,7 @@ fn package(api_version: &str) -> &str {
     }
 }
 
-/// Whether an endpoint for objects of version `own_version` reads objects of a type.
+/// Returns whether an endpoint for objects of version `own_version` reads objects of a type.
 pub fn is_known(registry: &Registry, (kind, api_version): Named<'_>, own_version: &str) -> bool {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let is_resource = |kind| {
@@ -70,8 +72,9 @@ pub fn is_known(registry: &Registry, (kind, api_version): Named<'_>, own_version
     is_in_scheme || is_common || is_meta(UNVERSIONED, kind)
 }
 
-/// The served version of a kind whose form objects of another version have, and that of `own_version`; `None` if both are
-/// the same. A version of another group that is not served has the form of the one that its group serves.
+/// Returns the served version of a kind whose schema fits objects of `api_version`, and the one of
+/// `own_version`; `None` if both have the same schema. A version of another group that is not served uses the
+/// schema of a version that its group serves.
 pub fn other_form<'r>(
     registry: &'r Registry,
     (kind, api_version): Named<'_>,
@@ -90,13 +93,13 @@ pub fn other_form<'r>(
     (!std::ptr::eq(&*served.table.message, &*own.table.message)).then_some((served, own))
 }
 
-/// Types in versions that are not served.
+/// Types in versions that are not served, one version per line.
 const UNSERVED: &str = include_str!("../../bootstrap/unserved_types.txt");
 
-/// Types of objects that no resource has.
+/// Types of objects that belong to no resource, one version per line.
 const WITHOUT_RESOURCE: &str = include_str!("../../bootstrap/types_without_resource.txt");
 
-/// Kinds that every version of every group has.
+/// Kinds that exist in every version of every group.
 const IN_ALL_VERSIONS: &[&str] = &[
     "CreateOptions",
     "DeleteOptions",
@@ -107,15 +110,15 @@ const IN_ALL_VERSIONS: &[&str] = &[
     "WatchEvent",
 ];
 
-/// Kinds that all registries have, under any version.
+/// Kinds that exist in all registries, under any version.
 const UNVERSIONED: &[&str] = &["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
 
-/// Whether one of these kinds of the meta group is meant.
+/// Returns whether `kind` is one of these kinds of the meta group.
 fn is_meta(kinds: &[&str], kind: &str) -> bool {
     kinds.contains(&kind)
 }
 
-/// Whether a line of `types`, a version followed by kinds, has a type.
+/// Returns whether `types` lists a type. A line has a version followed by kinds.
 fn is_listed(naming: &Naming, types: &str, (kind, api_version): Named<'_>) -> bool {
     naming.fill(types).lines().any(|line| {
         let mut words = line.split(' ');
@@ -123,7 +126,7 @@ fn is_listed(naming: &Naming, types: &str, (kind, api_version): Named<'_>) -> bo
     })
 }
 
-/// Why an object of a known type cannot be one of another.
+/// Returns the message for an object of a known type that cannot be converted to the expected one.
 pub fn unconvertible((kind, api_version): Named<'_>, (own_kind, own_version): Named<'_>) -> String {
     // The types of the meta group are the same in all versions.
     let version = match is_meta(IN_ALL_VERSIONS, kind) || is_meta(UNVERSIONED, kind) {
@@ -133,7 +136,7 @@ pub fn unconvertible((kind, api_version): Named<'_>, (own_kind, own_version): Na
     format!("converting ({version}.{kind}) to ({}.{own_kind}): unknown conversion", package(own_version))
 }
 
-/// Why an object of an unknown type cannot be read where `own_version` is expected.
+/// Returns the message for an object of an unknown type where `own_version` is expected.
 pub fn not_registered((kind, api_version): Named<'_>, own_version: &str) -> String {
     let scheme = Scheme::of(own_version).name();
     format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{scheme}\"")
@@ -156,7 +159,8 @@ mod tests {
             ("Scale", "autoscaling/v1", "apps/v1", true),
             ("Scale", "apps/v1", "apps/v1", false),
             ("Foo", "v1", "v1", false),
-            // What the groups of definitions and registrations know is known nowhere else, nor the other way round.
+            // The registries of definitions and of registrations share no types with each other or with the
+            // third registry.
             ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1", true),
             ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "v1", false),
             ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "apiregistration.k8s.io/v1", false),

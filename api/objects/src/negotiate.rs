@@ -1,13 +1,14 @@
-//! Content negotiation: `Accept` to a representation, `Content-Type` to a decoder (docs/api/encodings.md#accept,
-//! #content-type).
+//! Content negotiation: chooses a representation from `Accept` and a decoder from `Content-Type`
+//! (docs/api/encodings.md#accept, #content-type).
 //!
 //! ```text
 //! Accept ──route: does any clause match, parameters aside?──► clauses by weight ──► first that can be served
 //!                 └─ no: 406 with the route's types                     └─ none: 406 with the server's types
 //! ```
 //!
-//! Clauses are tried by weight, then specific before wildcard, then in the order of the header. As in the reference
-//! server, a weight of zero does not exclude, and only the first of several headers counts.
+//! Clauses are tried by weight, then specific before wildcard, then in the order of the header. As in the
+//! reference server, a weight of zero does not exclude a clause, and only the first of several headers
+//! counts.
 
 use std::borrow::Cow;
 
@@ -29,39 +30,39 @@ pub const YAML: &str = "application/yaml";
 /// Media type of CBOR.
 pub const CBOR: &str = "application/cbor";
 
-/// Media type of a watch in CBOR: a sequence of items.
+/// Media type of a watch in CBOR, which is a sequence of items.
 pub const CBOR_SEQUENCE: &str = "application/cbor-seq";
 
-/// The part of an object in the response body.
+/// The part or view of an object that a response shows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Transform {
-    /// The object itself.
+    /// The whole object, unchanged.
     #[default]
     None,
-    /// Rows and cells.
+    /// A table of rows and cells.
     Table,
-    /// Metadata of one object.
+    /// Only the metadata of one object.
     PartialObject,
-    /// Metadata of every item of a list.
+    /// Only the metadata of every item of a list.
     PartialObjectList,
 }
 
 /// The encoding of a response.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Encoding {
-    /// JSON text.
+    /// JSON text, the default.
     #[default]
     Json,
     /// YAML text; not available for watches.
     Yaml,
-    /// Enveloped protobuf messages.
+    /// Protobuf messages in an envelope.
     Protobuf,
-    /// CBOR items.
+    /// CBOR items (RFC 8949).
     Cbor,
 }
 
 impl Encoding {
-    /// Media type of documents.
+    /// Returns the media type of documents in this encoding.
     pub fn media_type(self, naming: &Naming) -> &'static str {
         match self {
             Encoding::Json => JSON,
@@ -75,26 +76,26 @@ impl Encoding {
 /// The representation of a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Output {
-    /// The encoding.
+    /// Encoding of the response body.
     pub encoding: Encoding,
-    /// The encoding's media type.
+    /// Media type of the response body.
     pub media_type: &'static str,
-    /// The part of the object.
+    /// Part of the object that the response shows.
     pub transform: Transform,
-    /// Version of the meta group of tables and metadata-only objects.
+    /// Version of the meta group that tables and metadata-only objects have.
     pub meta_version: MetaVersion,
-    /// The naming profile of the request's transform; the response uses its meta group.
+    /// Naming profile of the requested transform; the response uses the meta group of that profile.
     pub words: &'static Naming,
-    /// Indented.
+    /// Whether the text is indented.
     pub pretty: bool,
 }
 
 impl Output {
-    /// The representation of errors if no representation in `Accept` can be served
+    /// The representation of errors if the server cannot serve any representation in `Accept`
     /// (docs/api/errors.md#encoding-of-errors).
     pub const FALLBACK: Output = Output { pretty: true, ..Output::JSON };
 
-    /// Plain JSON.
+    /// JSON without a transform or indentation.
     pub const JSON: Output = Output {
         encoding: Encoding::Json,
         media_type: JSON,
@@ -105,46 +106,46 @@ impl Output {
     };
 }
 
-/// The version of generic output that clients may insist on.
+/// The only version of the meta group that clients can request.
 const META_VERSION: &str = "v1";
 
-/// The kinds of responses an endpoint has.
+/// The kind of response that an endpoint offers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Offer {
-    /// An object of a resource, in every transform.
+    /// An object of a resource; all transforms are available.
     Object,
-    /// A list, from a route that also has the watch.
+    /// A list, from a route that also serves watches.
     List,
-    /// A watch.
+    /// A watch of a collection or object.
     Watch,
-    /// A Status or another plain document.
+    /// A Status or another document without transforms.
     Plain,
 }
 
-/// The encodings of a server.
+/// The encodings that an endpoint supports.
 #[derive(Clone, Copy, Debug)]
 pub struct Formats {
-    /// The naming profile.
+    /// Naming profile of the server.
     pub naming: &'static Naming,
-    /// Whether CBOR is enabled; it is behind a feature gate.
+    /// Whether CBOR is enabled, which depends on a feature gate.
     pub cbor: bool,
-    /// What is served.
+    /// Class of the endpoint's objects.
     pub objects: Objects,
 }
 
-/// What the objects of an endpoint are, as far as their encodings go.
+/// The class of an endpoint's objects, which determines their encodings.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Objects {
-    /// Of types that have every encoding.
+    /// Objects of built-in types, which have every encoding.
     #[default]
     Typed,
-    /// Of custom types, which have no protobuf form; their metadata alone has one.
+    /// Objects of custom types. Only their metadata has a protobuf form.
     Custom,
-    /// Bodies of operations (a review, an eviction), of which there are no tables.
+    /// Bodies of operations (a review, an eviction), which have no table form.
     Operation,
 }
 
-/// One clause of an `Accept` header.
+/// A clause of an `Accept` header.
 #[derive(Debug)]
 struct Clause<'h> {
     kind: &'h str,
@@ -154,7 +155,7 @@ struct Clause<'h> {
 }
 
 impl Formats {
-    /// The formats of an endpoint with such objects.
+    /// Returns the formats of an endpoint whose objects are of class `objects`.
     #[must_use]
     pub fn of(self, objects: Objects) -> Self {
         Formats { objects, ..self }
@@ -165,18 +166,18 @@ impl Formats {
         [Encoding::Json, Encoding::Yaml, Encoding::Protobuf].into_iter().chain(cbor)
     }
 
-    /// The media types of documents, in the order in which errors list them.
+    /// Returns the media types of documents, in the order in which error messages list them.
     fn media_types(self) -> Vec<&'static str> {
         self.encodings().map(|encoding| encoding.media_type(self.naming)).collect()
     }
 
-    /// The media types of watches, in the same order.
+    /// Returns the media types of watches, in the same order.
     fn stream_types(self) -> Vec<String> {
         let streaming = self.encodings().filter(|encoding| *encoding != Encoding::Yaml);
         streaming.map(|encoding| format!("{};stream=watch", encoding.media_type(self.naming))).collect()
     }
 
-    /// Chooses the representation, or 406 (docs/api/encodings.md#accept).
+    /// Chooses the representation, or returns a 406 (docs/api/encodings.md#accept).
     pub fn output(self, headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Output, Status> {
         let header =
             headers.get(ACCEPT).map_or(Cow::Borrowed(""), |value| String::from_utf8_lossy(value.as_bytes()));
@@ -184,14 +185,14 @@ impl Formats {
         self.check_route(header, offer)?;
         for clause in clauses(header) {
             let Some((encoding, media_type)) = self.encoding(&clause, offer) else { continue };
-            // YAML has no streams.
+            // YAML is not available for streams.
             if encoding == Encoding::Yaml
                 && clause.parameter("stream").is_some_and(|stream| !stream.is_empty())
             {
                 continue;
             }
             let Some((transform, words)) = clause.transform(self.naming, offer) else { continue };
-            // Tables are text (docs/api/encodings.md#accept).
+            // Tables exist only in JSON and YAML (docs/api/encodings.md#accept).
             let has_form = match (encoding, transform) {
                 (_, Transform::Table) if self.objects == Objects::Operation => false,
                 (Encoding::Json | Encoding::Yaml, _) => true,
@@ -203,7 +204,7 @@ impl Formats {
                 continue;
             }
             if offer == Offer::Watch && encoding == Encoding::Yaml {
-                // The clause is served, but not as a stream; the reference server stops here.
+                // The clause can be served, but not as a stream; the reference server stops here.
                 return Err(Status::not_acceptable(&self.stream_types()));
             }
             let meta_version = clause.parameter("v").and_then(MetaVersion::by_name).unwrap_or_default();
@@ -213,10 +214,10 @@ impl Formats {
         Err(Status::not_acceptable(&self.media_types()))
     }
 
-    /// The router's check of the header: exact media types or `*/*`, whatever their parameters
-    /// (docs/api/encodings.md#accept).
+    /// Checks the header as the router of the reference server does: exact media types or `*/*` match,
+    /// whatever their parameters (docs/api/encodings.md#accept).
     fn check_route(self, header: &str, offer: Offer) -> Result<(), Status> {
-        // Custom types are behind one route that takes any header.
+        // Custom types share one route, which accepts any header.
         if offer == Offer::Plain || self.objects == Objects::Custom {
             return Ok(());
         }
@@ -240,7 +241,8 @@ impl Formats {
         Err(Status::no_such_representation(&list))
     }
 
-    /// The first encoding that the clause's media type or range covers, with its own media type.
+    /// Returns the first encoding that the media type or range of the clause covers, with the media type of
+    /// that encoding.
     fn encoding(self, clause: &Clause<'_>, offer: Offer) -> Option<(Encoding, &'static str)> {
         match (clause.kind, clause.sub) {
             ("application", "json" | "*") | ("*", "*") => Some((Encoding::Json, JSON)),
@@ -255,11 +257,12 @@ impl Formats {
         }
     }
 
-    /// The form of a request body; a missing `Content-Type` means JSON (docs/api/encodings.md#content-type).
+    /// Returns the encoding of the request body. A missing `Content-Type` means JSON
+    /// (docs/api/encodings.md#content-type).
     pub fn input(self, headers: &HeaderMap) -> Result<Input, Status> {
         let given = match content_type(headers) {
             None => return Ok(Input::Json),
-            // Parameters without a media type are none, an empty header is a missing one.
+            // A header with parameters but no media type is invalid; an empty header counts as a missing one.
             Some("")
                 if headers
                     .get(CONTENT_TYPE)
@@ -292,7 +295,8 @@ impl Formats {
     }
 }
 
-/// Whether the response is indented: by the query, by the clause, or by the user agent of an interactive tool.
+/// Returns whether the response is indented: because of the query, the clause, or the user agent of an
+/// interactive tool.
 fn is_pretty(headers: &HeaderMap, query: &Query, clause: &Clause<'_>) -> bool {
     let by_agent = || {
         let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -306,7 +310,8 @@ impl<'h> Clause<'h> {
         self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// The requested transform and its naming profile, or `None` if this endpoint cannot serve the clause.
+    /// Returns the requested transform and its naming profile, or `None` if this endpoint cannot serve the
+    /// clause.
     fn transform(&self, naming: &'static Naming, offer: Offer) -> Option<(Transform, &'static Naming)> {
         let given = |name: &str| self.parameter(name).filter(|value| !value.is_empty());
         if given("stream").is_some_and(|stream| stream != "watch") {
@@ -316,7 +321,7 @@ impl<'h> Clause<'h> {
             return None;
         }
         let Some(target) = self.parameter("as") else {
-            // A group or a version alone asks for a transform to nothing.
+            // A clause with a group or a version but no kind requests an unknown transform.
             let is_plain = self.parameter("g").or(self.parameter("v")).is_none();
             return is_plain.then_some((Transform::None, naming));
         };
@@ -336,7 +341,7 @@ impl<'h> Clause<'h> {
     }
 }
 
-/// The clauses in order of preference.
+/// Returns the clauses of a header in order of preference.
 fn clauses(header: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause> = header
         .split(',')
@@ -361,17 +366,17 @@ fn clauses(header: &str) -> Vec<Clause<'_>> {
 /// The encoding of a request body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Input {
-    /// JSON text.
+    /// JSON text, the default.
     Json,
-    /// YAML text.
+    /// YAML text, converted to JSON.
     Yaml,
-    /// An enveloped protobuf message.
+    /// A protobuf message in an envelope.
     Protobuf,
-    /// A CBOR item.
+    /// A CBOR item (RFC 8949).
     Cbor,
 }
 
-/// The media type of the request body without parameters.
+/// Returns the media type of the request body without parameters.
 pub fn content_type(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(CONTENT_TYPE)?.to_str().unwrap_or("invalid");
     Some(value.split(';').next().unwrap_or_default().trim())

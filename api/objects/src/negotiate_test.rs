@@ -7,7 +7,7 @@ use values::status::Reason;
 const FORMATS: Formats = Formats { naming: &KUBERNETES, cbor: false, objects: Objects::Typed };
 const WITH_CBOR: Formats = Formats { naming: &KUBERNETES, cbor: true, objects: Objects::Typed };
 const PROTOBUF: &str = KUBERNETES.protobuf_media_type;
-/// To be filled.
+/// A template; the test fills in the suffix of the naming profile.
 const META: &str = "v=v1;g=meta{suffix}";
 
 fn ask(formats: Formats, accept: &str, offer: Offer) -> Result<Output, Status> {
@@ -16,7 +16,7 @@ fn ask(formats: Formats, accept: &str, offer: Offer) -> Result<Output, Status> {
     formats.output(&headers, &Query::parse(""), offer)
 }
 
-/// Encoding and transform, or the message of the 406.
+/// Returns the encoding and the transform, or the message of the 406.
 fn told(outcome: Result<Output, Status>) -> String {
     match outcome {
         Ok(output) => {
@@ -101,7 +101,7 @@ fn accept_is_read_as_semantics_9_1_says() {
         ("accept", Object, "text/html", &routes),
         ("accept", Object, "Application/JSON", &routes),
         ("accept", Object, "*", &routes),
-        ("accept", Object, CLUSTER.protobuf_media_type, &routes), // the other vocabulary's
+        ("accept", Object, CLUSTER.protobuf_media_type, &routes), // of the other naming profile
         ("accept", List, "text/html", &list_routes),
         ("accept", Watch, "text/html", &list_routes),
         ("accept cbor off", Object, "application/cbor", &routes),
@@ -206,7 +206,7 @@ fn content_types_are_read_as_semantics_9_2_says() {
         (FORMATS, "application/x-yaml", None),
         (FORMATS, PROTOBUF, Some(Protobuf)),
         (FORMATS, &format!("{PROTOBUF};stream=watch"), Some(Protobuf)),
-        (FORMATS, "application/vnd.cluster.protobuf", None), // the other vocabulary's
+        (FORMATS, "application/vnd.cluster.protobuf", None), // of the other naming profile
         (FORMATS, "application/cbor", None),
         (WITH_CBOR, "application/cbor", Some(Cbor)),
         (WITH_CBOR, "application/cbor-seq", None),
@@ -239,7 +239,7 @@ fn custom_types_have_no_protobuf_form_but_for_their_metadata() {
         (Offer::Object, &format!("{PROTOBUF},application/json"), "json"),
         (Offer::Object, &format!("{PROTOBUF};as=PartialObjectMetadata;{META}"), "protobuf metadata"),
         (Offer::List, &format!("application/json;as=Table;{META}"), "json table"),
-        // The route takes any header, so the clauses are weighed.
+        // The route accepts any header, so the clauses are evaluated.
         (Offer::Object, "text/plain", &accepted),
     ] {
         assert_eq!(told(ask(formats, accept, offer)), want, "{offer:?} {accept}");

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-/// Whether what follows the first semicolon of a header are parameters: each a name and a value, of which equal names have equal
-/// values. One semicolon at the end is allowed.
+/// Returns whether the text after the first semicolon of a header consists of parameters. A parameter is a
+/// name and a value; if a name occurs twice, both values must be equal. A single semicolon at the end is allowed.
 pub fn are_valid(header: &str) -> bool {
     let Some(at) = header.find(';') else { return true };
     let mut rest = header[at..].trim();
@@ -19,7 +19,7 @@ pub fn are_valid(header: &str) -> bool {
     true
 }
 
-/// Takes a semicolon, a name and a value off the front.
+/// Splits a semicolon, a name and a value off the front of a text.
 fn parameter(text: &str) -> Option<(String, String, &str)> {
     let (name, rest) = token(text.strip_prefix(';')?.trim_start());
     let rest = rest.trim_start().strip_prefix('=')?.trim_start();
@@ -34,7 +34,7 @@ fn parameter(text: &str) -> Option<(String, String, &str)> {
     Some((name.to_ascii_lowercase(), value, rest))
 }
 
-/// The token that a text begins with, which may be empty, and what follows.
+/// Returns the token at the start of a text, which may be empty, and the rest of the text.
 fn token(text: &str) -> (&str, &str) {
     let is_part = |c: char| c.is_ascii_graphic() && !is_special(c);
     text.split_at(text.find(|c: char| !is_part(c)).unwrap_or(text.len()))
@@ -44,7 +44,7 @@ fn is_special(c: char) -> bool {
     "()<>@,;:\\\"/[]?=".contains(c)
 }
 
-/// The value of a quoted string, and what follows its end.
+/// Returns the value of a quoted string, and the text after it.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices().peekable();

@@ -1,7 +1,8 @@
-//! What a URL and a method ask for: the attributes that authorization, routing and handlers share.
+//! The meaning of a method and a URL: the attributes that authorization, routing and handlers share.
 //!
-//! The rules are those of docs/api/paths-and-verbs.md#request-info, including the odd ones (a named namespace is in
-//! itself; a field selector on `metadata.name` gives a list a name). Nothing here knows which resources exist.
+//! The rules are those of docs/api/paths-and-verbs.md#request-info, including the unusual ones (a request for
+//! a namespace object counts as being in that namespace; a field selector on `metadata.name` gives a list a
+//! name). This module does not know which resources exist.
 
 use std::borrow::Cow;
 
@@ -13,62 +14,62 @@ use types::selector::field::FieldTerms;
 use types::selector::requirements::Requirements;
 use values::query::{Query, escapes_are_whole};
 
-/// What a request asks for. All members are decoded; those that do not apply are empty.
+/// The parsed method and URL of a request. All fields are decoded; fields that do not apply are empty.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RequestInfo {
-    /// Whether the path addresses a resource; everything else is authorized by path.
+    /// Whether the path addresses a resource; all other requests are authorized by path.
     pub is_resource: bool,
-    /// Decoded path.
+    /// Path after decoding of `%` escapes.
     pub path: String,
-    /// What is to be done.
+    /// Verb, derived from method and path.
     pub verb: Verb,
-    /// The method in lower case, of a request for no resource with one that HTTP does not define.
+    /// Method in lower case, if HTTP does not define the method and the request is for no resource.
     pub other_method: String,
-    /// API group as in the path; empty for core.
+    /// API group as in the path; empty for the core group.
     pub group: String,
-    /// API version.
+    /// API version as in the path.
     pub version: String,
-    /// Namespace; a namespace named in the path is its own.
+    /// Namespace in the path. A request for a namespace object has the name of that namespace here.
     pub namespace: String,
-    /// Plural resource.
+    /// Plural name of the resource.
     pub resource: String,
-    /// Object name, also when only a field selector fixes it.
+    /// Object name, including a name that only a field selector fixes.
     pub name: String,
-    /// Subresource.
+    /// Subresource name; empty if the path has none.
     pub subresource: String,
-    /// What follows the subresource (`proxy/…`).
+    /// Path segments after the subresource (`proxy/…`).
     pub subpath: Vec<String>,
-    /// The object named in the path (as opposed to one fixed by a selector).
+    /// Whether the path contains the name (as opposed to a field selector).
     pub name_in_path: bool,
-    /// The path has the legacy `/watch/` segment.
+    /// Whether the path has the legacy `/watch/` segment.
     pub legacy_watch: bool,
-    /// What selectors require, for authorization; requests with the legacy segment have none.
+    /// Requirements of the selectors, for authorization; empty for requests with the legacy segment.
     pub requirements: Requirements,
 }
 
-/// What a request does.
+/// The action that a request performs.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Verb {
-    /// Reads one object.
+    /// Reads a single object.
     Get,
-    /// Reads a collection.
+    /// Reads a collection of objects.
     List,
     /// Follows an object or a collection.
     Watch,
-    /// Makes an object, or runs the operation of a subresource.
+    /// Creates an object, or runs the operation of a subresource.
     Create,
-    /// Replaces an object.
+    /// Replaces an existing object.
     Update,
-    /// Changes an object.
+    /// Changes parts of an object.
     Patch,
-    /// Deletes one object.
+    /// Deletes a single object.
     Delete,
     /// Deletes the objects of a collection.
     DeleteCollection,
-    /// The legacy paths below `/proxy/`.
+    /// A request with a legacy path below `/proxy/`.
     Proxy,
-    /// Outside the resource API: the method in lower case. Empty for a method that HTTP does not define, and for one that means
-    /// nothing for a resource.
+    /// A request outside the resource API: the method in lower case. Empty for a method that HTTP does not
+    /// define, and for a method that has no meaning for a resource.
     Other(&'static str),
 }
 
@@ -79,7 +80,7 @@ impl Default for Verb {
 }
 
 impl Verb {
-    /// The verb as discovery spells it; [`RequestInfo::verb_name`] knows all methods.
+    /// Returns the verb as discovery spells it. [`RequestInfo::verb_name`] handles all methods.
     pub fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -96,19 +97,19 @@ impl Verb {
     }
 }
 
-/// Why a URL cannot be read.
+/// Reason why a URL cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// A `%` escape is broken or does not decode to UTF-8.
     #[error("invalid URL escape in path")]
     Escape,
-    /// `/watch/` or `/proxy/` with nothing behind it.
+    /// Nothing follows `/watch/` or `/proxy/`.
     #[error("unable to determine kind and namespace from url")]
     Incomplete,
 }
 
 impl RequestInfo {
-    /// Reads method, path and query (docs/api/paths-and-verbs.md#request-info).
+    /// Parses method, path and query (docs/api/paths-and-verbs.md#request-info).
     pub fn parse(method: &Method, raw_path: &str, query: &Query) -> Result<Self, RequestError> {
         let path: Cow<str> = if raw_path.contains('%') {
             if !escapes_are_whole(raw_path) {
@@ -173,12 +174,12 @@ impl RequestInfo {
         Ok(info)
     }
 
-    /// The verb as authorization rules and audit events spell it.
+    /// Returns the verb as authorization rules and audit events spell it.
     pub fn verb_name(&self) -> &str {
         if self.other_method.is_empty() { self.verb.as_str() } else { &self.other_method }
     }
 
-    /// Steps 5 and 6: a get or delete without a name concerns the collection.
+    /// Performs steps 5 and 6: a get or delete without a name concerns the collection.
     fn classify_collection(&mut self, query: &Query) {
         if self.name.is_empty() {
             match self.verb {
@@ -203,12 +204,12 @@ impl RequestInfo {
         }
     }
 
-    /// The namespace that is part of the object's key: none for cluster-scoped resources.
+    /// Returns the namespace that is part of the object's key; empty for cluster-scoped resources.
     pub fn namespace_of(&self, resource: &Resource) -> &str {
         if resource.namespaced() { &self.namespace } else { "" }
     }
 
-    /// Whether the request may run for as long as it likes (docs/api/paths-and-verbs.md#timeouts-and-limits).
+    /// Returns whether the request has no time limit (docs/api/paths-and-verbs.md#timeouts-and-limits).
     pub fn is_long_running(&self) -> bool {
         self.is_resource
             && (matches!(self.verb, Verb::Watch | Verb::Proxy)
@@ -216,7 +217,7 @@ impl RequestInfo {
     }
 }
 
-/// Whether `name` can be one segment of a path.
+/// Returns whether `name` can be one segment of a path.
 pub fn is_path_segment(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%'])
 }
@@ -247,7 +248,7 @@ mod tests {
 
     #[test]
     fn urls_are_read_as_semantics_3_2_says() {
-        // method, URL, verb, group/version, namespace, resource, name, subresource
+        // Columns: method, URL, verb, group/version, namespace, resource, name, subresource.
         for (method, url, want) in [
             (Method::GET, "/api/v1/pods", "list /v1 ns= res=pods name= sub="),
             (Method::GET, "/api/v1/namespaces/a/pods/x", "get /v1 ns=a res=pods name=x sub="),

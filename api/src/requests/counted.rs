@@ -1,7 +1,8 @@
-//! What requests are counted under (docs/api/operations.md#metrics).
+//! The metric labels of requests (docs/api/operations.md#metrics).
 //!
-//! Requests for built-in types have the scope of their path. Those for custom types, and those that end before they are
-//! done, have the scope of what they are about: a list whose field selector names one object is a GET of it.
+//! Requests for built-in types have the scope of their path. Requests for custom types, and requests that end
+//! early, have the scope of their target: a list whose field selector names one object counts as a GET of
+//! that object.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
@@ -12,10 +13,10 @@ use values::query::Query;
 use wire::metrics::Metrics;
 use wire::metrics::requests::Labels;
 
-/// The media type of applied configurations, by which the reference server tells them from patches.
+/// Media type of applied configurations, by which the reference server distinguishes them from patches.
 const APPLIED: &str = "application/apply-patch+yaml";
 
-/// The labels of a request for a resource.
+/// Returns the labels of a request for a resource.
 pub fn labels<'l>(resource: &'l Resource, info: &'l RequestInfo, query: &Query, applies: bool) -> Labels<'l> {
     let connects = matches!(info.subresource.as_str(), "attach" | "exec" | "portforward" | "proxy");
     let is_named = if resource.table.message.custom { !info.name.is_empty() } else { info.name_in_path };
@@ -37,7 +38,7 @@ pub fn labels<'l>(resource: &'l Resource, info: &'l RequestInfo, query: &Query, 
     }
 }
 
-/// The labels of a request that ends before its verb is known to run.
+/// Returns the labels of a request that ends before its verb runs.
 pub fn ended<'l>(info: &'l RequestInfo, headers: &HeaderMap, query: &Query) -> Labels<'l> {
     let is_named = !info.name.is_empty();
     let is_applied = || headers.get(CONTENT_TYPE).is_some_and(|kind| kind == APPLIED);
@@ -57,7 +58,7 @@ pub fn ended<'l>(info: &'l RequestInfo, headers: &HeaderMap, query: &Query) -> L
     }
 }
 
-/// Counts the end of such a request. One that is for no resource is counted under its path.
+/// Counts the end of such a request. A request that is not for a resource is counted under its path.
 pub fn count_end(metrics: &Metrics, code: StatusCode, component: &str, labels: Labels<'_>, path: &str) {
     let Labels { verb, scope, group, version, resource, subresource, .. } = labels;
     let subresource = if resource.is_empty() { path } else { subresource };
@@ -65,7 +66,7 @@ pub fn count_end(metrics: &Metrics, code: StatusCode, component: &str, labels: L
     metrics.terminations.count(&labels);
 }
 
-/// The verb under which the size of a body is counted.
+/// Returns the verb under which the size of a request body is counted.
 pub fn body_verb(verb: Verb) -> &'static str {
     match verb {
         Verb::DeleteCollection => "delete_collection",
@@ -83,7 +84,7 @@ fn scope(info: &RequestInfo, is_named: bool) -> &'static str {
     }
 }
 
-/// The method of a verb; reads of collections have names of their own.
+/// Returns the method of a verb; reads of collections have their own names.
 fn method(verb: Verb) -> &'static str {
     match verb {
         Verb::Get | Verb::Other("get" | "head") => "GET",
@@ -97,7 +98,7 @@ fn method(verb: Verb) -> &'static str {
     }
 }
 
-/// `All` for a dry run, and `invalid` for what asks for another one.
+/// Returns `All` for a dry run, `invalid` for an unknown dry run option, and otherwise the empty string.
 fn dry_run(query: &Query) -> &'static str {
     let mut label = "";
     for stages in query.all("dryRun") {

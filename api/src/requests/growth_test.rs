@@ -1,8 +1,9 @@
-//! How the work of a request grows with what the client sends, and that it ends with the request.
+//! Tests how the work of a request grows with the size of its body, and that the work ends with the request.
 //!
-//! Each shape is a request with `n` elements of one kind. Time (of this thread, on the processor) and allocated bytes may grow in
-//! proportion to `n`; a loop in a loop over the same elements makes them grow with its square. Each request also looks at its token
-//! all the way, so that a deadline or a lost connection ends it wherever it is, and then nothing is stored.
+//! Each shape is a request with `n` elements of one kind. Processor time (of this thread) and allocated bytes
+//! may grow in proportion to `n`; a nested loop over the same elements would make them grow with its square.
+//! Each request also checks its token all the time, so that a deadline or a lost connection ends it at any
+//! point, and then nothing is stored.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -30,11 +31,11 @@ thread_local! {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: the system's allocator does the work, and is given what it is asked for.
+// SAFETY: the system's allocator does the work, with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATED.try_with(|bytes| bytes.set(bytes.get() + layout.size() as u64));
-        // SAFETY: the caller's promise about the layout is passed on.
+        // SAFETY: the caller guarantees that the layout is valid.
         unsafe { System.alloc(layout) }
     }
 
@@ -51,7 +52,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Processor time and memory of a request, and its answer.
+/// Processor time and memory that a request took, and the code of its response.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     time: Duration,
@@ -66,22 +67,24 @@ async fn taken(server: &Server, request: &str, body: &str) -> Taken {
     Taken { time: processor_time().saturating_sub(time), bytes: ALLOCATED.get() - bytes, code }
 }
 
-/// Growth of time and memory from `n` to `4 n` that is still taken for linear. Quadratic work grows sixteenfold.
+/// Maximum growth of time and memory from `n` to `4 n` that counts as linear. Quadratic work grows by a
+/// factor of 16.
 const TIME_GROWTH_MAX: f64 = 8.0;
 const BYTES_GROWTH_MAX: f64 = 6.0;
 
-/// Work below this is not measured exactly: the kernel counts processor time by ticks of 4 ms.
+/// Shorter times are not measured exactly: the kernel counts processor time in ticks of 4 ms.
 const TIME_MIN: Duration = Duration::from_millis(12);
 
-/// Requests whose work grows faster than linearly up to a bound.
+/// Requests whose work grows faster than linearly, up to a limit.
 const BOUNDED: &[&str] = &[
-    // The refusal shows how the pod differs: texts of more than 4000 lines are compared from both ends only.
+    // The error message shows the differences of the pod: texts of more than 4000 lines are compared only
+    // from both ends.
     "pods: update",
     "pods: apply again",
     "pods: strategic patch",
-    // Each error shows the whole list; errors are cut at a number and at a size.
+    // Each error shows the whole list; the number and the size of errors are limited.
     "spec.scopes",
-    // A variable is declared to all variables behind it; a token ends that.
+    // Each variable is declared to all variables after it; a token ends this work.
     "spec.variables",
 ];
 
@@ -97,7 +100,8 @@ fn fault(taken: [Taken; 3]) -> Option<String> {
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/g.example/v1/namespaces/here/things";
 
-/// Custom schemas of a list or map `v`, and an element of it by its number and a word that varies. Maps have members.
+/// Name and schema of a custom list or map `v`, and one element of it. `{n}` stands for the number of the
+/// element, and `{w}` for a word that varies. Elements of maps are members.
 const CUSTOM: &[(&str, &str, &str)] = &[
     ("map", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, r#""k{n}":"{w}""#),
     (
@@ -149,7 +153,7 @@ const CUSTOM: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// `count` elements between the brackets that fit them.
+/// Returns `count` elements in the brackets of a list or the braces of a map.
 fn elements(element: &str, count: usize, word: &str) -> String {
     let is_map = element.starts_with('"') && element.contains("\":");
     let mut out = String::from(if is_map { "{" } else { "[" });
@@ -161,7 +165,8 @@ fn elements(element: &str, count: usize, word: &str) -> String {
     out
 }
 
-/// Objects of built-in types with `count` elements: their path, their kind and the rest of their text.
+/// Objects of built-in types: their path, the rest of their text with `{e}` for the elements, and one
+/// element.
 const BUILT_IN: &[(&str, &str, &str)] = &[
     ("/api/v1/namespaces/here/configmaps", r#""data":{e}"#, r#""k{n}":"{w}""#),
     (
@@ -181,14 +186,14 @@ const BUILT_IN: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A request of a shape; it may need an object that an earlier request made.
+/// A request to measure; it may need an object that an earlier request created.
 struct Shape {
     what: String,
     request: String,
     body: String,
 }
 
-/// The body of a shape for the object as it is stored: an update names its version.
+/// Returns the body of a shape for the stored object: an update states its resourceVersion.
 async fn body_of(server: &Server, object: &str, shape: &Shape) -> String {
     if !shape.request.starts_with("PUT") {
         return shape.body.clone();
@@ -198,8 +203,8 @@ async fn body_of(server: &Server, object: &str, shape: &Shape) -> String {
     shape.body.replacen(r#""metadata":{"#, &format!(r#""metadata":{{"resourceVersion":"{revision}","#), 1)
 }
 
-/// The requests about objects at `path` with these elements: each verb, and the representations that are not the stored one. The
-/// first one creates the object that the others are about.
+/// Returns the requests for objects at `path` with these elements: each verb, and other encodings than the
+/// stored form. The first request creates the object for the others.
 fn shapes(path: &str, what: &str, name: &str, rest: &str, element: &str, count: usize) -> Vec<Shape> {
     let whole = |word: &str| {
         let rest = rest.replace("{e}", &elements(element, count, word));
@@ -272,7 +277,7 @@ async fn start() -> (Arc<Server>, controllers::Controllers) {
     panic!("the type is not served");
 }
 
-/// All kinds of objects with `count` elements: a name for each, its path, the text around the elements, and an element.
+/// Returns all kinds of objects: a name for each, its path, the text around the elements, and an element.
 fn kinds() -> Vec<(String, &'static str, String, &'static str)> {
     let custom = CUSTOM.iter().map(|(name, _, element)| {
         ((*name).to_owned(), THINGS, format!(r#""spec":{{"{name}":{{"v":{{e}}}}}}"#), *element)
@@ -283,7 +288,8 @@ fn kinds() -> Vec<(String, &'static str, String, &'static str)> {
     custom.chain(built_in).collect()
 }
 
-/// Elements of the smallest request. Without optimisation the work on one takes twenty times as long, and more of them would take minutes.
+/// Number of elements of the smallest request. Without optimisation an element takes twenty times as long, so
+/// more of them would take minutes.
 const COUNT: usize = if cfg!(debug_assertions) { 150 } else { 3000 };
 
 #[tokio::test]
@@ -292,7 +298,7 @@ async fn the_work_of_each_verb_on_each_kind_of_schema_is_linear() {
     let mut faults = Vec::new();
     for (what, path, rest, element) in kinds() {
         let mut measured: Vec<(String, [Option<Taken>; 3])> = Vec::new();
-        // Each size twice, and the better one counts.
+        // Each size is measured twice, and the better result counts.
         for (size, count) in [COUNT, 2 * COUNT, 4 * COUNT].into_iter().enumerate() {
             for round in 0..2 {
                 let name = format!("o{size}{round}");
@@ -342,7 +348,7 @@ async fn a_request_that_is_over_ends_wherever_it_is_and_stores_nothing() {
             if made == 422 && !shape.request.starts_with("YAML") {
                 continue;
             }
-            // A dry run passes all stages, and leaves the object for the next one.
+            // A dry run passes all steps, and leaves the object unchanged for the next one.
             let ask = if shape.request.contains('?') {
                 format!("{}&dryRun=All", shape.request.replace("?dryRun=All", "?pretty=false"))
             } else {
@@ -360,12 +366,12 @@ async fn a_request_that_is_over_ends_wherever_it_is_and_stores_nothing() {
                 let before = server.ask(&format!("GET {path}/subject"), "").await.2;
                 let token = Token::default();
                 observed::begin(&token, cancel_at.max(1));
-                // Not a dry run: nothing may be stored.
+                // Without a dry run: nothing may be stored.
                 let (code, _, _) = server.ask_within(&token, &shape.request, &body).await;
                 let after_looks = observed::end();
                 let after = server.ask(&format!("GET {path}/subject"), "").await.2;
                 let revision = |object: &Value| object.str_at(&["metadata", "resourceVersion"]).to_owned();
-                // An expression looks, and its caller looks again.
+                // An expression checks the token, and then its caller checks it once more.
                 let is_late = after_looks > cancel_at.max(1) + 1;
                 if code != 504 || is_late || revision(&before) != revision(&after) {
                     faults.push(format!(
@@ -383,7 +389,8 @@ async fn a_request_that_is_over_ends_wherever_it_is_and_stores_nothing() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Writes an object in which the list or map at the end of `path` has `count` elements; lists on the way have one.
+/// Writes an object in which the list or map at the end of `path` has `count` elements; lists on the path
+/// have one.
 fn write_to(out: &mut String, path: &[&Field], count: usize) {
     let [field, below @ ..] = path else { return };
     let _ = write!(out, r#""{}":"#, field.name);
@@ -417,7 +424,7 @@ fn write_to(out: &mut String, path: &[&Field], count: usize) {
     }
 }
 
-/// Writes the texts and numbers of a struct but for the field `but`, each with a comma behind it.
+/// Writes the strings and numbers of a struct except the field `but`, each followed by a comma.
 fn write_scalars(out: &mut String, message: &Message, at: usize, but: Option<&str>) {
     for field in message.fields.iter() {
         if matches!(field.kind, Kind::String | Kind::Int32 | Kind::Int64) && but != Some(&*field.name) {
@@ -449,7 +456,7 @@ fn write_value(out: &mut String, kind: &Kind, at: usize) {
     };
 }
 
-/// Collects the ways to the lists and maps below a struct, each type of struct once.
+/// Collects the paths to the lists and maps below a struct; each type of struct is visited once.
 fn collect<'m>(
     message: &'m Message,
     way: &mut Vec<&'m Field>,

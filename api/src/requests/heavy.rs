@@ -1,25 +1,28 @@
-//! Large requests beside small ones: a poll that works on megabytes does not keep a thread of the runtime from the others.
+//! Large requests next to small ones: a poll that works on megabytes must not block the other tasks of its
+//! thread.
 //!
 //! ```text
 //! small ─► polled by the runtime's thread
-//! large ─► polled by the same thread, whose other tasks and sockets go to another one meanwhile
+//! large ─► polled by the same thread, whose other tasks and sockets move to another thread meanwhile
 //! ```
 //!
-//! To decode, default, validate and encode an object of 3 MB takes tenths of a second, without a place to pause. A runtime has
-//! a thread for each core, and looks at its sockets after some tens of polls when all threads are busy: a few large requests
-//! that follow each other would be most of these polls, and all others would wait for seconds. How many there are at one time
-//! is bounded by the memory that they are charged (`values/memory.rs`).
+//! Decoding, defaulting, validating and encoding an object of 3 MB takes tenths of a second, without a point
+//! to pause. A runtime has one thread for each core, and polls its sockets only after some tens of task polls
+//! when all threads are busy: a few large requests in sequence would be most of these polls, and all other
+//! requests would wait for seconds. The number of concurrent large requests is bounded by the memory that
+//! they are charged (`values/memory.rs`).
 
 use std::future::Future;
 use std::pin::Pin;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Bytes of a body, and of the object that it changes, that are worked on as those of any other request: within a millisecond
-/// or two.
+/// Maximum size of a body, together with the object that it changes, that is handled like any other request:
+/// within a millisecond or two.
 const SMALL_BYTES_MAX: usize = 128 * 1024;
 
-/// What becomes of `work` on so many bytes.
+/// Runs `work` that handles this number of bytes; large work runs in place while another thread takes over
+/// the other tasks.
 #[expect(
     clippy::disallowed_methods,
     reason = "the task is the request's alone, or its connection's, which waits for it"

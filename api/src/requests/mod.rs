@@ -1,4 +1,4 @@
-//! The way of a request: stages, routes, and what each verb means.
+//! The path of a request through the server: steps, routes, and the implementation of each verb.
 
 mod counted;
 #[cfg(test)]

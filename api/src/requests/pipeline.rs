@@ -1,14 +1,16 @@
-//! The request chain: every request is one [`Exchange`] that passes the stages of `Exchange::run` in their order.
+//! The request chain: every request is one [`Exchange`] that passes the steps of `Exchange::run` in their
+//! order.
 //!
 //! ```text
 //! received ─► request info ─► edge ─► authenticate ─► impersonate ─► take turn ─► authorize ─► serve (routes.rs) ─┐
 //!                 └──────────────────┴─ refused ─┴──────────────┴────────────┴──────────────────────────┴─► finish
 //! ```
 //!
-//! A stage either lets the request pass and leaves what it found in the exchange, or ends it with an answer. Either
-//! way, and also after a panic in a stage, the exchange reaches `Exchange::finish`, so the code that
-//! must see every request with its answer (common headers, the request log, traces, audit) has one place: `ending`.
-//! Knows no resource types and no verbs; those begin at `routes`.
+//! A step either lets the request pass and stores its result in the exchange, or ends the request with a
+//! response. In both cases, and also after a panic in a step, the exchange reaches `Exchange::finish`.
+//! Therefore the code that must see every request with its response (common headers, the request log, traces,
+//! audit) is in one module: `ending`. This module knows no resource types and no verbs; `routes` handles
+//! these.
 
 mod ending;
 mod fields;
@@ -54,38 +56,38 @@ use wire::server::websocket::{self, Upgrade};
 use wire::server::{ConnectionInfo, Handler, InFlight, Incoming, Request, panic_response};
 use wire::traces::{self, Trace};
 
-/// Names the request in logs and audit events.
+/// Header with the ID of the request in logs and audit events.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// One request on its way through the stages, with all that they have found out so far.
+/// A request on its way through the steps, with the results of these steps.
 pub struct Exchange<'c> {
     context: &'c Context,
-    /// The types that are served, from the first stage to the last.
+    /// The types that are served, the same from the first step to the last.
     types: Arc<Served>,
     connection: &'c ConnectionInfo,
     received: Instant,
     head: Head,
     query: Query,
-    /// The body; taken by the stage that serves the request.
+    /// The request body; taken by the step that serves the request.
     incoming: Option<Incoming>,
     audit_id: HeaderValue,
-    /// How errors are written: as the client asked where that is possible.
+    /// Representation of errors: the one that the client asked for, if possible.
     errors: Output,
     /// Whether the client asked for indented text.
     pretty: bool,
-    /// What is asked for, once the URL was read.
+    /// Parsed method and URL; `None` before the URL was parsed.
     info: Option<Arc<RequestInfo>>,
-    /// Who asks, once authenticated.
+    /// The authenticated user; `None` before authentication.
     user: Option<Arc<User>>,
-    /// As whom the request runs, where that is another user.
+    /// The impersonated user, if the request runs as another user.
     impersonated: Option<Arc<User>>,
-    /// Whether the client did not say who it is, or could not prove it.
+    /// Whether the request has no valid credentials.
     is_anonymous: bool,
-    /// How long the stages took, in order.
+    /// Durations of the steps, in order.
     stages: Vec<(&'static str, Duration)>,
-    /// Collects the durations and webhook calls that the layers below report for the request.
+    /// Collects the durations and webhook calls that lower layers report for the request.
     scope: Arc<RequestScope>,
-    /// Why the request is refused, for the log: clients are not told all of it.
+    /// Reason of a refusal, for the log: clients do not get all of it.
     refusal: Option<String>,
     /// The trace, if the request is traced.
     trace: Option<Trace>,
@@ -93,17 +95,17 @@ pub struct Exchange<'c> {
     warning: Option<&'static str>,
     /// The audit trail, if the request is audited, from authentication to its answer.
     trail: Option<Arc<Trail>>,
-    /// What flow control classified the request by.
+    /// Flow schema and priority level by which flow control classified the request.
     flow: Option<Arc<fairness::Ids>>,
-    /// Ends the computations of the request.
+    /// Token that cancels the computations of the request.
     token: Token,
 }
 
-/// The answer of the stage that ended a request.
+/// The response of the step that ended a request.
 type Ended = Box<Response>;
 
 impl<'c> Exchange<'c> {
-    /// A request that was just received.
+    /// Creates the exchange of a request that was just received.
     fn received(context: &'c Context, request: Request, connection: &'c Arc<ConnectionInfo>) -> Exchange<'c> {
         let upgrade = Upgrade::asked(&request, connection);
         let switch = Switch::asked(&request, connection);
@@ -120,7 +122,8 @@ impl<'c> Exchange<'c> {
             None => HeaderValue::from_str(&values::names::uid()).unwrap_or(HeaderValue::from_static("")),
         };
         let query = Query::parse(head.uri.query().unwrap_or_default());
-        // Errors are written in the form asked for where that is possible, and as indented JSON otherwise.
+        // Errors have the representation that the client asked for, if possible, and are indented JSON
+        // otherwise.
         let plain = context.formats().output(&head.headers, &query, Offer::Plain);
         let pretty = plain.as_ref().is_ok_and(|output| output.pretty);
         Exchange {
@@ -149,7 +152,7 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// The stages in their order. An error is the answer of the stage that ended the request.
+    /// Runs the steps in their order. An error is the response of the step that ended the request.
     async fn run(&mut self) -> Result<Response, Ended> {
         let charge = self.context.memory().request(&self.connection.allotment);
         let charge = charge.map_err(|error| self.answer(&Status::no_memory(error)))?;
@@ -160,14 +163,15 @@ impl<'c> Exchange<'c> {
         let newest = asking.clone().map(|newest| Box::pin(newest) as Pending<'_, _>);
         let mut permitted = pin!(self.permitted(user, &info, newest));
         let answer = poll_fn(|context| {
-            // What is asked of another server is on its way while the request passes the stages.
+            // The query to the other server proceeds while the request passes the steps.
             if asking.as_mut().is_some_and(|asking| asking.poll_unpin(context).is_ready()) {
                 asking = None;
             }
             permitted.as_mut().poll(context)
         });
         let (response, permit) = answer.await?;
-        // A stream has had its turn once it begins; what is still to be sent of another answer belongs to it.
+        // A stream gives back its seats when it begins. The permit of any other request is held until its
+        // response is sent.
         let held = permit.filter(|_| !info.is_long_running());
         let response = match (held, in_flight) {
             (None, None) => response,
@@ -176,7 +180,7 @@ impl<'c> Exchange<'c> {
         Ok(response.map(|body| body.keeping(charge)))
     }
 
-    /// The stages from authentication on.
+    /// Runs the steps from authentication on.
     async fn permitted(
         &mut self,
         user: Arc<User>,
@@ -191,8 +195,8 @@ impl<'c> Exchange<'c> {
         Ok((self.serve(info, &proof, newest).await?, permit))
     }
 
-    /// Begins to find out what other servers have acknowledged, for a read that is to have all of that: of those who are known,
-    /// and before it is known whether they may.
+    /// Begins to find out what other servers have acknowledged, for a consistent read. This happens only for
+    /// authenticated users, but before authorization.
     fn ask_newest(&self, info: &RequestInfo) -> Option<Shared<Pending<'c, Result<(), Status>>>> {
         let backends = self.context.backends();
         backends.main().ledger()?;
@@ -204,7 +208,7 @@ impl<'c> Exchange<'c> {
         Some(backends.of(resource).ledger()?.current().shared())
     }
 
-    /// Reads what the URL and the method ask for.
+    /// Parses the URL and the method.
     fn read_url(&mut self) -> Result<Arc<RequestInfo>, Ended> {
         let path = self.head.uri.path();
         let info = RequestInfo::parse(&self.head.method, path, &self.query).map_err(|error| match error {
@@ -216,8 +220,9 @@ impl<'c> Exchange<'c> {
         Ok(self.info.insert(Arc::new(info)).clone())
     }
 
-    /// Ends what a leaving server does not take any more and what browsers ask in advance, and counts what it waits for:
-    /// streams are none of that, but for watches that it ends in their time.
+    /// Ends requests that a leaving server no longer accepts, and preflight requests of browsers. Counts the
+    /// requests that the shutdown waits for: streams are not among them, except watches that the server ends
+    /// in time.
     fn enter(&self, info: &RequestInfo) -> Result<Option<InFlight>, Ended> {
         let (context, lifecycle) = (self.context, self.context.lifecycle());
         if let Some(answer) = context.edge().answer(context.naming(), lifecycle.stage(), &self.head) {
@@ -228,13 +233,14 @@ impl<'c> Exchange<'c> {
         Ok((context.edge().refuses_when_leaving && is_awaited).then(|| lifecycle.enter()))
     }
 
-    /// Finds out who asks.
+    /// Authenticates the user.
     async fn authenticate(&mut self) -> Result<Arc<User>, Ended> {
-        // Bytes outside ASCII make a token that no authenticator knows, not a request without one.
+        // A header with bytes outside ASCII is a token that no authenticator knows; the request is not
+        // treated as one without a token.
         let header = self.head.headers.get(AUTHORIZATION);
         let header = header.map(fields::text);
         let protocols = websocket::protocols(&self.head.headers);
-        // Paths that are open to anonymous requests are compared without escapes.
+        // Paths that are open to anonymous requests are compared after decoding.
         let path = percent_decode_str(self.head.uri.path()).decode_utf8_lossy();
         let credentials = Credentials {
             path: &path,
@@ -272,7 +278,8 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Replaces the user where the request asks for it and the user may. From here on there are no such headers.
+    /// Replaces the user if the request asks for impersonation and the user has the permission. Afterwards
+    /// the impersonation headers are removed.
     async fn impersonate(&mut self, user: Arc<User>, info: &RequestInfo) -> Result<Arc<User>, Ended> {
         let wanted = impersonation::wanted(&self.head.headers).map_err(|status| self.answer(&status))?;
         let Some(wanted) = wanted else { return Ok(user) };
@@ -298,7 +305,7 @@ impl<'c> Exchange<'c> {
         Ok(self.impersonated.insert(Arc::new(acting.user)).clone())
     }
 
-    /// The trail that the audit policy wants of the request.
+    /// Returns the audit trail that the audit policy requires for the request.
     fn trail_of(&self, user: Option<&User>, info: &RequestInfo) -> Option<Trail> {
         let uri = self.head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
         let arrival = Arrival {
@@ -314,7 +321,7 @@ impl<'c> Exchange<'c> {
         Trail::begin(self.context.auditor()?, &arrival)
     }
 
-    /// Begins the audit trail. A request whose first event is lost is refused where audit is strict.
+    /// Begins the audit trail. If the first event is lost and audit is strict, the request is refused.
     fn begin_trail(&mut self, user: &User, info: &RequestInfo) -> Result<(), Ended> {
         let Some(trail) = self.trail_of(Some(user), info) else { return Ok(()) };
         let is_kept = trail.reach(audit::Stage::RequestReceived);
@@ -326,7 +333,7 @@ impl<'c> Exchange<'c> {
         Ok(())
     }
 
-    /// Records the decision of the authorizers.
+    /// Records the decision of the authorizers in the audit trail.
     fn annotate_decision(&self, decision: &str, reason: &auth::decision::Reason) {
         let Some(trail) = &self.trail else { return };
         let group = self.context.naming().group("authorization", true);
@@ -334,14 +341,14 @@ impl<'c> Exchange<'c> {
         trail.annotate(format!("{group}/reason"), reason.to_string());
     }
 
-    /// Records that the authorizers failed.
+    /// Records in the audit trail that the authorizers failed.
     fn annotate_undecided(&self) {
         let Some(trail) = &self.trail else { return };
         let group = self.context.naming().group("authorization", true);
         trail.annotate(format!("{group}/reason"), "internal error".to_owned());
     }
 
-    /// Waits until the request may run. Streams other than watches are none of flow control's.
+    /// Waits until the request may run. Flow control does not apply to streams, except watches.
     async fn take_turn(
         &mut self,
         attributes: &Attributes<'_>,
@@ -366,7 +373,8 @@ impl<'c> Exchange<'c> {
         })
     }
 
-    /// What the request is going to take: a list as many bytes as its objects have, if all are like the first one.
+    /// Estimates the work of the request. A list is assumed to have as many bytes as its objects, if all are
+    /// as large as the first one.
     fn work(&self, info: &RequestInfo) -> Work {
         match info.verb {
             Verb::List | Verb::Watch => {}
@@ -380,7 +388,7 @@ impl<'c> Exchange<'c> {
         };
         let registry = self.types.registry();
         let resource = registry.resource(&info.group, &info.version, &info.resource);
-        // Reviews and the like are answered from nothing that is stored.
+        // Reviews and similar requests read nothing from the store.
         let Some(resource) = resource.filter(|resource| resource.storage.is_some()) else {
             return Work::Other;
         };
@@ -392,14 +400,14 @@ impl<'c> Exchange<'c> {
         let count = view.count(&KeyRange::prefix(&prefix));
         let limit = self.query.first("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
         let selects = ["labelSelector", "fieldSelector"].iter().any(|name| self.query.first(name).is_some());
-        // A list that selects reads more than it returns.
+        // A list with selectors reads more than it returns.
         let read =
             limit.map_or(count, |limit: u64| limit.min(count).max(if selects { count / 2 } else { 0 }));
         let first = view.prefix(&prefix).next().map_or(0, |entry| entry.stored_len() as u64);
         Work::List(read.saturating_mul(first))
     }
 
-    /// Asks the authorizers.
+    /// Runs the authorizers.
     async fn authorize<'a>(&mut self, attributes: &'a Attributes<'a>) -> Result<Authorized<'a>, Ended> {
         let began = Instant::now();
         let decided = self.context.authorizer().authorize(attributes).await;
@@ -427,7 +435,7 @@ impl<'c> Exchange<'c> {
         })
     }
 
-    /// Serves a permitted request, within its time.
+    /// Serves a permitted request within its time limit.
     async fn serve(
         &mut self,
         info: &RequestInfo,
@@ -437,7 +445,7 @@ impl<'c> Exchange<'c> {
         let Some(incoming) = self.incoming.take() else {
             return Err(self.answer(&Status::internal("a request is served once")));
         };
-        // On the heap: its state is moved with each future around it.
+        // Boxed, because the state would otherwise be moved with each future around it.
         let work = Box::pin(routes::serve(Permitted {
             context: self.context,
             types: &self.types,
@@ -460,7 +468,7 @@ impl<'c> Exchange<'c> {
         let result = if info.is_long_running() {
             work.await
         } else {
-            // The timer ends what waits, the token what computes.
+            // The timer ends a request that waits; the token ends one that computes.
             let time = self.time_allowed();
             self.token.cancel_at(began + time);
             let served = tokio::time::timeout(time, work).await;
@@ -473,7 +481,8 @@ impl<'c> Exchange<'c> {
                 status::Reason::ServiceUnavailable,
                 "the server ended before the request was done; nothing was stored",
             ))),
-            // A client that is gone does not receive the answer; the log and the audit event have it.
+            // A client that disconnected does not receive the response, but the log and the audit event
+            // contain it.
             Err(Cancelled(Reason::Deadline | Reason::Gone)) => {
                 self.count_termination(info, StatusCode::GATEWAY_TIMEOUT);
                 Err(Box::new(timed_out()))
@@ -481,27 +490,27 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// Where memory for the request is charged.
+    /// Returns the account that memory for the request is charged to.
     fn account(&self) -> Account {
         Account::new(self.context.memory().clone(), self.connection.allotment.clone())
     }
 
-    /// Counts a request that is ended before it is done.
+    /// Counts a request that ends before it is done.
     fn count_termination(&self, info: &RequestInfo, code: StatusCode) {
         if let Some(labels) = self.labels(info).filter(|_| info.is_resource) {
             counted::count_end(self.context.metrics(), code, "apiserver", labels, &info.path);
         }
     }
 
-    /// Counts a request that is refused for lack of room.
+    /// Counts a request that is refused for lack of capacity.
     fn count_refusal(&self, info: &RequestInfo, code: StatusCode) {
         if let Some(labels) = self.labels(info) {
             self.context.metrics().requests.refuse(labels, code);
         }
     }
 
-    /// What a request that ends early is counted under; nothing for types that are not served, so that clients cannot make up
-    /// series.
+    /// Returns the labels of a request that ends early; `None` for types that are not served, so that clients
+    /// cannot create series.
     fn labels<'l>(&self, info: &'l RequestInfo) -> Option<Labels<'l>> {
         let labels = counted::ended(info, &self.head.headers, &self.query);
         if !info.is_resource {
@@ -512,7 +521,7 @@ impl<'c> Exchange<'c> {
         Some(Labels { subresource: if known { labels.subresource } else { "" }, ..labels })
     }
 
-    /// `?timeout=` where it is given and positive, at most the operator's bound.
+    /// Returns the value of `?timeout=` if it is given and positive, limited by the operator's timeout.
     fn time_allowed(&self) -> Duration {
         let bound = self.context.limits().request_timeout;
         let asked = self.query.first("timeout").and_then(|text| duration::parse(text).ok());
@@ -520,12 +529,12 @@ impl<'c> Exchange<'c> {
         asked.map_or(bound, |nanos| Duration::from_nanos(nanos).min(bound))
     }
 
-    /// An error in the form asked for.
+    /// Returns an error response in the representation that the client asked for.
     fn answer(&self, status: &Status) -> Ended {
         Box::new(respond_status(status, &self.errors))
     }
 
-    /// The answer to a request that may not go on.
+    /// Returns the response to a forbidden request.
     fn forbid(&self, status: &Status) -> Ended {
         let mut response = self.answer(status);
         response
@@ -534,7 +543,8 @@ impl<'c> Exchange<'c> {
         response
     }
 
-    /// The answer to a request of which it is not known whether it may go on, as a text that no browser takes for HTML.
+    /// Returns the response to a request that could not be authorized because of an error, as a text that no
+    /// browser interprets as HTML.
     fn undecided(&self, error: &str) -> Ended {
         let target = values::field::go_quote(self.target());
         let text = format!("Internal Server Error: {target}: {error}\n");
@@ -546,7 +556,7 @@ impl<'c> Exchange<'c> {
         Box::new(response)
     }
 
-    /// Path and query as the client sent them.
+    /// Returns path and query as the client sent them.
     fn target(&self) -> &str {
         self.head.uri.path_and_query().map_or("/", |target| target.as_str())
     }
@@ -565,7 +575,7 @@ impl Handler for Context {
             Ok(Ok(response)) => response,
             Ok(Err(ended)) => *ended,
             Err(_) => {
-                // The panic hook has logged the text and the place; this ties them to a request.
+                // The panic hook has logged the message and the location; this line links them to a request.
                 let (method, path) = (&exchange.head.method, exchange.head.uri.path());
                 tracing::error!(%method, path, remote = %connection.remote, "request handler panicked");
                 if let Some(trail) = exchange.trail.take() {
@@ -574,13 +584,13 @@ impl Handler for Context {
                 panic_response()
             }
         };
-        // Every answer passes here, also those that a stage ended with.
+        // Every response passes here, including the response of a step that ended the request.
         let response = routes::charged(response, &exchange.account(), &exchange.errors);
         exchange.finish(response)
     }
 }
 
-/// What the authorizers look at.
+/// Returns the request attributes for the authorizers.
 fn attributes_of<'a>(user: &'a User, info: &'a RequestInfo) -> Attributes<'a> {
     Attributes {
         user,
@@ -597,7 +607,7 @@ fn attributes_of<'a>(user: &'a User, info: &'a RequestInfo) -> Attributes<'a> {
     }
 }
 
-/// The 504 of the request timeout: a bare encoding without kind and apiVersion
+/// Returns the 504 of the request timeout: encoded without kind and apiVersion
 /// (docs/api/errors.md#encoding-of-errors).
 fn timed_out() -> Response {
     const BODY: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete \
@@ -605,7 +615,7 @@ fn timed_out() -> Response {
     respond_text(StatusCode::GATEWAY_TIMEOUT, BODY)
 }
 
-/// Under which name requests of a user are counted, so that users do not make series.
+/// Returns the name under which requests of a user are counted, so that each user does not create a series.
 fn shown_user(name: &str) -> &str {
     match name {
         "admin" | "client" | "kube_proxy" | "kubelet" => name,

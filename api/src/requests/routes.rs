@@ -1,5 +1,5 @@
-//! Routes: which resource, document or stream a permitted request gets, and what refuses one whose path or method
-//! means nothing here.
+//! Routes: which resource, document or stream a permitted request gets, and which requests are refused
+//! because their path or method is unknown.
 //!
 //! ```text
 //! Permitted ─┬─ version of an extension server: pass it on
@@ -8,7 +8,7 @@
 //!            └─ other path: backup · health · metrics · flow control · version · discovery · OpenAPI
 //! ```
 //!
-//! Knows which verbs a resource has, and not what they do.
+//! This module knows which verbs a resource has, but not what they do.
 
 mod charging;
 #[cfg(test)]
@@ -60,44 +60,44 @@ use wire::server::upgrade::{Switch, attach};
 use wire::server::websocket::Upgrade;
 use wire::server::{BODY_BYTES_MAX, Body, BodyError, Incoming, read_charged};
 
-/// What a permitted request brings to the stage that serves it.
+/// A permitted request with everything that is needed to serve it.
 pub struct Permitted<'e> {
-    /// The parts of the server.
+    /// The components of the server.
     pub context: &'e Context,
     /// The types that were served when the request began.
     pub types: &'e Arc<Served>,
-    /// Method, URL and headers.
+    /// Method, URL and headers of the request.
     pub head: &'e Head,
-    /// Query parameters.
+    /// Query parameters of the URL.
     pub query: &'e Query,
-    /// What is asked for.
+    /// Parsed method and URL.
     pub info: &'e RequestInfo,
-    /// The proof of permission.
+    /// Proof that the request was authorized.
     pub proof: &'e Authorized<'e>,
-    /// The body, not yet read.
+    /// The request body, which was not read yet.
     pub incoming: Incoming,
-    /// How errors are written.
+    /// Representation of error responses.
     pub errors: &'e Output,
     /// Whether the client asked for indented text.
     pub pretty: bool,
     /// The audit trail of the request, if it has one.
     pub trail: Option<&'e Trail>,
-    /// When the head of the request was read.
+    /// Time at which the head of the request was read.
     pub received: Instant,
-    /// Address of the client.
+    /// IP address of the client.
     pub peer: IpAddr,
-    /// Where memory for the answer is charged.
+    /// Account that memory for the response is charged to.
     pub account: Account,
-    /// Resolves once the store has all that was acknowledged before, where that was asked for early.
+    /// Resolves when the store has everything that was acknowledged before, if that was requested early.
     pub newest: Option<Pending<'e, Result<(), Status>>>,
 }
 
 /// Serves a permitted request.
 ///
 /// # Errors
-/// What to answer instead.
+/// The status is the response to send instead.
 pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
-    // A stream has no deadline that the client could set.
+    // Clients cannot set a deadline for streams.
     let timeout = request.query.first("timeout").filter(|text| !text.is_empty());
     if let Some(text) = timeout.filter(|_| !request.info.is_long_running())
         && let Err(error) = duration::parse(text)
@@ -105,7 +105,7 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
         let message = format!("invalid timeout specified in the request URL - {error}");
         return Err(Status::bad_request(message));
     }
-    // Such a path is authorized as what it resembles, and leads nowhere.
+    // Such a path is authorized like the path it resembles, and has no route.
     if request.info.path.starts_with("//") {
         return Ok(not_found_page());
     }
@@ -113,7 +113,7 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
         let relay = Relay::begin(&request)?;
         return Ok(relay.charge(Box::pin(forward(request, &extension)).await?));
     }
-    // Its OpenAPI document is its own too.
+    // The version's OpenAPI document comes from the extension server too.
     if let Some(version) = request.info.path.strip_prefix("/openapi/v3")
         && let Some(extension) = request.context.extensions().of_path(version.trim_end_matches('/'))
         && extension.has_openapi()
@@ -133,7 +133,7 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
     }
 }
 
-/// A path outside the resource API, with its answer charged before it is made.
+/// Serves a path outside the resource API; memory for the response is charged before it is produced.
 async fn serve_charged_document(request: Permitted<'_>) -> Result<Response, Status> {
     let (account, errors) = (request.account.clone(), request.errors);
     let Some(document) = document_at(&request.info.path) else {
@@ -149,12 +149,13 @@ async fn serve_charged_document(request: Permitted<'_>) -> Result<Response, Stat
     Ok(response.map(|body| body.charged(charge)))
 }
 
-/// Requests for a resource or one of its subresources.
+/// Serves requests for a resource or one of its subresources.
 async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     let Permitted { types, head, info, errors, .. } = request;
     let Some(resource) = types.registry().resource(&info.group, &info.version, &info.resource) else {
         let mut resources = types.registry().resources();
-        // All paths below a built-in group are its own; custom resources have no more paths than they serve.
+        // All paths below a built-in group belong to it; custom resources have only the paths that they
+        // serve.
         let is_built_in =
             |resource: &Resource| resource.group == info.group && !resource.table.message.custom;
         if !resources.any(|resource| is_built_in(resource)) {
@@ -175,7 +176,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         check_method(head, resource, info)?;
     }
     match serve_routed(request, resource).await {
-        // What is refused before the verb has begun is warned of too.
+        // Requests that are refused before the verb begins also get the warning.
         Err(status) if !resource.table.deprecated.is_empty() => {
             let mut response = respond_status(&status, errors);
             warn(&mut response, &[deprecation(resource)]);
@@ -185,7 +186,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     }
 }
 
-/// Requests for a resource that have a route.
+/// Serves requests for a resource that have a route.
 async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Result<Response, Status> {
     let connects = resource
         .table
@@ -214,16 +215,16 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
     let mut applies = false;
     let refused = |status: Status, applies: bool| {
         let labels = counted::labels(resource, info, query, applies);
-        // Counted here, where the measurement is dropped.
+        // Dropping the measurement counts the request.
         drop(context.metrics().requests.measure(labels, status.code, received));
         status
     };
-    // The reference server looks at media types before it hands a request to the handler of a built-in type, where requests are
-    // counted; the handler of custom types looks at them itself.
+    // The reference server checks media types before it passes a request to the handler of a built-in type,
+    // which counts requests; the handler of custom types checks media types itself.
     let refused_by_form = |status| if is_custom { refused(status, false) } else { status };
     if is_custom {
         check_custom_method(resource, info)?;
-        // What is refused from here on was asked of the version.
+        // Requests that are refused from here on count as uses of the deprecated version.
         note_deprecated(context, resource, info, trail);
         check_custom_request(context, head, resource, info).map_err(refused_by_form)?;
     }
@@ -263,7 +264,7 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
             context.metrics().requests.bodies.record(&labels, body.len() as u64);
             body
         }
-        // What is not sent as it is stored is made of it.
+        // Any other encoding is rendered from the stored form, so charge its size as well.
         Verb::Get if output.encoding != Encoding::Json || output.transform != Transform::None => {
             bytes = stored_bytes(context, resource, info);
             Bytes::new()
@@ -295,7 +296,7 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
     }
-    // Noted where the handler of a built-in type begins.
+    // The handler of a built-in type begins here, so the use of a deprecated version is noted here.
     if !is_custom {
         note_deprecated(context, resource, info, trail);
     }
@@ -340,7 +341,7 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
         return Ok(response);
     }
     if hyper::body::Body::is_end_stream(response.body()) {
-        return Ok(response); // counted here, where the measurement is dropped
+        return Ok(response); // dropping the measurement counts the request
     }
     Ok(match measured {
         Some(measured) => response.map(|body| body.observed(measured)),
@@ -348,7 +349,7 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
     })
 }
 
-/// Tells the client what to heed.
+/// Adds the warnings to the response headers.
 fn warn(response: &mut Response, warnings: &[String]) {
     for header in warning::headers(warnings) {
         response.headers_mut().append(WARNING, header);
@@ -359,7 +360,7 @@ fn is_read(verb: Verb) -> bool {
     matches!(verb, Verb::Get | Verb::List | Verb::Watch)
 }
 
-/// Reads the body of a request, within its bounds.
+/// Reads the request body, within its limits.
 async fn read(context: &Context, incoming: Incoming, account: &Account) -> Result<(Bytes, Charge), Status> {
     let timeout = context.limits().request_timeout;
     read_charged(incoming, BODY_BYTES_MAX, timeout, account).await.map_err(|error| match error {
@@ -370,7 +371,8 @@ async fn read(context: &Context, incoming: Incoming, account: &Account) -> Resul
     })
 }
 
-/// How long the stored object is that a request changes, or shows in another form; 0 if it names none.
+/// Returns the size of the stored object that a request changes, or shows in another representation; 0 if the
+/// request names no object.
 fn stored_bytes(context: &Context, resource: &Resource, info: &RequestInfo) -> usize {
     if info.name.is_empty() || resource.storage.is_none() {
         return 0;
@@ -379,7 +381,7 @@ fn stored_bytes(context: &Context, resource: &Resource, info: &RequestInfo) -> u
     context.open_for(Part::Estimates).entry(&key).map_or(0, |entry| entry.stored_len())
 }
 
-/// Paths outside the resource API.
+/// Serves paths outside the resource API.
 async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     let Permitted { context, types, head, query, info, proof, incoming, pretty, account, .. } = request;
     let path = info.path.as_str();
@@ -466,16 +468,16 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     }
 }
 
-/// Whether the answer is the one document that is compressed, for a client that takes it so.
+/// Returns whether the response is the one document that is compressed, for a client that accepts gzip.
 fn is_sent_compressed(head: &Head, response: &Response) -> bool {
     head.uri.path() == "/openapi/v2"
         && response.status() == StatusCode::OK
         && compress::is_accepted(&head.headers)
 }
 
-/// Whether a document is shown by `method`. The index, the list of groups, each group, versions of custom types and the OpenAPI
-/// documents do not look at it; the resources of a built-in version, the versions of the core group and the server's version
-/// are routes for GET alone.
+/// Returns whether `method` may be used for a document. The index, the list of groups, each group, versions
+/// of custom types and the OpenAPI documents accept any method. The resources of a built-in version, the
+/// versions of the core group and the server's version are routes for GET only.
 fn has_method(builtin: &Registry, path: &str, method: &Method) -> bool {
     let is_below =
         |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -490,8 +492,9 @@ fn has_method(builtin: &Registry, path: &str, method: &Method) -> bool {
     *method == Method::GET
 }
 
-/// Whether a path is below the server's version, the core group or a group of built-in types, all of whose paths are its own. A
-/// group of which the operator disabled every version has none.
+/// Returns whether a path is below the server's version, the core group or a group of built-in types, to
+/// which all paths below them belong. This does not hold for a group whose versions are all disabled by the
+/// operator.
 fn is_below_own_prefix(builtin: &Registry, served: &Registry, path: &str) -> bool {
     if path.starts_with("/api/") || path.starts_with("/version/") {
         return true;
@@ -501,7 +504,8 @@ fn is_below_own_prefix(builtin: &Registry, served: &Registry, path: &str) -> boo
     below.is_some_and(|(group, rest)| !rest.is_empty() && is_own(group))
 }
 
-/// Runs the verb. What has a large state, or is rare, has it on the heap: else every request would carry room for it.
+/// Runs the verb. Verbs with a large state and rare verbs are boxed: otherwise every request would carry
+/// space for them.
 async fn run(
     call: &mut Call<'_>,
     body: &Bytes,
@@ -532,8 +536,9 @@ async fn run(
     }
 }
 
-/// Whether the request begins with everything that was acknowledged before it: reads that name no version do, and writes that
-/// look at the store beside the write path (docs/api/etcd.md#consistency).
+/// Returns whether the request must see everything that was acknowledged before it. That is so for reads
+/// without a resourceVersion, and for writes that read the store in addition to the write path
+/// (docs/api/etcd.md#consistency).
 fn wants_newest(call: &Call<'_>) -> bool {
     match is_read(call.info.verb) {
         true => reads_newest(call.info, call.query),
@@ -541,26 +546,28 @@ fn wants_newest(call: &Call<'_>) -> bool {
     }
 }
 
-/// Whether the request is a read that names no version.
+/// Returns whether the request is a read without a resourceVersion.
 pub fn reads_newest(info: &RequestInfo, query: &Query) -> bool {
     let given = |name| query.first(name).is_some_and(|text| !text.is_empty());
     is_read(info.verb) && !given("resourceVersion") && !given("continue")
 }
 
-/// What an endpoint takes and returns; the scale of a custom type is a built-in one.
+/// Returns the class of objects that an endpoint accepts and returns. The scale of a custom type is a
+/// built-in type.
 fn objects(resource: &Resource, info: &RequestInfo) -> Objects {
     if resource.table.message.custom && info.subresource != "scale" {
         return Objects::Custom;
     }
     let mut subresources = resource.table.subresources.iter();
     let subresource = subresources.find(|table| table.name == info.subresource);
-    // What can only be posted is an operation on the object, not a part of it.
+    // A subresource that can only be posted is an operation on the object, not a part of it.
     let is_posted = subresource.is_some_and(|table| !table.connect && *table.verbs == ["create"]);
     let is_review = resource.table.storage.is_none() && *resource.table.verbs == ["create"];
     if is_posted || is_review { Objects::Operation } else { Objects::Typed }
 }
 
-/// The paths of a custom type are those of its scope; across all namespaces it is only read.
+/// Returns whether a custom type has the path. The path must match the scope of the type; the path across all
+/// namespaces is only for reads.
 fn has_custom_path(resource: &Resource, info: &RequestInfo) -> bool {
     match (resource.namespaced(), info.namespace.is_empty()) {
         (true, true) => matches!(info.verb, Verb::List | Verb::Watch),
@@ -568,7 +575,7 @@ fn has_custom_path(resource: &Resource, info: &RequestInfo) -> bool {
     }
 }
 
-/// 404 for subresources that a custom type does not have, 405 for what it does not do.
+/// Returns 404 for subresources that a custom type does not have, and 405 for verbs that it does not have.
 fn check_custom_method(resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
     let subject = Subject { group: &resource.group, kind: &resource.table.plural, name: &info.name };
     let verbs: &[&str] = if info.subresource.is_empty() {
@@ -584,7 +591,8 @@ fn check_custom_method(resource: &Resource, info: &RequestInfo) -> Result<(), St
     if verbs.contains(&verb) { Ok(()) } else { Err(Status::not_supported(verb, subject)) }
 }
 
-/// 415 for patches of another kind than those of custom types, and 400 for a change of no object.
+/// Returns 415 for kinds of patches that custom types do not support, and 400 for a request that needs a name
+/// and has none.
 fn check_custom_request(
     context: &Context,
     head: &Head,
@@ -601,9 +609,10 @@ fn check_custom_request(
     Ok(())
 }
 
-/// A cluster-scoped resource has no namespaced path, and a namespaced one is written only inside a namespace.
+/// Checks that the path matches the scope: a cluster-scoped resource has no namespaced path, and a namespaced
+/// one is written only inside a namespace.
 fn check_scope(resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
-    // The path of a namespace names itself as its namespace.
+    // A namespace object counts as being in its own namespace, so the segments of the path are checked.
     let mut segments = info.path.split('/').skip_while(|segment| *segment != "namespaces");
     let is_namespace = info.resource == "namespaces" && segments.nth(2) != Some("namespaces");
     let namespaced_path = !info.namespace.is_empty() && !is_namespace;
@@ -611,7 +620,7 @@ fn check_scope(resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
         return Err(Status::no_such_route());
     }
     if resource.namespaced() && !namespaced_path {
-        // The path for all namespaces exists where there is something to list, for reading only.
+        // The path for all namespaces exists only for resources with a list verb, and only for reads.
         if !resource.table.verbs.contains(&"list") {
             return Err(Status::no_such_route());
         }
@@ -625,14 +634,14 @@ fn check_scope(resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
     Ok(())
 }
 
-/// 405 for what the resource does not do at all, 404 for subresources it does not have.
+/// Returns 405 for verbs that the resource does not have, and 404 for subresources that it does not have.
 fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
     if info.verb == Verb::Proxy {
-        // The paths of long ago: still told apart for authorization, served no more.
+        // These legacy paths are still recognized for authorization, but no longer served.
         return Err(Status::no_such_route());
     }
     if info.legacy_watch && !(info.subresource.is_empty() && resource.can("watch")) {
-        return Err(Status::no_such_route()); // only what can be watched has such a path
+        return Err(Status::no_such_route()); // only resources that can be watched have such a path
     }
     if info.legacy_watch && !matches!(head.method, Method::GET | Method::HEAD) {
         return Err(Status::method_not_allowed());
@@ -641,7 +650,7 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
         let known = resource.table.subresources.iter().find(|table| table.name == info.subresource);
         let Some(table) = known else { return Err(Status::no_such_route()) };
         if table.connect && info.subresource == "proxy" {
-            return Ok(()); // what a proxy leads to may have any method
+            return Ok(()); // the target of a proxy may support any method
         }
         return if table.verbs.contains(&info.verb.as_str()) && head.method != Method::HEAD {
             Ok(())
@@ -651,11 +660,11 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
     }
     const ON_ITEMS: [&str; 4] = ["get", "update", "patch", "delete"];
     if info.name_in_path && !resource.table.verbs.iter().any(|verb| ON_ITEMS.contains(verb)) {
-        return Err(Status::no_such_route()); // a resource of commands, which has no items
+        return Err(Status::no_such_route()); // a resource for commands only, which has no items
     }
     let wants_name = matches!(info.verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
     let is_create_on_item = info.verb == Verb::Create && info.name_in_path;
-    // A watch of what can only be listed has the path of the list, which refuses it.
+    // A watch of a resource that can only be listed has the path of the list, which refuses it.
     let known = resource.can(info.verb.as_str()) || info.verb == Verb::Watch && resource.can("list");
     let is_unrouted = matches!(head.method, Method::OPTIONS | Method::HEAD);
     if !known || is_create_on_item || wants_name && info.name.is_empty() || is_unrouted {
@@ -664,7 +673,7 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
     Ok(())
 }
 
-/// What becomes of unknown fields, as it is counted.
+/// Returns the metric label for the unknown-field policy of a request.
 fn shown_validation(asked: Option<&str>) -> &'static str {
     match asked {
         None | Some("") => "",
@@ -675,12 +684,12 @@ fn shown_validation(asked: Option<&str>) -> &'static str {
     }
 }
 
-/// Notes that a deprecated version was asked for, in the metrics and in the audit event.
+/// Notes the use of a deprecated version in the metrics and in the audit event.
 fn note_deprecated(context: &Context, resource: &Resource, info: &RequestInfo, trail: Option<&Trail>) {
     if resource.table.deprecated.is_empty() {
         return;
     }
-    // Custom types do not say when they will be removed.
+    // Custom types do not state when they will be removed.
     let removed = resource.table.behavior.removed;
     let labels = [&*resource.group, removed, &resource.table.plural, &info.subresource, &info.version];
     context.metrics().deprecated.set(&labels, 1);
@@ -708,7 +717,7 @@ fn deprecation(resource: &Resource) -> String {
     text
 }
 
-/// The answer to paths under no known prefix .
+/// Returns the response for paths without a known prefix.
 fn not_found_page() -> Response {
     respond_text(StatusCode::NOT_FOUND, "404 page not found\n")
 }

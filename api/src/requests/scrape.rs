@@ -1,5 +1,5 @@
-//! `/metrics` and `/metrics/slis`: what was counted, and the state of the store, the process and flow control at the
-//! moment (docs/api/operations.md#metrics).
+//! `/metrics` and `/metrics/slis`: the counted metrics, and the current state of the store, the process and
+//! flow control (docs/api/operations.md#metrics).
 
 use std::time::UNIX_EPOCH;
 
@@ -18,25 +18,25 @@ use wire::metrics::family::{Definition, labels_text};
 use wire::metrics::page::{Kind, Page, Stability};
 use wire::response::{Response, respond, respond_text};
 
-/// What a page shows beside what was counted.
+/// The sources of a metrics page.
 pub struct Sources<'s> {
-    /// What was counted.
+    /// The metrics that were counted.
     pub metrics: &'s Metrics,
     /// The main revision log.
     pub engine: &'s Engine,
-    /// Where objects are kept.
+    /// The stores that hold objects.
     pub backends: &'s Backends,
     /// The types that are served.
     pub registry: &'s Registry,
-    /// Flow control.
+    /// State of flow control.
     pub fairness: &'s Fairness,
-    /// Feature gates.
+    /// The server's feature gates.
     pub features: &'s Features,
-    /// The account of memory that clients cause to be allocated.
+    /// The memory budget for requests of clients.
     pub memory: &'s Memory,
 }
 
-/// The answer to a path; `None` if it is none of these. DELETE forgets what was counted.
+/// Returns the response to a path; `None` for other paths. DELETE resets the counted metrics.
 pub fn respond_to(sources: &Sources<'_>, method: &Method, path: &str) -> Option<Response> {
     let mut page = sources.metrics.page();
     match path {
@@ -84,7 +84,7 @@ impl Sources<'_> {
         families(page, self.metrics);
     }
 
-    /// How many objects there are of each type.
+    /// Writes the number of objects of each type.
     fn objects(&self, page: &mut Page<'_>) {
         let snapshots = self.backends.snapshots();
         let mut counts: Vec<(&str, &str, u64)> = self
@@ -134,7 +134,7 @@ impl Sources<'_> {
                 Stage::Alpha => "ALPHA",
                 Stage::Beta => "BETA",
                 Stage::Deprecated => "DEPRECATED",
-                // The gates of features that are stable for long are gone upstream.
+                // Upstream has removed the gates of features that have been stable for long.
                 Stage::Stable if self.features.is_forgotten(name) => continue,
                 Stage::Stable => "",
             };
@@ -176,7 +176,7 @@ fn build(page: &mut Page<'_>) {
     page.family(&versions, Kind::Gauge).number(&labels, 1);
 }
 
-/// When the process began.
+/// Writes the start time of the process.
 fn start_time(page: &mut Page<'_>, metrics: &Metrics, stability: Stability) {
     let began = metrics.began().duration_since(UNIX_EPOCH).unwrap_or_default();
     let help = "Start of the process, in seconds since the epoch.";
@@ -184,7 +184,7 @@ fn start_time(page: &mut Page<'_>, metrics: &Metrics, stability: Stability) {
     page.family(&definition, Kind::Gauge).number("", began.as_secs_f64());
 }
 
-/// What the kernel knows of the process. Nothing where it does not say.
+/// Writes what the kernel reports about the process; nothing if that is not available.
 fn process(page: &mut Page<'_>, metrics: &Metrics) {
     start_time(page, metrics, Stability::Own);
     let own = |name, help| gauge(name, Stability::Own, help);
@@ -215,7 +215,7 @@ fn process(page: &mut Page<'_>, metrics: &Metrics) {
     }
 }
 
-/// How many families there are.
+/// Writes the number of metric families.
 fn families(page: &mut Page<'_>, metrics: &Metrics) {
     let (written, (disabled_count, _)) = (page.counts(), page.left_out());
     let registered = gauge("registered_metrics_total", Stability::Beta, "Families by stability.");
@@ -238,10 +238,10 @@ fn families(page: &mut Page<'_>, metrics: &Metrics) {
     page.family(&unexpected, Kind::Counter).number("", metrics.unexpected_values());
 }
 
-/// One number: its name, what it does, what it says, and how much.
+/// A metric: its name, kind, help text and value.
 type Number = (&'static str, Kind, &'static str, u64);
 
-/// Numbers of the store that an operator draws or is alerted by.
+/// Returns metrics of the store for graphs and alerts.
 fn numbers_of_store(stats: &Stats, refuses: bool, unaccepted: LossCounts) -> [Number; 19] {
     let gauge = |name, help, value| (name, Kind::Gauge, help, value);
     let counter = |name, help, value| (name, Kind::Counter, help, value);

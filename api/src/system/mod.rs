@@ -1,4 +1,4 @@
-//! What runs beside requests: the start and the controllers.
+//! Work that is not part of a request: the start-up and the controllers.
 
 pub mod controllers;
 pub mod startup;

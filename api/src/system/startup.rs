@@ -1,10 +1,10 @@
-//! Start-up: brings the store into the state in which a cluster begins, before the first client is served.
+//! Start-up: brings the store into the initial state of a cluster, before the first client is served.
 //!
 //! ```text
-//! custom types ─► damaged records of its own objects ─► bundled objects ─► flow control ─► rules of the aggregated roles among them ─► API services ─► the server's own service ─► since when tokens are tracked
+//! custom types ─► damaged records of its own objects ─► bundled objects ─► flow control ─► rules of the aggregated roles among them ─► API services ─► the server's own service ─► start date of token tracking
 //! ```
 //!
-//! Each step leaves alone what is as it should be, so that running it at every start costs reads only.
+//! Each step changes nothing that is already correct, so running it at every start costs only reads.
 
 use crate::system::controllers;
 use crate::writes::bootstrap::{self, ObjectStore, Outcome, Target, Written};
@@ -14,8 +14,8 @@ use values::clock;
 use values::json::{Object, Value};
 use values::status::{Reason, Status};
 
-/// Serves the custom types that were established before. Call it before the first request; costs reading their
-/// definitions.
+/// Serves the custom types that were established before. Must be called before the first request; the cost is
+/// reading their definitions.
 ///
 /// # Errors
 /// The store failed.
@@ -23,8 +23,8 @@ pub fn load_types(context: &Context) -> Result<(), Status> {
     controllers::definitions::load(context)
 }
 
-/// Creates the objects that every cluster starts with where they are missing, and gives the aggregated roles among
-/// them their rules, so that the first clients have the rights these stand for.
+/// Creates missing bootstrap objects, and sets the rules of the aggregated roles among them, so that the
+/// first clients have the corresponding permissions.
 ///
 /// # Errors
 /// The store failed.
@@ -40,7 +40,7 @@ pub async fn prepare(context: &Context) -> Result<Outcome, Status> {
     Ok(outcome)
 }
 
-/// The object that says since when the last use of tokens in secrets is noted.
+/// Returns the object that contains the start date of the tracking of legacy token uses.
 fn legacy_tokens(context: &Context) -> Target {
     let naming = context.naming();
     Target {
@@ -52,8 +52,8 @@ fn legacy_tokens(context: &Context) -> Target {
     }
 }
 
-/// Records the day since which the last use of tokens in secrets is noted on these: controllers that remove unused ones
-/// count from there.
+/// Records the date since which the last use of legacy tokens is noted on their secrets. Controllers that
+/// remove unused tokens count from this date.
 async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
     const SINCE: &str = "since";
     let loopback = Loopback::new(context).unasked();
@@ -76,7 +76,7 @@ async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
     let object = |members: &[(&str, &str)]| -> Object {
         members.iter().map(|(name, text)| ((*name).to_owned().into(), (*text).into())).collect()
     };
-    // A conflict is another server's, which writes the same.
+    // A conflict means that another server has just written the same.
     let _: Written = match found {
         Some(Value::Object(mut found)) => {
             found.object_entry("data").insert(SINCE, today.as_str().into());
@@ -92,8 +92,9 @@ async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
     Ok(())
 }
 
-/// Makes room for the server's own objects whose records cannot be read: the steps that follow write them anew. Only once
-/// the loss of these records is accepted: what others wrote into these objects goes with them.
+/// Removes the server's own objects whose records cannot be read, so that the following steps create them
+/// again. This happens only after the loss of these records was accepted, because changes by others to these
+/// objects are lost too.
 async fn renew_damaged(context: &Context) -> Result<(), Status> {
     if !context.backends().is_whole() {
         return Ok(());

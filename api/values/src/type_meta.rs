@@ -4,8 +4,8 @@ use go::json::{no_version_kind, odd_version_kind, sets_field};
 
 use crate::json::{Object, Value};
 
-/// The kind and the version that a document says it is of, in members with names of any case, of which the last text counts;
-/// empty if there is none.
+/// Returns the kind and the version that a document states. The names of the two members match in any case, and the last
+/// string counts. An absent member gives the empty string.
 pub fn type_of(document: &Value) -> (&str, &str) {
     let members = || document.as_object().into_iter().flat_map(Object::iter);
     let last = |field: &str| {
@@ -16,7 +16,7 @@ pub fn type_of(document: &Value) -> (&str, &str) {
     (last("kind"), last("apiVersion"))
 }
 
-/// Why a body does not even say of which type it is; `None` if it does, or says nothing.
+/// Returns the reason why the type of a document cannot be determined; `None` if the document states a type or is `null`.
 pub fn untyped(value: &Value) -> Option<String> {
     let object = match value {
         Value::Null => return None,

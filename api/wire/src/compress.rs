@@ -1,4 +1,4 @@
-//! gzip of large responses while they are sent (docs/api/encodings.md#json-and-yaml-output).
+//! Compresses large responses with gzip while they are sent (docs/api/encodings.md#json-and-yaml-output).
 //!
 //! ```text
 //! body ─► gathered up to 128 KiB ─┬─ it ends ──► sent as it is
@@ -6,10 +6,10 @@
 //!                                          └─► piece ─► task ─┴─► one gzip member, in order
 //! ```
 //!
-//! Pieces are compressed on several threads at once. Each ends on a byte (RFC 1951, an empty stored block), so that the
-//! compressed pieces one after the other are one stream; its checksum is combined from theirs (RFC 1952). A compressed list
-//! holds as many pieces as there are tasks. This module does not interpret the bytes; the caller decides which responses
-//! may be compressed.
+//! Several threads compress pieces at the same time. Each compressed piece ends on a byte boundary (RFC 1951,
+//! an empty stored block), so the concatenated pieces are one stream; the checksum of the stream is combined
+//! from theirs (RFC 1952). A compressed list holds as many pieces as there are tasks. This module does not
+//! interpret the bytes; the caller decides which responses may be compressed.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -31,37 +31,38 @@ use crate::response::Response;
 use crate::server::{Aborted, Body};
 use values::memory::{Account, Charge};
 
-/// Bodies up to this size are sent as they are: on a fast network they arrive sooner so.
+/// Bodies up to this size are not compressed: on a fast network they arrive sooner that way.
 const THRESHOLD_BYTES: usize = 128 * 1024;
 
-/// Bytes compressed by one task: some 300 µs. Each piece is compressed by itself, so smaller ones would cost more of the
-/// client's network than they save of its time.
+/// Number of bytes that one task compresses, which takes about 300 µs. Each piece is compressed
+/// independently, so smaller pieces would cost the client more network time than they save.
 const PIECE_BYTES: usize = 128 * 1024;
 
-/// Room for what a piece becomes, and what is added while it does not suffice.
+/// Initial capacity of the buffer for a compressed piece, and the amount by which the buffer grows.
 const OUTPUT_BYTES: usize = 32 * 1024;
 
-/// Most pieces that are being compressed, or wait for one before them.
+/// Maximum number of pieces that are being compressed or wait for an earlier piece.
 const TASKS_MAX: usize = 5;
 
-/// What compressing one piece takes: the piece, what it becomes, the encoder's window and tables.
+/// Memory for compressing one piece: the piece, its compressed form, and the window and tables of the
+/// encoder.
 const TASK_BYTES: usize = 2 * PIECE_BYTES + 320 * 1024;
 
-/// Whether the first `Accept-Encoding` header names gzip. Weights are not read: `gzip;q=0` does not name it, and
-/// neither does `gzip;q=1`.
+/// Returns whether the first `Accept-Encoding` header names gzip. Weights are not interpreted: neither
+/// `gzip;q=0` nor `gzip;q=1` matches.
 pub fn is_accepted(headers: &HeaderMap) -> bool {
     let accepted = headers.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
     accepted.split(',').any(|token| token.trim() == "gzip")
 }
 
-/// The response, compressed if its body is larger than 128 KiB. Takes from a body that is made on demand until
-/// that is known. Without memory for it, it is sent as it is.
+/// Compresses the response if its body is larger than 128 KiB. To find that out, this function reads from a
+/// body that is produced on demand. If no memory is left for compression, the response is returned unchanged.
 pub async fn gzip(response: Response, account: &Account) -> Response {
     let size = response.body().size_hint();
     if size.exact().is_some_and(|bytes| bytes <= THRESHOLD_BYTES as u64) {
         return response;
     }
-    // As many tasks as there is memory for.
+    // Use as many tasks as the memory allows.
     let mut charges = Vec::new();
     while charges.len() < *TASKS
         && let Ok(charge) = account.try_answer(TASK_BYTES)
@@ -82,7 +83,7 @@ pub async fn gzip(response: Response, account: &Account) -> Response {
                     ready.push_back(piece);
                 }
             }
-            // The transfer is cut after the bytes sent so far.
+            // The transfer breaks off after the bytes that were read so far.
             Some(Err(Aborted)) => {
                 let pieces = ready.into_iter().map(Ok).chain([Err(Aborted)]);
                 return http::Response::from_parts(head, Body::stream(futures_util::stream::iter(pieces)));
@@ -106,69 +107,70 @@ pub async fn gzip(response: Response, account: &Account) -> Response {
     http::Response::from_parts(head, Body::stream(gzip))
 }
 
-/// Tasks that work for one answer on this machine: one more than processors, so that none is idle while what is finished
-/// waits for its turn to be sent.
+/// Number of tasks that compress one response on this machine: one more than there are processors, so that no
+/// processor is idle while a finished piece waits for its turn to be sent.
 static TASKS: LazyLock<usize> =
     LazyLock::new(|| (available_parallelism().map_or(1, NonZero::get) + 1).min(TASKS_MAX));
 
-/// Head of a member: deflate, no name, no time, fastest, no system (RFC 1952, 2.3).
+/// Header of a gzip member: deflate, no name, no time, fastest compression, unknown operating system (RFC
+/// 1952, 2.3).
 const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
 
-/// The last block of a stream of pieces: final, fixed codes, nothing in it (RFC 1951, 3.2.6).
+/// The last block of the stream: final, fixed codes, empty (RFC 1951, 3.2.6).
 const LAST_BLOCK: [u8; 2] = [3, 0];
 
-/// What comes next.
+/// The next thing to send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Step {
     Head,
     Pieces,
-    /// All pieces were taken.
+    /// All pieces have been given to tasks.
     Tail,
     Over,
 }
 
-/// An encoder that can be used again.
+/// An encoder that is reused for several pieces.
 type Encoder = Compress;
 
-/// A piece and what became of it.
+/// A compressed piece.
 struct Encoded {
     encoder: Encoder,
     bytes: Vec<u8>,
     checksum: Checksum,
-    /// How much was compressed.
+    /// Uncompressed size of the piece.
     read_bytes: u64,
 }
 
-/// The checksum of what was compressed.
+/// Checksum of uncompressed bytes.
 type Checksum = crc32fast::Hasher;
 
-/// The encoded body.
+/// A compressed response body.
 struct Gzip {
-    /// Pieces taken from the body already.
+    /// Pieces that were read from the body and not yet compressed.
     ready: VecDeque<Bytes>,
     body: Body,
-    /// Whether all of the body was taken.
+    /// Whether the body was read to its end.
     is_taken: bool,
-    /// Encoders that have nothing to do; `None` for one that is not made yet.
+    /// Encoders of tasks that are not running; `None` stands for an encoder that was not created yet.
     idle: Vec<Option<Encoder>>,
     tasks: VecDeque<JoinHandle<Result<Encoded, CompressError>>>,
     checksum: Checksum,
-    /// How much was compressed.
+    /// Number of uncompressed bytes so far.
     bytes: u64,
     step: Step,
     _charges: Vec<Charge>,
 }
 
 impl Gzip {
-    /// The next bytes to encode, at most [`PIECE_BYTES`] in several parts.
+    /// Returns the next bytes to encode, at most [`PIECE_BYTES`] in several parts.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Vec<Bytes>, Aborted>>> {
-        // Gathered in `ready`, where they stay if the rest is not there yet.
+        // If the body is not ready to deliver more, the bytes that were gathered so far stay in `ready`.
         while self.ready.iter().map(Bytes::len).sum::<usize>() < PIECE_BYTES && !self.is_taken {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => self.ready.extend(frame.into_data()),
                 Poll::Ready(Some(Err(aborted))) => return Poll::Ready(Some(Err(aborted))),
                 Poll::Ready(None) => self.is_taken = true,
-                // What is there is not held back for what is not.
+                // If no task is running, a short piece is compressed instead of waiting for more bytes.
                 Poll::Pending if self.tasks.is_empty() && !self.ready.is_empty() => break,
                 Poll::Pending => return Poll::Pending,
             }
@@ -186,7 +188,7 @@ impl Gzip {
         Poll::Ready((bytes > 0).then_some(Ok(piece)))
     }
 
-    /// Gives pieces to tasks, as many as may run.
+    /// Starts tasks for the next pieces, as long as a task is free.
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), Aborted> {
         while self.step == Step::Pieces && !self.idle.is_empty() {
             match self.poll_piece(cx) {
@@ -205,13 +207,13 @@ impl Gzip {
     fn tail(&self) -> Bytes {
         let mut tail = LAST_BLOCK.to_vec();
         tail.extend(self.checksum.clone().finalize().to_le_bytes());
-        // The length modulo 2^32.
+        // The length is stored modulo 2^32.
         tail.extend((self.bytes as u32).to_le_bytes());
         tail.into()
     }
 }
 
-/// Compresses a piece by itself.
+/// Compresses one piece independently of the others.
 fn encode(encoder: Option<Encoder>, piece: &[Bytes]) -> Result<Encoded, CompressError> {
     let mut encoder = match encoder {
         Some(mut encoder) => {
@@ -230,7 +232,7 @@ fn encode(encoder: Option<Encoder>, piece: &[Bytes]) -> Result<Encoded, Compress
             let read = (encoder.total_in() - before) as usize;
             encoder.compress_vec(&part[read..], &mut bytes, flush)?;
             let is_read = (encoder.total_in() - before) as usize == part.len();
-            // With room left, all that there is was written.
+            // If the buffer has room left, the encoder has written everything.
             if is_read && bytes.len() < bytes.capacity() {
                 break;
             }
@@ -258,7 +260,7 @@ impl Stream for Gzip {
         }
         let Some(task) = self.tasks.front_mut() else {
             if self.step == Step::Pieces {
-                return Poll::Pending; // the body wakes it
+                return Poll::Pending; // the body wakes the task
             }
             self.step = Step::Over;
             return Poll::Ready(Some(Ok(self.tail())));
@@ -291,7 +293,7 @@ mod tests {
         (0..bytes).map(|at| b'a' + (at * at % 23) as u8).collect()
     }
 
-    /// The body of a compressed answer, decoded, or as it is when nothing was done to it.
+    /// Returns whether a response body was compressed, and its uncompressed bytes.
     async fn sent(body: Body) -> (bool, Result<Vec<u8>, Aborted>) {
         let response = gzip(http::Response::new(body), &Account::detached()).await;
         let is_encoded = response.headers().get(CONTENT_ENCODING).is_some_and(|value| value == "gzip");

@@ -1,10 +1,10 @@
-//! The types of configuration files: what a file must say of itself, and its members.
+//! The types of configuration files: the kind and version that a file must state, and its members.
 //!
 //! ```text
-//! text ─► document ─► kind and version ─► members ─► the caller, which checks what they mean
+//! text ─► document ─► kind and version ─► members ─► the caller, which checks their values
 //! ```
 //!
-//! What is wrong is said in the words of the reference server.
+//! Error messages have the wording of the reference server.
 
 use auth::strict::Object;
 
@@ -16,21 +16,22 @@ use values::type_meta::type_of;
 
 /// The type of a configuration file.
 pub struct ConfigType {
-    /// Its names: stem of the group, versions and kind.
+    /// Accepted types: stem of the group, versions, and kind.
     pub names: &'static [(&'static str, &'static [&'static str], &'static str)],
-    /// Where the reference server says that it looked a kind up; in a package of its own where that is named first.
+    /// Source location of the scheme in the "no kind is registered" error of the reference server. A name that begins
+    /// with `pkg/` is used as it is; other names get the prefix of the naming profile.
     pub scheme: &'static str,
-    /// The members.
+    /// Schema of the file's members.
     pub form: &'static Object,
-    /// Whether a file that does not say its kind or its version is taken for one of this type.
+    /// Whether kind and version may be absent from a file.
     pub is_implied: bool,
 }
 
 impl ConfigType {
-    /// The document of this type that a text is.
+    /// Parses a text as a document of this type.
     ///
     /// # Errors
-    /// It is none, or of another type.
+    /// The text cannot be parsed, or it is of another type.
     pub fn read(&self, text: &[u8], naming: &'static Naming) -> Result<Value, String> {
         let typed = Typed::read(text)?;
         if !self.is_implied {
@@ -40,10 +41,10 @@ impl ConfigType {
         Ok(typed.into_document())
     }
 
-    /// The version, such as `v1`, of the document.
+    /// Returns the version of the document, such as `v1`.
     ///
     /// # Errors
-    /// It is of another type.
+    /// The document is of another type.
     pub fn version<'d>(&self, document: &'d Value, naming: &'static Naming) -> Result<&'d str, String> {
         let (kind, api_version) = type_of(document);
         if !self.is(kind, api_version, naming) {
@@ -61,7 +62,7 @@ impl ConfigType {
         Ok(api_version.rsplit('/').next().unwrap_or_default())
     }
 
-    /// Whether a document that says this of itself is of the type.
+    /// Returns whether a document that states this kind and version is of the type.
     fn is(&self, kind: &str, api_version: &str, naming: &'static Naming) -> bool {
         let is_absent = |said: &str| self.is_implied && said.is_empty();
         self.names.iter().any(|(stem, versions, own)| {

@@ -1,5 +1,5 @@
-//! The room of bytes and protocols: TLS and HTTP connections, heads and bodies of requests, the encodings of objects,
-//! and requests that this server sends to others.
+//! Bytes and protocols: TLS and HTTP connections, heads and bodies of requests, the encodings of objects, and
+//! requests that this server sends to other servers.
 
 pub mod compress;
 pub mod config_type;

@@ -1,12 +1,13 @@
-//! What the server counts (docs/api/operations.md#metrics).
+//! The metrics of the server (docs/api/operations.md#metrics).
 //!
 //! ```text
-//! where it happens ─ count, record ─► Metrics: families.rs, made of family.rs, and the series of requests (requests.rs)
+//! counting code ─ count, record ─► Metrics: families.rs, made of family.rs, and the series of requests (requests.rs)
 //! scrape.rs ─ and the state of the other parts ─► Page ─► Prometheus text
 //! ```
 //!
-//! Counting is a few relaxed additions. Labels come from the types that are served and from closed lists, so that no
-//! client decides how many series there are. Knows what is counted, and nothing of those who count.
+//! Counting is a few relaxed additions. Label values come from the types that are served and from closed
+//! lists, so that no client determines the number of series. This module knows what is counted, but not the
+//! code that counts.
 
 pub mod allowed;
 pub mod buckets;
@@ -31,7 +32,7 @@ use self::page::{Page, Stability};
 use self::reloads::Reloads;
 use self::requests::Requests;
 
-/// The bookmarks sent to watchers under their older name.
+/// The bookmarks sent to watchers, under the older name of the metric.
 const BOOKMARKS: Definition = Definition {
     name: "etcd_bookmark_counts",
     stability: Stability::Alpha,
@@ -39,41 +40,41 @@ const BOOKMARKS: Definition = Definition {
     labels: &["group", "resource"],
 };
 
-/// What the process uses.
+/// Resource usage of the process.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Usage {
-    /// Time on processors.
+    /// CPU time that the process has used.
     pub cpu: Duration,
-    /// Memory in use.
+    /// Resident memory of the process.
     pub resident_bytes: u64,
-    /// Address space in use.
+    /// Size of the address space in use.
     pub virtual_bytes: u64,
-    /// Open files.
+    /// Number of open file descriptors.
     pub open_files: u64,
-    /// Most open files.
+    /// Limit of open file descriptors.
     pub max_files: u64,
-    /// Largest address space.
+    /// Limit of the address space.
     pub max_virtual_bytes: u64,
-    /// Threads.
+    /// Number of threads of the process.
     pub threads: u64,
-    /// Tasks of the runtime that have not ended.
+    /// Number of tasks of the async runtime that have not ended.
     pub tasks: u64,
-    /// Bytes received over the network, loopback left out.
+    /// Bytes received over the network, without loopback.
     pub received_bytes: u64,
-    /// Bytes sent over the network, loopback left out.
+    /// Bytes sent over the network, without loopback.
     pub sent_bytes: u64,
 }
 
-/// What an operator and the surroundings decide.
+/// Settings from the operator and the environment.
 #[derive(Debug)]
 pub struct Settings {
-    /// Families that the operator does not want.
+    /// Names of families that the operator has disabled.
     pub disabled: BTreeSet<String>,
-    /// Whether families are shown that are hidden as they are deprecated.
+    /// Whether deprecated families that are hidden by default are written.
     pub shows_hidden: bool,
-    /// Labels that have some values alone.
+    /// Labels whose values are restricted to a list.
     pub allowed: Arc<Allowed>,
-    /// What the process uses; `None` where it is unknown.
+    /// Reads the usage of the process; returns `None` where the usage is unknown.
     pub usage: fn() -> Option<Usage>,
 }
 
@@ -83,31 +84,31 @@ impl Default for Settings {
     }
 }
 
-/// Everything that is counted.
+/// All metrics of the server.
 #[derive(Debug)]
 pub struct Metrics {
     settings: Settings,
     began: SystemTime,
     families: Families,
-    /// Requests for resources.
+    /// Metrics of requests for resources.
     pub requests: Requests,
-    /// Reloads of the files of authentication and of authorization.
+    /// Reloads of the authentication files and of the authorization files.
     pub reloads: (Reloads, Reloads),
-    /// Calls of admission webhooks.
+    /// Metrics of calls to admission webhooks.
     pub webhooks: Webhooks,
-    /// Validations of admission policies.
+    /// Metrics of validating admission policies.
     pub validations: Validations,
-    /// Mutations of admission policies.
+    /// Metrics of mutating admission policies.
     pub mutations: Mutations,
-    /// Match conditions of policies and webhooks.
+    /// Metrics of match conditions of policies and webhooks.
     pub conditions: Conditions,
-    /// Audit.
+    /// Metrics of audit events.
     pub audit: Audited,
-    /// Calls of other servers.
+    /// Metrics of calls to other servers.
     pub outgoing: Calls,
-    /// Calls of the process that signs service account tokens.
+    /// Metrics of calls to the external signer of service account tokens.
     pub signer: Signed,
-    /// Outcomes of health checks.
+    /// Outcomes of health checks, by check.
     pub health: Checked,
 }
 
@@ -126,7 +127,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Nothing was counted so far. The process began now.
+    /// Creates metrics with all counters at zero; the current time becomes the start time of the process.
     pub fn new(settings: Settings) -> Metrics {
         Metrics {
             settings,
@@ -145,52 +146,52 @@ impl Metrics {
         }
     }
 
-    /// An empty page for what the operator wants to see.
+    /// Returns an empty page that accepts only the families that the operator wants.
     pub fn page(&self) -> Page<'_> {
         let Settings { disabled, shows_hidden, allowed, .. } = &self.settings;
         Page::new(disabled).with_hidden(*shows_hidden).with_allowed(allowed)
     }
 
-    /// How often a label had a value that it may not have.
+    /// Returns how often a label got a value that is not in its list.
     pub fn unexpected_values(&self) -> u64 {
         self.settings.allowed.replaced()
     }
 
-    /// When the process began.
+    /// Returns the start time of the process.
     pub fn began(&self) -> SystemTime {
         self.began
     }
 
-    /// What the process uses, if that is known.
+    /// Returns the resource usage of the process; `None` if it is unknown.
     pub fn usage(&self) -> Option<Usage> {
         (self.settings.usage)()
     }
 
-    /// Counts an access to the store.
+    /// Counts an operation of the store and its duration.
     pub fn accessed(&self, group: &str, operation: &str, resource: &str, took: Duration) {
         let labels = [group, operation, resource];
         self.store_requests.count(&labels);
         self.store_durations.record(&labels, micros(took));
     }
 
-    /// Counts an access to the store that failed.
+    /// Counts an operation of the store that failed.
     pub fn access_failed(&self, group: &str, operation: &str, resource: &str) {
         self.store_errors.count(&[group, operation, resource]);
     }
 
-    /// Counts an authentication.
+    /// Counts one authentication attempt and its duration.
     pub fn authenticated(&self, result: &str, took: Duration) {
         self.authentications.count(&[result]);
         self.authentication_durations.time(&[result], took);
     }
 
-    /// Counts an authorization.
+    /// Counts one authorization decision and its duration.
     pub fn authorized(&self, result: &str, took: Duration) {
         self.authorizations.count(&[result]);
         self.authorization_durations.time(&[result], took);
     }
 
-    /// Writes all families but those of health checks.
+    /// Writes all families except those of health checks.
     pub fn write(&self, page: &mut Page<'_>) {
         self.requests.write(page);
         self.all().for_each(|family| family.write(page));
@@ -199,18 +200,18 @@ impl Metrics {
         self.reloads.1.write(page);
     }
 
-    /// Writes what service level indicators are made of.
+    /// Writes the service level indicators.
     pub fn write_indicators(&self, page: &mut Page<'_>) {
         self.health.all().for_each(|family| family.write(page));
     }
 
-    /// Forgets what was counted, except what is going on.
+    /// Resets all counters, but not the gauges of operations in progress.
     pub fn reset(&self) {
         self.requests.reset();
         self.all().for_each(Family::reset);
     }
 
-    /// The families, requests and health checks apart.
+    /// Returns the families, except those of requests and health checks.
     fn all(&self) -> impl Iterator<Item = &dyn Family> {
         let policies = self.validations.all().chain(self.mutations.all()).chain(self.conditions.all());
         let calls = self.webhooks.all().chain(self.outgoing.all()).chain(self.signer.all());

@@ -1,10 +1,10 @@
-//! A connection whose kind does not matter: TCP, TLS, a Unix socket, or what a proxy carries.
+//! A connection of any kind: TCP, TLS, a Unix socket, or a tunnel through a proxy.
 
 use std::fmt;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// The bytes of a connection.
+/// The byte stream of a connection.
 pub trait Stream: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin> Stream for S {}

@@ -1,12 +1,12 @@
-//! Documents that say of which type they are, in JSON or YAML: configuration files and answers of webhooks.
+//! Documents in JSON or YAML that state their own type: configuration files and responses of webhooks.
 //!
 //! ```text
-//! text ─► JSON ─┬─► Value, whose type is looked at
+//! text ─► JSON ─┬─► Value, from which the type is read
 //!               └─► Document, whose members are checked in order
 //! ```
 //!
-//! A text that begins with a brace is JSON, anything else YAML, of which the first document counts. The members of YAML are
-//! checked in the order of their names.
+//! A text that begins with a brace is JSON; any other text is YAML, of which the first document counts. The
+//! members of YAML are checked in the order of their names.
 
 use std::borrow::Cow;
 
@@ -18,19 +18,19 @@ use values::json::{self, Object, Value};
 use values::type_meta::{type_of, untyped};
 use values::yaml;
 
-/// A text that was read: its document, and what the members are checked by.
+/// A parsed text: its document, and the data for checking the members.
 pub struct Typed<'t> {
     text: &'t [u8],
     document: Value,
-    /// The error about keys that YAML sets twice.
+    /// Error about keys that the YAML text sets twice.
     duplicates: Option<String>,
 }
 
 impl<'t> Typed<'t> {
-    /// Reads a text. An empty one is an object without members.
+    /// Parses a text. An empty text is an object without members.
     ///
     /// # Errors
-    /// It is no object, or what it says of its type is no text.
+    /// The text is not an object, or its `kind` or `apiVersion` is not a string.
     pub fn read(text: &'t [u8]) -> Result<Typed<'t>, String> {
         let (value, duplicates) = value_and_duplicates(text)?;
         if let Some(why) = untyped(&value) {
@@ -40,20 +40,20 @@ impl<'t> Typed<'t> {
         Ok(Typed { text, document, duplicates })
     }
 
-    /// What the text says.
+    /// Returns the document of the text.
     pub fn document(&self) -> &Value {
         &self.document
     }
 
-    /// The same, for a caller that has checked it.
+    /// Returns the document, for a caller that has checked the members.
     pub fn into_document(self) -> Value {
         self.document
     }
 
-    /// Checks that the document says of which type it is.
+    /// Checks that the document states its type.
     ///
     /// # Errors
-    /// It does not.
+    /// `kind` or `apiVersion` is missing.
     pub fn check_named(&self) -> Result<(), String> {
         let (kind, api_version) = type_of(&self.document);
         for (said, shown) in [(kind, "Kind"), (api_version, "apiVersion")] {
@@ -67,10 +67,11 @@ impl<'t> Typed<'t> {
         Ok(())
     }
 
-    /// Checks the members strictly: `form` has all of them, `version` is that of its types, and none occurs twice.
+    /// Checks the members strictly: each must be declared in `form` and occur only once. `version` is the
+    /// version of the types in `form`.
     ///
     /// # Errors
-    /// The text of Go's error.
+    /// The message has the text of Go's error.
     pub fn check(&self, form: &Form, version: &str) -> Result<(), String> {
         let json = json_of(self.text, &self.document);
         let document = Document::new(self.text, &json, self.duplicates.clone());
@@ -78,44 +79,44 @@ impl<'t> Typed<'t> {
     }
 }
 
-/// The document that a text is. An empty text is an object without members.
+/// Parses a text as a document. An empty text is an object without members.
 ///
 /// # Errors
-/// It is no object, or what it says of its type is no text.
+/// The text is not an object, or its `kind` or `apiVersion` is not a string.
 pub fn parse(text: &[u8]) -> Result<Value, String> {
     Typed::read(text).map(Typed::into_document)
 }
 
-/// The document that a text is, with its members in order, as often as they occur.
+/// Parses a text as a document that keeps the order of its members and repeated members.
 ///
 /// # Errors
-/// It cannot be read.
+/// The text cannot be parsed.
 pub fn document(text: &[u8]) -> Result<Document, String> {
     let (value, duplicates) = value_and_duplicates(text)?;
     let json = json_of(text, &value);
     Document::new(text, &json, duplicates).map_err(|error| undecided(&error))
 }
 
-/// A tree as a document, whose members can be checked.
+/// Converts a tree to a document whose members can be checked.
 ///
 /// # Errors
-/// It is nested too deep.
+/// The tree is nested too deep.
 pub fn document_of(value: &Value) -> Result<Document, String> {
     let mut json = Vec::new();
     json::write_sorted(value, &mut json);
     Document::new(b"", &json, None).map_err(|error| undecided(&error))
 }
 
-/// The JSON that a text says.
+/// Converts a text to JSON.
 ///
 /// # Errors
-/// It cannot be read.
+/// The text cannot be parsed.
 pub fn to_json(text: &[u8]) -> Result<Vec<u8>, String> {
     let (value, _) = value_and_duplicates(text)?;
     Ok(json_of(text, &value).into_owned())
 }
 
-/// The value of a text, and the error about keys that YAML sets twice.
+/// Returns the value of a text, and the error about keys that YAML sets twice.
 fn value_and_duplicates(text: &[u8]) -> Result<(Value, Option<String>), String> {
     if is_json(text) {
         return Ok((json::parse(text).map_err(|error| undecided(&error))?, None));
@@ -125,7 +126,7 @@ fn value_and_duplicates(text: &[u8]) -> Result<(Value, Option<String>), String> 
     Ok((document.value, duplicates))
 }
 
-/// The JSON of a text with this value.
+/// Returns the JSON of a text that has this value.
 fn json_of<'t>(text: &'t [u8], value: &Value) -> Cow<'t, [u8]> {
     if is_json(text) {
         return text.into();

@@ -1,4 +1,4 @@
-//! Encodings other than JSON, one file or folder each; they convert to and from trees or stored bytes.
+//! Encodings other than JSON, one file or folder for each. They convert to and from trees or stored bytes.
 
 pub mod cbor;
 pub mod protobuf;

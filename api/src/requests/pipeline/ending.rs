@@ -1,5 +1,5 @@
-//! What is made of an exchange at its end: the headers that every answer has, and what is told of the request in the log, its
-//! trace and its audit event.
+//! The end of an exchange: the headers that every response has, and the reports about the request in the log,
+//! its trace and its audit event.
 
 use std::time::{Duration, Instant};
 
@@ -14,23 +14,23 @@ use values::warning;
 use wire::response::Response;
 use wire::traces::Parent;
 
-/// UIDs of the flow schema and the priority level by which a request was classified.
+/// Headers with the UIDs of the flow schema and the priority level by which a request was classified.
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
-/// From when on a request that is no stream is slow.
+/// Duration from which a request that is not a stream counts as slow.
 const SLOW: Duration = Duration::from_millis(500);
 
 impl Exchange<'_> {
-    /// Begins the trace of the request, if it is traced. What the client says about it is believed of administrators alone:
-    /// any other client could have all of its requests traced.
+    /// Begins the trace of the request, if it is sampled. Only administrators may control this with a trace
+    /// header: any other client could have all of its requests traced.
     pub(super) fn begin_trace(&mut self, user: Option<&User>) {
         let Some(tracer) = self.context.tracer() else { return };
         let is_trusted = user.is_some_and(|user| user.groups.iter().any(|group| group == MASTERS));
         self.trace = tracer.begin(Parent::of(&self.head.headers).filter(|_| is_trusted));
     }
 
-    /// Notes how long a stage took.
+    /// Notes the duration of a step.
     pub(super) fn passed(&mut self, stage: &'static str, took: Duration) {
         self.stages.push((stage, took));
         if let Some(trace) = &mut self.trace {
@@ -38,7 +38,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Says where the time of a slow request went, in the log and in its audit event.
+    /// Reports the durations of the steps of a slow request, in the log and in its audit event.
     fn tell_slow(&self, response: &Response) {
         let is_stream = self.info.as_ref().is_some_and(|info| info.is_long_running());
         if is_stream {
@@ -80,7 +80,8 @@ impl Exchange<'_> {
         );
     }
 
-    /// The annotations about the latency of the request, without those that are known once the answer is sent.
+    /// Returns the annotations about the latency of the request, without those that are known only after the
+    /// response is sent.
     fn latency(&self) -> Latency {
         let group = self.context.naming().group("apiserver.latency", true);
         let stages = self.stages.iter().copied().filter(|(stage, _)| *stage != "serving");
@@ -93,7 +94,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Verb and resource, as `get` and `deployments.apps/scale`.
+    /// Returns verb and resource, such as `get` and `deployments.apps/scale`.
     fn subject(&self) -> (&str, String) {
         let Some(info) = self.info.as_deref().filter(|info| info.is_resource) else {
             return (self.head.method.as_str(), String::new());
@@ -104,7 +105,7 @@ impl Exchange<'_> {
         (info.verb_name(), resource)
     }
 
-    /// Ends the trace, and hands its spans on.
+    /// Ends the trace and queues its spans.
     fn end_trace(&mut self, response: &Response) {
         let Some(trace) = self.trace.take() else { return };
         let (verb, resource) = self.subject();
@@ -125,7 +126,7 @@ impl Exchange<'_> {
         self.context.metrics().spans_dropped.add(lost);
     }
 
-    /// Completes the answer of a request, served or refused, and reports the request.
+    /// Completes the response to a request, served or refused, and reports the request.
     pub(super) fn finish(mut self, mut response: Response) -> Response {
         self.log(&response);
         self.explain(&response);
@@ -143,9 +144,9 @@ impl Exchange<'_> {
         }
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
         if self.head.method == Method::HEAD {
-            // The length is that of the body a GET would get; the body itself is not sent.
+            // The length is that of the body that a GET would get; the body itself is not sent.
             if let Some(length) = hyper::body::Body::size_hint(response.body()).exact() {
-                // What a proxy leads to has said it already.
+                // A response that was proxied has set the length already.
                 response.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
             }
             *response.body_mut() = wire::server::Body::empty();
@@ -159,8 +160,9 @@ impl Exchange<'_> {
         }
     }
 
-    /// Logs the request when its response is known; the body of a list or watch has not been sent by then. The targets of the
-    /// three kinds of lines correspond to the levels of detail of the log (docs/api/operations.md#the-log).
+    /// Logs the request when its response is known; the body of a list or watch has not been sent by then.
+    /// The targets of the three kinds of lines correspond to the levels of detail of the log
+    /// (docs/api/operations.md#the-log).
     fn log(&self, response: &Response) {
         macro_rules! line {
             ($target:literal) => {

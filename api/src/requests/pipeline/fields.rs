@@ -1,15 +1,16 @@
 //! The header fields of a request, for authenticators.
 //!
-//! Users are texts in rules, in audit events and in answers, so that a value becomes one here: bytes that are no UTF-8
-//! become U+FFFD. Two values that differ in such bytes only are the same user, group or extra value to every rule. A field
-//! is not dropped for them: a proxy that names a group would lose it, and with the group what is denied to it.
+//! Rules, audit events and responses contain users as text, so header values become text here: bytes that are
+//! not UTF-8 become U+FFFD. Two values that differ only in such bytes are the same user, group or extra value
+//! for every rule. A field is not dropped because of such bytes: the group that a proxy names would be lost,
+//! and with it the rules that deny something to this group.
 
 use std::borrow::Cow;
 
 use auth::authn::HeaderFields;
 use http::{HeaderMap, HeaderValue};
 
-/// The fields of a request.
+/// The header fields of a request.
 pub(super) struct Fields<'h>(pub(super) &'h HeaderMap);
 
 impl HeaderFields for Fields<'_> {
@@ -20,7 +21,7 @@ impl HeaderFields for Fields<'_> {
     }
 }
 
-/// A value as a text.
+/// Returns a header value as text.
 pub(super) fn text(value: &HeaderValue) -> Cow<'_, str> {
     String::from_utf8_lossy(value.as_bytes())
 }

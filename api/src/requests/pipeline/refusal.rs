@@ -1,5 +1,5 @@
-//! Log lines that explain a 401 and a 403, at the default level and bounded in rate. They carry the audit id that the client
-//! was sent, and neither credentials nor the query of the URL.
+//! Log lines that explain a 401 or 403, at the default level and rate-limited. They contain the audit ID that
+//! the client got, but no credentials and no query of the URL.
 
 use auth::Attributes;
 use auth::decision::Denied;
@@ -13,7 +13,7 @@ use wire::response::Response;
 static UNAUTHENTICATED: LogLimit = LogLimit::new();
 static FORBIDDEN: LogLimit = LogLimit::new();
 
-/// Why the authorizers do not allow a request.
+/// Returns the reason why the authorizers do not allow a request.
 pub(super) fn of(attributes: &Attributes<'_>, denied: &Denied) -> String {
     let why = match &denied.error {
         Some(error) => error.clone(),
@@ -24,7 +24,7 @@ pub(super) fn of(attributes: &Attributes<'_>, denied: &Denied) -> String {
 }
 
 impl Exchange<'_> {
-    /// Logs why a request is answered 401 or 403.
+    /// Logs the reason of a 401 or 403.
     pub(super) fn explain(&self, response: &Response) {
         let limit = match response.status() {
             StatusCode::UNAUTHORIZED => &UNAUTHENTICATED,
@@ -34,7 +34,8 @@ impl Exchange<'_> {
         let reported = response.extensions().get::<Reported>();
         let message =
             reported.and_then(|Reported(status)| status.get("message")?.as_str().map(str::to_owned));
-        // Admission refuses in the answer; an extension server or an agent of a node may say why in a body that is not read.
+        // Admission gives its reason in the response. An extension server or the agent of a node may give one
+        // in a body that is not read.
         let reason =
             self.refusal.clone().or(message).unwrap_or_else(|| "not known to this server".to_owned());
         let Some(omitted) = limit.admit() else { return };

@@ -1,9 +1,9 @@
-//! The memory of answers that no verb charges: documents, and answers that other servers make.
+//! Memory charges of responses that no verb charges: documents, and responses of other servers.
 //!
 //! ```text
 //! document of the server ─► charged by its kind before it is made ─► charged by its size
-//! answer of another server ─► connection charged before it is made ─► chunks charged as they come
-//! any other answer ─► its bytes charged when it is made, or refused
+//! response of another server ─► connection charged before it is made ─► chunks charged as they come
+//! any other response ─► its bytes charged when it is made, or refused
 //! ```
 
 use http::StatusCode;
@@ -16,21 +16,21 @@ use values::status::Status;
 use wire::response::Response;
 use wire::server::upgrade::attach;
 
-/// The charges of a request that another server answers: for the connection to that server, and for its answer.
+/// Charges of a request that another server answers: for the connection to that server, and for its response.
 pub(super) struct Relay {
     connection: Charge,
     account: Account,
 }
 
 impl Relay {
-    /// Charges the connection to the other server before it is made.
+    /// Charges the connection to the other server before it is opened.
     pub(super) fn begin(request: &Permitted<'_>) -> Result<Relay, Status> {
         let connection = request.context.memory().relay().map_err(Status::no_memory)?;
         Ok(Relay { connection, account: request.account.clone() })
     }
 
-    /// The answer of the other server: its connection is charged until the answer or the tunnel has ended, and its chunks as
-    /// they come.
+    /// Charges the response of the other server: its connection until the response or the tunnel has ended,
+    /// and its chunks as they arrive.
     pub(super) fn charge(self, response: Response) -> Response {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             attach(&response, self.connection);
@@ -40,8 +40,8 @@ impl Relay {
     }
 }
 
-/// The kind of document that a path outside the resource API leads to, where one is made for each answer. Other paths have
-/// short answers, documents that all answers share, or streams.
+/// Returns the kind of document that a path outside the resource API has, if the document is produced for
+/// each request. Other paths have short responses, documents that all responses share, or streams.
 pub(super) fn document_at(path: &str) -> Option<Document> {
     let is_below =
         |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -58,8 +58,8 @@ pub(super) fn document_at(path: &str) -> Option<Document> {
     }
 }
 
-/// The answer with its bytes charged, or the refusal that there is no room for it. It does not wait: the bytes are there, and
-/// would be there while it waits.
+/// Charges the bytes of a response, or replaces it by a refusal if there is no memory. This function does not
+/// wait: the bytes are already in memory, and would stay there during a wait.
 pub fn charged(response: Response, account: &Account, errors: &Output) -> Response {
     let bytes = response.body().uncharged_bytes();
     if bytes <= FREE_ANSWER_BYTES {

@@ -1,4 +1,4 @@
-//! What is noted of a request for a deprecated custom version that is refused before its verb runs.
+//! Tests what is noted for a request for a deprecated custom version that is refused before its verb runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,8 @@ async fn a_refused_request_for_a_deprecated_version_was_asked_of_it() {
         let series = metrics.deprecated.of(&labels).unwrap();
         series.swap(0, std::sync::atomic::Ordering::Relaxed)
     };
-    // What is refused, with which code, and whether it was asked of the version.
+    // Columns: the request and its body, the code of the refusal, and whether the use of the version is
+    // noted.
     for (request, body, code, is_noted) in [
         (format!("OPTIONS {olds}"), "", 405, 0),
         (format!("GET {olds}/a/none"), "", 404, 0),

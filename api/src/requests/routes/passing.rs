@@ -1,5 +1,5 @@
-//! Requests that another server answers: one behind this one, or one on the same store (docs/api/extension-servers.md#requests,
-//! docs/api/peers.md#requests-of-others).
+//! Requests that another server answers: an extension server, or a server on the same store
+//! (docs/api/extension-servers.md#requests, docs/api/peers.md#requests-of-others).
 
 use http::HeaderValue;
 
@@ -12,20 +12,20 @@ use values::status::{Reason, Status};
 use wire::outgoing::Guard;
 use wire::response::Response;
 
-/// The part of the server that ends requests for extension servers.
+/// Metric label for the component that ends requests for extension servers.
 const AGGREGATOR: &str = "aggregator";
 
-/// Requests for what an extension server serves.
+/// Passes on a request for a type that an extension server serves.
 pub(super) async fn forward(request: Permitted<'_>, extension: &Extension) -> Result<Response, Status> {
     let Permitted { context, head, info, query, proof, incoming, peer, .. } = request;
-    // A service that leads back here would pass the request on for ever.
+    // A service that leads back to this server would pass the request on in an endless loop.
     let guard = Guard::NotOwn(context.nodes().own_addresses().clone());
     let endpoint = extension.is_available().then(|| extension.endpoint(context.services()));
     let endpoint = endpoint.map(|endpoint| endpoint.map(|endpoint| endpoint.guarded(guard)));
     let Some(Ok(endpoint)) = endpoint else {
         let response = proxy::unavailable();
         let mut labels = counted::ended(info, &head.headers, query);
-        // Clients cannot make up series.
+        // Only known resources become label values, so that clients cannot create series.
         if !extension.has_told_of(&info.resource, &info.subresource) {
             (labels.resource, labels.subresource) = ("", "");
         }
@@ -39,7 +39,8 @@ pub(super) async fn forward(request: Permitted<'_>, extension: &Extension) -> Re
     Ok(proxy::forward(&endpoint, forwarded).await)
 }
 
-/// The servers on the same store that serve a resource that this one does not; none for a request that one of them passed on.
+/// Returns the servers on the same store that serve a resource that this server does not serve; empty for a
+/// request that one of them passed on.
 pub(super) fn elsewhere(request: &Permitted<'_>) -> Vec<String> {
     let Permitted { context, types, head, info, .. } = request;
     let is_here = || types.registry().resource(&info.group, &info.version, &info.resource).is_some();
@@ -50,7 +51,8 @@ pub(super) fn elsewhere(request: &Permitted<'_>) -> Vec<String> {
     context.peers().serving(&info.group, &info.version, &info.resource)
 }
 
-/// Requests for what only other servers on the same store serve: one of those passes the answer.
+/// Passes on a request to one of the other servers on the same store, which serve a resource that this server
+/// does not serve.
 pub(super) async fn pass_on(request: Permitted<'_>, servers: Vec<String>) -> Result<Response, Status> {
     let Permitted { context, head, info, proof, incoming, peer, .. } = request;
     let addresses = match context.ledger() {

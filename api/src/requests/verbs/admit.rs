@@ -1,5 +1,5 @@
-//! Admission of what stores no object of its own: reviews, commands on an object (a binding, an eviction, a request for
-//! a token), and connects.
+//! Admission of requests that store no object of their own: reviews, commands on an object (a binding, an
+//! eviction, a token request), and connects.
 
 use super::Call;
 use super::write::intent;
@@ -12,19 +12,19 @@ use values::json::{Object, Value};
 use values::object::{meta, set_meta};
 use values::status::Status;
 
-/// Both points for an object that is a question or a command.
+/// Runs both admission phases for an object that is a review or a command.
 ///
 /// # Errors
-/// The refusal of a plugin.
+/// A plugin refused the request.
 pub async fn command(call: &mut Call<'_>, options: Options<'_>, object: &mut Object) -> Result<(), Status> {
     mutate(call, options, object).await?;
     validate(call, options, object).await
 }
 
-/// Both points for a connection. Returns its options, as plugins left them.
+/// Runs both admission phases for a connection. Returns its options as plugins left them.
 ///
 /// # Errors
-/// The refusal of a plugin, or 400 for parameters that mean nothing.
+/// A plugin refused the request, or parameters are invalid (400).
 pub async fn connect(call: &mut Call<'_>) -> Result<Object, Status> {
     let mut options = connection(call)?;
     mutate(call, Options::None, &mut options).await?;
@@ -32,10 +32,10 @@ pub async fn connect(call: &mut Call<'_>) -> Result<Object, Status> {
     Ok(options)
 }
 
-/// The mutating point of the deletion of an object that cannot be read.
+/// Runs the mutating phase for the deletion of an object that cannot be read.
 ///
 /// # Errors
-/// The refusal of a plugin.
+/// A plugin refused the request.
 pub async fn deletion(call: &mut Call<'_>, options: Options<'_>) -> Result<(), Status> {
     let intent = intent(call, Endpoint::Main, options, "");
     let asked = intent.api.admission().about(&intent.target());
@@ -44,10 +44,10 @@ pub async fn deletion(call: &mut Call<'_>, options: Options<'_>) -> Result<(), S
     outcome
 }
 
-/// The mutating point for a command, which is in the namespace of the request.
+/// Runs the mutating phase for a command, which is in the namespace of the request.
 ///
 /// # Errors
-/// The refusal of a plugin.
+/// A plugin refused the request.
 pub async fn mutate(call: &mut Call<'_>, options: Options<'_>, object: &mut Object) -> Result<(), Status> {
     let is_command = !matches!(options, Options::None);
     if is_command && call.resource.namespaced() && meta(object, "namespace").is_empty() {
@@ -61,10 +61,10 @@ pub async fn mutate(call: &mut Call<'_>, options: Options<'_>, object: &mut Obje
     keep(call, review, outcome)
 }
 
-/// The validating point for a command.
+/// Runs the validating phase for a command.
 ///
 /// # Errors
-/// The refusal of a plugin.
+/// A plugin refused the request.
 pub async fn validate(call: &mut Call<'_>, options: Options<'_>, object: &Object) -> Result<(), Status> {
     let subresource = &*call.info.subresource;
     let intent = intent(call, Endpoint::Main, options, "");
@@ -74,7 +74,8 @@ pub async fn validate(call: &mut Call<'_>, options: Options<'_>, object: &Object
     keep(call, review, outcome)
 }
 
-/// Takes what plugins said. Nothing can fail any more that a share was taken for, unless a plugin refused.
+/// Keeps the warnings and annotations of plugins. Unless a plugin refused, shares that were taken (such as
+/// quota) are kept, because the operation can no longer fail.
 fn keep(call: &mut Call<'_>, mut review: Review, outcome: Result<(), Status>) -> Result<(), Status> {
     let charges = std::mem::take(&mut review.charges);
     if outcome.is_ok() {
@@ -84,7 +85,7 @@ fn keep(call: &mut Call<'_>, mut review: Review, outcome: Result<(), Status>) ->
     outcome
 }
 
-/// The parameters of a connection as an object of their kind, as far as they are given.
+/// Returns the given parameters of a connection as an object of their kind.
 fn connection(call: &Call<'_>) -> Result<Object, Status> {
     let mut object = Object::new();
     let Some(subresource) = call.resource.subresource(&call.info.subresource) else { return Ok(object) };
@@ -115,7 +116,7 @@ fn connection(call: &Call<'_>) -> Result<Object, Status> {
     Ok(object)
 }
 
-/// What follows the subresource, with a slash at its end if the path has one.
+/// Returns the path after the subresource, with a slash at its end if the path has one.
 fn path(subpath: &[String], path: &str) -> String {
     let mut own: String = subpath.iter().flat_map(|part| ["/", part]).collect();
     if path.ends_with('/') && !own.ends_with('/') {
@@ -124,7 +125,7 @@ fn path(subpath: &[String], path: &str) -> String {
     own
 }
 
-/// A number, or 400 in Go's words.
+/// Parses a number; the 400 for an invalid number has the wording of Go.
 fn number(text: &str) -> Result<Value, Status> {
     let number = text.parse::<i64>();
     let refused = || format!("strconv.Atoi: parsing {}: invalid syntax", go_quote(text));

@@ -1,14 +1,15 @@
-//! Items of a list, or initial events of a watch, made on several threads at once and handed out in order
-//! (docs/decisions/0016-every-representation-at-the-speed-of-json.md).
+//! Renders items of a list, or initial events of a watch, on several threads at the same time, and returns
+//! them in order (docs/decisions/0016-every-representation-at-the-speed-of-json.md).
 //!
 //! ```text
 //! objects ─┬─► batch ─► task ─┐
 //!          └─► batch ─► task ─┴─► chunks, in the order of the objects
 //! ```
 //!
-//! A task makes one chunk. As many tasks run as there are processors, at most `TASKS_MAX`, and each has memory for its
-//! chunk before it begins; where that is used up, one runs at a time. A reader that stops therefore holds that many chunks
-//! and no more. Batches are as long as their items are expected to fill a chunk; what does not fit comes next.
+//! A task renders one chunk. As many tasks run as there are processors, at most `TASKS_MAX`, and memory for
+//! each chunk is charged before its task begins; if no memory is left, one task runs at a time. A reader that
+//! stops therefore holds that many chunks and no more. The size of a batch is chosen so that its items are
+//! expected to fill a chunk; items that do not fit go to the next chunk.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -27,65 +28,65 @@ use values::cancellation::{self, Cancelled, following};
 use values::memory::Charge;
 use values::status::Status;
 
-/// Most tasks that work for one list.
+/// Maximum number of tasks that work for one list.
 const TASKS_MAX: usize = 4;
 
-/// Most objects of a batch.
+/// Maximum number of objects in a batch.
 const BATCH_MAX: usize = 512;
 
-/// Bytes that a batch is expected to come to: so far below a chunk that few do not fit.
+/// Expected size of a rendered batch: far enough below a chunk that only a few objects do not fit.
 const EXPECTED_BYTES: usize = CHUNK_BYTES / 8 * 7;
 
-/// Stored bytes that are measured by one task.
+/// Number of stored bytes that one task measures.
 const MEASURED_BYTES: usize = 4 * CHUNK_BYTES;
 
-/// Tasks that work for one list on this machine.
+/// Number of tasks that work for one list on this machine.
 static TASKS: LazyLock<usize> =
     LazyLock::new(|| available_parallelism().map_or(1, NonZero::get).min(TASKS_MAX));
 
-/// Appends an object that is not the first.
+/// A function that appends the rendered form of an object that is not the first.
 pub type Show = Arc<dyn Fn(&mut Renderer, &[u8], &mut Vec<u8>) -> Result<(), Status> + Send + Sync>;
 
 /// The rest of a list after its first chunk.
 pub struct Ahead {
     show: Show,
-    /// `None` once all are in batches.
+    /// The remaining objects; `None` when all are in batches.
     objects: Option<Selected>,
-    /// Objects still to be taken.
+    /// Number of objects that are still to be taken.
     left: u64,
     jobs: VecDeque<Job>,
-    /// Renderers that have nothing to do.
+    /// Renderers of tasks that are not running.
     idle: Vec<Renderer>,
-    /// Bytes that an item comes to for each 256 bytes of its record.
+    /// Average number of rendered bytes for each 256 bytes of a record.
     growth: usize,
-    /// Memory for what renderers remember.
+    /// Charge for the caches of the renderers.
     _charge: Charge,
 }
 
 /// A part of the list, in order.
 enum Job {
-    /// Being made.
+    /// A chunk that is being rendered.
     Task(JoinHandle<Result<Made, Cancelled>>),
-    /// What did not fit the chunk before.
+    /// Objects that did not fit into the chunk before.
     Rest(Vec<Found>),
-    /// An object that goes by itself.
+    /// A large object, which has its own chunk.
     Large(Box<Found>),
 }
 
-/// What a task has made.
+/// The result of a task.
 struct Made {
     renderer: Renderer,
     chunk: Vec<u8>,
     charge: Charge,
-    /// Bytes of the records in the chunk.
+    /// Total size of the records in the chunk.
     record_bytes: usize,
     rest: Vec<Found>,
     result: Result<(), Status>,
 }
 
 impl Ahead {
-    /// The `left` next ones of `objects`, none of which is the first of the list. `None` if there is no memory for that:
-    /// the objects stay where they are.
+    /// Creates a renderer of the next `left` objects, which must not include the first one of the list.
+    /// Returns `None` if there is no memory for it, and leaves `objects` unchanged.
     pub fn new(renderer: &Renderer, objects: &mut Option<Selected>, left: u64, show: Show) -> Option<Ahead> {
         let charge = renderer.account().try_answer(*TASKS * MEMO_BYTES).ok()?;
         let objects = Some(objects.take()?);
@@ -93,10 +94,10 @@ impl Ahead {
         Some(Ahead { show, objects, left, jobs, idle, growth: 256, _charge: charge })
     }
 
-    /// The next items; `None` when there are no more.
+    /// Returns the next items; `None` if there are no more.
     ///
     /// # Errors
-    /// An object cannot be read or shown, or there is no memory.
+    /// An object cannot be read or rendered, or there is no memory.
     pub async fn next(&mut self, renderer: &Renderer) -> Result<Option<Bytes>, Status> {
         loop {
             if let Some(Job::Rest(_)) = self.jobs.front()
@@ -136,7 +137,8 @@ impl Ahead {
     /// Starts as many tasks as may run.
     async fn start_tasks(&mut self, renderer: &Renderer) -> Result<(), Status> {
         while self.jobs.len() < *TASKS && self.objects.is_some() {
-            // What waits for more memory holds none: a large object is the last job.
+            // A large object waits for more memory, so it must be the last job: a waiting stream should not
+            // hold memory for other chunks.
             if matches!(self.jobs.back(), Some(Job::Large(_))) {
                 break;
             }
@@ -192,7 +194,7 @@ async fn charge(renderer: &Renderer) -> Result<Charge, Status> {
     renderer.account().answer(CHUNK_BYTES + ITEM_BYTES).await.map_err(Status::no_memory)
 }
 
-/// Makes a chunk of a batch.
+/// Renders a chunk from a batch.
 fn make(mut renderer: Renderer, show: &Show, mut batch: Vec<Found>, charge: Charge) -> Made {
     let mut chunk = Vec::with_capacity(CHUNK_BYTES + ITEM_BYTES);
     let mut record_bytes = 0;
@@ -208,22 +210,23 @@ fn make(mut renderer: Renderer, show: &Show, mut batch: Vec<Found>, charge: Char
         record_bytes += found.record_bytes();
         result = found.show(|stored| show(&mut renderer, stored, &mut chunk)).map(|_| ());
     }
-    // The entries go together: one by one they would compete with the other tasks for the count of those who hold a segment.
+    // The entries are dropped together: dropped one by one, they would compete with the other tasks for the
+    // reference count of a segment.
     let rest = batch.split_off(taken);
     drop(batch);
     Made { renderer, chunk, charge, record_bytes, rest, result }
 }
 
-/// Objects that follow each other.
+/// Consecutive objects.
 struct Batch {
     found: Vec<Found>,
-    /// An object that follows them and is large.
+    /// A large object after them.
     large: Option<Found>,
-    /// Whether nothing follows.
+    /// Whether no further objects follow.
     is_over: bool,
 }
 
-/// Takes objects up to so many bytes of their records.
+/// Takes objects until their records reach `bytes_max` bytes.
 async fn take(objects: &mut Selected, left: &mut u64, bytes_max: usize) -> Result<Batch, Status> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     while *left > 0 && found.len() < BATCH_MAX && bytes < bytes_max {
@@ -246,10 +249,11 @@ async fn take(objects: &mut Selected, left: &mut u64, bytes_max: usize) -> Resul
     Ok(Batch { found, large: None, is_over: *left == 0 })
 }
 
-/// Adds the `left` next objects to `size`, measured by several tasks. Lengths that are known from before are not measured.
+/// Adds the lengths of the next `left` objects to `size`, measured by several tasks. Lengths that are known
+/// from before are not measured again.
 ///
 /// # Errors
-/// An object cannot be read or shown.
+/// An object cannot be read or rendered.
 pub async fn measure(
     renderer: &Renderer,
     mut objects: Selected,
@@ -293,13 +297,13 @@ pub async fn measure(
     Ok(())
 }
 
-/// A renderer, and what it measured.
+/// A renderer and the size that it measured.
 type Measured = Result<(Renderer, ListSize), Status>;
 
 fn measure_batch(mut renderer: Renderer, batch: Vec<Found>) -> Measured {
     let mut size = ListSize::default();
     let mut scratch = Vec::with_capacity(ITEM_BYTES);
-    // By reference, for the reason that `make` has.
+    // Iterate by reference, for the same reason as in `make`.
     for found in &batch {
         let Some(revision) = found.revision() else { continue };
         cancellation::check();

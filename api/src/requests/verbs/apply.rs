@@ -1,11 +1,12 @@
-//! apply: PATCH with a configuration, on items and on subresources that write their parent.
+//! Server-side apply: PATCH with a configuration, on items and on subresources that write their parent.
 //!
 //! ```text
-//! body ─► configuration ─┬─ object there: live in the request's version ─► apply::apply ─┬─► the write path
-//!                        └─ not there:    nothing                      ─► apply::apply ─┘
+//! body ─► configuration ─┬─ object exists: live in the request's version ─► apply::apply ─┬─► the write path
+//!                        └─ no object:     nothing                       ─► apply::apply ─┘
 //! ```
 //!
-//! What applying means is in [`objects::apply`]; here it gets a body and live objects.
+//! The semantics of apply are in [`crate::objects::apply`]; this module provides the body and the live
+//! objects.
 
 use std::borrow::Cow;
 
@@ -34,7 +35,7 @@ use values::status::{Reason, Status};
 use values::yaml;
 use wire::response::Response;
 
-/// PATCH of a configuration.
+/// Applies the configuration in a body.
 pub async fn apply(
     call: &mut Call<'_>,
     body: (PatchKind, &[u8]),
@@ -61,7 +62,8 @@ pub async fn apply(
             Cow::Owned(convert::to_served(call.resource, old.clone(), call.api.naming())?)
         };
         let mut object = merged(call, endpoint, &live, &config, &options)?;
-        // Unless the configuration names a version, the apply goes on top of whatever there is.
+        // Unless the configuration states another resourceVersion, the apply is based on whatever version is
+        // stored.
         if decimal(meta(&object, "resourceVersion")) == Some(revision.get()) {
             set_meta(&mut object, "resourceVersion", None);
         }
@@ -72,7 +74,7 @@ pub async fn apply(
     respond_written(call, outcome).await
 }
 
-/// The object that an apply creates.
+/// Returns the object that an apply creates.
 fn create(call: &mut Call<'_>, config: &Configuration, options: &WriteOptions) -> Result<Object, Status> {
     let nothing = zero_object(&call.resource.table.message);
     let mut object = merged(call, Endpoint::Main, &nothing, config, options)?;
@@ -88,7 +90,7 @@ fn create(call: &mut Call<'_>, config: &Configuration, options: &WriteOptions) -
     Ok(object)
 }
 
-/// The options of an apply.
+/// Returns the options of an apply.
 pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
     let meta_group = call.api.naming().meta_group();
     let given = call.query.first("fieldManager").filter(|manager| !manager.is_empty());
@@ -99,20 +101,20 @@ pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
     WriteOptions::of_patch(call.query, &meta_group, errors)
 }
 
-/// The body of an apply.
+/// The body of an apply request.
 pub struct Configuration {
     object: Object,
-    /// What strict decoding says of keys that come twice.
+    /// Strict decoding error about duplicate keys.
     duplicates: Option<String>,
 }
 
 impl Configuration {
-    /// The configuration as a tree, without managed fields.
+    /// Returns the configuration as a tree, without managed fields.
     pub fn object(&self) -> &Object {
         &self.object
     }
 
-    /// Warns of keys that come twice, or refuses them. An apply is judged by what it says first.
+    /// Warns about duplicate keys, or refuses them. This happens before the configuration is applied.
     fn judge(&self, call: &mut Call<'_>, options: &WriteOptions) -> Result<(), Status> {
         let Some(error) = &self.duplicates else { return Ok(()) };
         match options.field_validation {
@@ -128,10 +130,10 @@ impl Configuration {
     }
 }
 
-/// What the reference server was doing when a text turned out to be no YAML.
+/// Prefix of the reference server's error for a text that is not YAML.
 const CONVERTING: &str = "error converting YAML to JSON";
 
-/// Reads the body of an apply to an object of type `message`: YAML, of which JSON is a part, or CBOR.
+/// Reads the body of an apply as an object of type `message`: YAML, which includes JSON, or CBOR.
 pub fn configuration(
     (format, body): (PatchKind, &[u8]),
     (api_version, kind): (&str, &str),
@@ -161,7 +163,7 @@ pub fn configuration(
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
     if (text("apiVersion"), text("kind")) != (api_version, kind) {
         let given = text("apiVersion");
-        // A version that cannot be read names no type at all.
+        // A malformed version names no type at all.
         let (group, version, kind) = match given.split_once('/') {
             Some((_, rest)) if rest.contains('/') => ("", "", ""),
             Some((group, version)) => (group, version, text("kind")),
@@ -178,15 +180,15 @@ pub fn configuration(
     Ok(Configuration { object: config, duplicates })
 }
 
-/// The tree of a body, and what strict decoding says of keys that come twice.
+/// Returns the tree of a body, and the strict decoding error about duplicate keys.
 fn read(format: PatchKind, body: &[u8], message: &Message) -> Result<(Value, Option<String>), Status> {
     if format == PatchKind::ApplyCbor {
-        // Duplicates are errors there.
+        // In CBOR, duplicates are errors.
         let value = cbor::parse(body)
             .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
         return Ok((value, None));
     }
-    // Programs send JSON, which is read faster as such; what is wrong with a text is told in the words of YAML.
+    // Programs send JSON, which the JSON parser reads faster; errors are still reported as errors of YAML.
     if let Some(object) = reading::read(message, body) {
         return Ok((Value::Object(object), None));
     }
@@ -199,7 +201,7 @@ fn read(format: PatchKind, body: &[u8], message: &Message) -> Result<(Value, Opt
     let mut document = yaml::parse(body)
         .map_err(|error| Status::bad_request(format!("error decoding YAML: {CONVERTING}: {error}")))?;
     let duplicates = document.strict_error();
-    // The reference server reads a configuration to a tree without a schema.
+    // The reference server reads a configuration as a tree without a schema.
     document.value.round_numbers();
     Ok((document.value, duplicates))
 }
@@ -221,8 +223,8 @@ fn merged(
     Ok(object)
 }
 
-/// Lays a configuration over a live object of the versions given, for the manager of the request. Of the live object
-/// stands beside it what is known to be as its type has it.
+/// Applies a configuration to a live object of the given versions, for the manager of the request. `objects`
+/// also contains the part of the live object that is known to conform to its type.
 pub fn laid_over(
     call: &mut Call<'_>,
     versions: &Versions<'_>,

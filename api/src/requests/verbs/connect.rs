@@ -1,9 +1,10 @@
-//! Connections through the server: exec, attach and portforward, which a node's agent answers, and the proxies to nodes,
-//! pods and services (docs/api/nodes.md).
+//! Connections through the server: exec, attach and portforward, which a node's agent answers, and the
+//! proxies to nodes, pods and services (docs/api/nodes.md).
 //!
-//! `options ─► admission ─► permission to create ─► whom it means ─► upgrade or request (crate::state::connect)`
+//! `options ─► admission ─► permission to create ─► target ─► upgrade or request (crate::state::connect)`
 //!
-//! Everything after admission reads the options that admission returns, never the query: plugins may have changed them.
+//! Everything after admission reads the options that admission returns, never the query: plugins may have
+//! changed them.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use wire::server::upgrade::Switch;
 /// Answers a permitted request.
 ///
 /// # Errors
-/// The refusal of a plugin or an authorizer, an object that is not there, and a target that is not reached.
+/// A plugin or an authorizer refused, an object does not exist, or the target cannot be reached.
 pub async fn connect(call: &mut Call<'_>) -> Result<Response, Status> {
     if call.query.first("dryRun").is_some() {
         return Err(Status::bad_request("dryRun is not supported"));
@@ -41,9 +42,9 @@ pub async fn connect(call: &mut Call<'_>) -> Result<Response, Status> {
     to_agent(call, wire, &options).await
 }
 
-/// exec, attach and portforward.
+/// Connects to the agent of a node, for exec, attach and portforward.
 async fn to_agent(call: &Call<'_>, wire: Wire<'_>, options: &Object) -> Result<Response, Status> {
-    // The permission to look at a pod is none to act in it, whatever method opens the connection.
+    // Permission to get a pod does not permit exec, whatever method opens the connection.
     call.api.authorize_create(call.proof).await?;
     let pod = found(call, call.resource, &call.info.name)?;
     let subresource = call.info.subresource.as_str();
@@ -85,7 +86,7 @@ fn asked<'a>(wire: &'a Wire<'_>, switch: Switch, headers: &'a HeaderMap, call: &
     Asked { switch, method: &wire.head.method, headers, peer: wire.peer, shutdown }
 }
 
-/// What the agent is asked: the options by the names that agents know, sorted.
+/// Returns the path and query for the agent: the options under the names that agents know, sorted.
 fn target_of(subresource: &str, options: &Object, path: &str) -> String {
     let all = |name: &str| options.get(name).and_then(Value::as_array).unwrap_or_default();
     let mut pairs: Vec<(&str, String)> = Vec::new();
@@ -108,7 +109,7 @@ fn flag(options: &Object, name: &str) -> bool {
     options.get(name).and_then(Value::as_bool).unwrap_or_default()
 }
 
-/// The proxies. `own` is the path at the target.
+/// Connects to the target of a proxy. `own` is the path at the target.
 async fn to_target(call: &Call<'_>, wire: Wire<'_>, own: &str) -> Result<Response, Status> {
     let id = call.info.name.as_str();
     let (head, path) = (wire.head, call.info.path.as_str());
@@ -137,7 +138,7 @@ async fn to_target(call: &Call<'_>, wire: Wire<'_>, own: &str) -> Result<Respons
     proxy::pass(&endpoint, proxied, SERVICE_ANSWER_TIMEOUT).await
 }
 
-/// One of the pods behind a service.
+/// Returns the endpoint of one of the pods of a service.
 fn behind(call: &Call<'_>, service: &Object, id: (&str, Name<'_>), target: &str) -> Result<Endpoint, Status> {
     let naming = call.api.naming();
     let builtin = |group: &str, plural: &str| -> Result<&Arc<Resource>, Status> {
@@ -161,7 +162,7 @@ fn behind(call: &Call<'_>, service: &Object, id: (&str, Name<'_>), target: &str)
     call.api.nodes().of_service(service, &found, id, target, pod)
 }
 
-/// An object, or 404.
+/// Returns an object, or 404.
 pub fn found(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Object, Status> {
     store::check_key_name(name)?;
     let key = store::key(resource, call.info.namespace_of(resource), name);
@@ -172,11 +173,11 @@ pub fn found(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Ob
     stored.object(resource)
 }
 
-/// The agent on the node of a pod.
+/// Returns the agent on the node of a pod.
 pub fn agent_of(call: &Call<'_>, pod: &Object) -> Result<Agent, Status> {
     let nodes = call.api.builtin().resource("", "v1", "nodes").ok_or_else(Status::no_such_route)?;
     let node = found(call, nodes, text(pod, "spec.nodeName")).map_err(|status| match status.code {
-        // The client asked for the pod, and need not know the node.
+        // The client asked for the pod and may not know the node.
         StatusCode::NOT_FOUND => {
             Status::not_found(Subject { group: "", kind: "pods", name: meta(pod, "name") })
         }
@@ -185,12 +186,13 @@ pub fn agent_of(call: &Call<'_>, pod: &Object) -> Result<Agent, Status> {
     call.api.nodes().agent(&node?)
 }
 
-/// A text in an object; empty if there is none.
+/// Returns a string in an object; empty if absent.
 pub fn text<'o>(object: &'o Object, path: &str) -> &'o str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The container that is meant: the one `asked` for, the only one, or the one that the pod names itself.
+/// Returns the container that the request means: the one in `asked`, the only container, or the default
+/// container of the pod.
 pub fn container<'p>(call: &Call<'_>, pod: &'p Object, asked: &str) -> Result<&'p str, Status> {
     let name = meta(pod, "name");
     let names = |list: &str| -> Vec<&'p str> {

@@ -1,7 +1,9 @@
-//! Continue tokens: where a chunked list goes on, and at which version (docs/api/lists.md#continue-tokens).
+//! Continue tokens: the position at which a chunked list continues, and its revision
+//! (docs/api/lists.md#continue-tokens).
 //!
-//! Unpadded base64url of `{"v":"meta…/v1","rv":<version>,"start":"<key suffix>\u0000"}`. The suffix is relative to
-//! the collection that was authorized, and is checked to be a clean path, so that no forged token reaches outside.
+//! A token is the unpadded base64url of `{"v":"meta…/v1","rv":<version>,"start":"<key suffix>\u0000"}`. The
+//! suffix is relative to the collection that was authorized, and is checked to be a clean path, so that a
+//! forged token cannot reach other keys.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,10 +13,10 @@ use serde::Serialize;
 use values::json::{self, Value};
 use values::status::Status;
 
-/// A decoded token.
+/// The contents of a continue token.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ContinueToken {
-    /// Version of every chunk; `None` = go on at the newest version.
+    /// Revision of every chunk; `None` means to continue at the newest revision.
     pub revision: Option<Revision>,
     /// First key of the chunk, relative to the collection's prefix.
     pub start: String,
@@ -28,8 +30,8 @@ struct Wire {
 }
 
 impl Wire {
-    /// Reads JSON text as `encoding/json` does: names match in any case, `null` changes nothing, and the first value of a wrong
-    /// type is the error.
+    /// Parses JSON text as `encoding/json` does: names match in any case, `null` changes nothing, and the
+    /// first value of a wrong type is the error.
     fn read(text: &[u8]) -> Result<Self, String> {
         let value = json::parse(text).map_err(|error| error.to_string())?;
         let mut wire = Wire::default();
@@ -66,15 +68,15 @@ impl Wire {
 }
 
 impl ContinueToken {
-    /// The token as clients see it.
+    /// Encodes the token for clients.
     pub fn encode(&self, meta_version: &str) -> String {
         let rv = self.revision.map_or(-1, |revision| i64::try_from(revision.get()).unwrap_or(i64::MAX));
         let wire = Wire { v: meta_version.to_owned(), rv, start: self.start.clone() };
-        // A struct of strings and numbers always serialises.
+        // A struct of strings and numbers can always be serialised.
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).unwrap_or_default())
     }
 
-    /// Reads a token made for `meta_version` (`meta…/v1`).
+    /// Parses a token made for `meta_version` (`meta…/v1`).
     pub fn decode(text: &str, meta_version: &str) -> Result<Self, Status> {
         let invalid = |why: String| {
             Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
@@ -95,13 +97,14 @@ impl ContinueToken {
         if is_clean(token.suffix()) { Ok(token) } else { Err(invalid(token.start)) }
     }
 
-    /// What follows the collection's prefix in the first key of the chunk.
+    /// Returns the first key of the chunk without the prefix of the collection.
     pub fn suffix(&self) -> &str {
         self.start.strip_prefix('/').unwrap_or(&self.start)
     }
 }
 
-/// Whether a relative path has neither empty nor dot segments; nothing at all is where the collection begins.
+/// Returns whether a relative path has no empty and no dot segments. The empty path is clean and means the
+/// start of the collection.
 fn is_clean(path: &str) -> bool {
     path.is_empty() || path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }

@@ -1,4 +1,5 @@
-//! delete and deletecollection: two phases where something holds the object, one otherwise.
+//! The verbs delete and deletecollection: two phases if finalizers or a grace period hold the object,
+//! otherwise one.
 
 use http::StatusCode;
 
@@ -32,10 +33,10 @@ use values::type_meta::untyped;
 use values::yaml;
 use wire::response::Response;
 
-/// Where the reference server registers the kinds of options, as its texts name it.
+/// Location at which the reference server registers the kinds of options, as its error messages name it.
 const SCHEME: &str = "in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"";
 
-/// DELETE of an item.
+/// Deletes the object in the path.
 pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let mut options = read_options(call, body)?;
     refuse_list_transform(&call.output, call.resource)?;
@@ -52,7 +53,8 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     }
     warn(call, &options);
     if call.resource.table.behavior.spec_finalizers && options.uid.is_none() {
-        // Whatever admission says of this namespace is not said of another of its name.
+        // The admission decision is for this namespace object, and must not be applied to another one with
+        // the same name.
         let stored = call.store().get(&store::key(call.resource, "", &name))?;
         let object = stored.map(|stored| stored.object(call.resource)).transpose()?;
         options.uid = object.map(|object| meta(&object, "uid").to_owned());
@@ -74,7 +76,7 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
             };
             Ok(respond_success(StatusCode::OK, &success(&details, None), &call.output))
         }
-        // Still there, waiting for finalizers or its grace period.
+        // The object still exists and waits for finalizers or its grace period.
         waiting => {
             let code =
                 if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
@@ -84,7 +86,7 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     }
 }
 
-/// What the kind warns of where options leave open what becomes of dependents.
+/// Adds the kind's warning if the options do not state what happens to dependents.
 fn warn(call: &mut Call<'_>, options: &DeleteOptions) {
     let warning = call.resource.table.behavior.delete_warning;
     if !warning.is_empty() && options.choose_no_propagation() {
@@ -92,7 +94,7 @@ fn warn(call: &mut Call<'_>, options: &DeleteOptions) {
     }
 }
 
-/// The Status of a success; deletions carry no code, bindings and evictions do.
+/// Returns the Status of a success; deletions have no code, bindings and evictions have one.
 pub fn success(details: &Details, code: Option<StatusCode>) -> Object {
     let mut status = Object::new();
     status.push("kind", "Status".into());
@@ -108,11 +110,12 @@ pub fn success(details: &Details, code: Option<StatusCode>) -> Object {
     status
 }
 
-/// DELETE of a collection: the items that the selectors pick, one after the other, and the list of them.
+/// Deletes the objects of a collection that the selectors match, one after the other, and returns the list of
+/// them.
 pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
     let options = read_options(call, body)?;
-    // Behind its gate the option is not there.
+    // If the feature gate is off, the option does not exist.
     if options.ignore_store_read_error && call.api.features().has(Feature::AllowUnsafeMalformedObjectDeletion)
     {
         let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
@@ -148,11 +151,12 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
             Err(status) => return Err(status),
         }
     }
-    // The answer lists the items as they were; the page's snapshot still has them, so none was kept aside.
+    // The response lists the items as they were. The snapshot of the page still has them, so no copies were
+    // kept.
     ListStream::respond(renderer, page).await
 }
 
-/// Takes the options from a body if there is one, and from the query otherwise.
+/// Reads the options from the body if there is one, and from the query otherwise.
 pub fn read_options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Status> {
     let meta_group = call.api.naming().meta_group();
     if body.is_empty() {
@@ -171,14 +175,15 @@ pub fn read_options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Statu
     Ok(options)
 }
 
-/// Why a body of another kind holds no options. Options may name any version; other kinds are of the one they name.
+/// Returns the error for a body of another kind. Options may state any version; other kinds are of the
+/// version that they state.
 fn unknown_kind(kind: &str, api_version: &str, meta_group: &str) -> String {
     let own = format!("{meta_group}/v1");
     let version = if api_version.is_empty() { &own } else { api_version };
     format!("no kind \"{kind}\" is registered for version \"{version}\" {SCHEME}")
 }
 
-/// The options that a body holds in its encoding, as an object of their type.
+/// Decodes the options in a body as an object of their type.
 fn decode_options(call: &Call<'_>, body: &[u8]) -> Result<Object, Status> {
     let bad = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
     let tree = |value: Value| match untyped(&value) {

@@ -35,15 +35,15 @@ use values::retry::{Attempts, Exhausted};
 use values::status::{Cause, Details, Reason, Status, Subject};
 use wire::response::Response;
 
-/// Most evictions that a budget's controller may have yet to notice.
+/// Maximum number of evictions that the budget's controller has not processed yet.
 const DISRUPTED_PODS_MAX: usize = 2000;
 
-/// Versions of evictions that drains of older clients still send; their form is the same.
+/// Older versions of Eviction that drains of older clients still send; their schema is the same.
 const OLDER_VERSIONS: [&str; 1] = ["v1beta1"];
 
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// POST of an Eviction on a pod.
+/// Evicts the pod in the path.
 pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
     let options = WriteOptions::from_query(call.query, "CreateOptions", &meta_group)?;
@@ -70,7 +70,8 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
         match standing {
             Standing::Over => {}
             Standing::Beginning => {
-                // The caller's own conditions can fail for good; only the pin may fail and be tried again.
+                // The caller's own preconditions fail for good; only a failure of the pinned revision leads
+                // to a retry.
                 check_preconditions(call.resource, &name, &deletion, &pod, &stored)?;
                 pin(&mut this, revision);
             }
@@ -86,7 +87,7 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
         match delete(call, &name, &this).await {
             Ok(()) => break,
             Err(error) if error.reason == Reason::Conflict && !conditional => match standing {
-                // It may have become ready meanwhile, and count: look at it again.
+                // The pod may have become ready in the meantime, and then it counts, so it is checked again.
                 Standing::Beginning => {}
                 Standing::Running { .. } if this.resource_version.is_some() => {
                     let budget = budget_of(call, &stored)?;
@@ -103,7 +104,7 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
     Ok(respond_success(code, &success(&Details::default(), Some(code)), &call.output))
 }
 
-/// The query and the content may both ask for a dry run, but then in the same words.
+/// Checks that the dry run options in the query and in the body are equal if both are given.
 fn agree_on_dry_run(call: &Call<'_>, eviction: &Object) -> Result<(), Status> {
     let asked: Vec<&str> = call.query.all("dryRun").collect();
     let given = eviction.get("deleteOptions").and_then(|options| options.get("dryRun"));
@@ -120,14 +121,14 @@ fn agree_on_dry_run(call: &Call<'_>, eviction: &Object) -> Result<(), Status> {
     Err(Status::new(Reason::Unknown, why))
 }
 
-/// What a pod is to its budget.
+/// State of a pod with respect to its budget.
 #[derive(Clone, Copy)]
 enum Standing {
-    /// Finished, or deleted already.
+    /// The pod has finished, or is being deleted already.
     Over,
-    /// Not running yet.
+    /// The pod is not running yet.
     Beginning,
-    /// It counts, if it is ready.
+    /// The pod counts for the budget, if it is ready.
     Running { ready: bool },
 }
 
@@ -146,7 +147,7 @@ fn standing(pod: &Object) -> Standing {
     Standing::Running { ready }
 }
 
-/// Ties the deletion to the state that was judged, unless the caller tied it to another.
+/// Ties the deletion to the revision that was checked, unless the caller gave other preconditions.
 fn pin(options: &mut DeleteOptions, revision: Revision) {
     options.resource_version.get_or_insert_with(|| revision.to_string());
 }
@@ -163,10 +164,10 @@ fn budgets(namespace: &str, name: &str) -> Target {
     Target { group: "policy", version: "v1", resource: "poddisruptionbudgets", namespace, name }
 }
 
-/// The budget that counts the pod.
+/// Returns the budget that covers the pod.
 ///
 /// # Errors
-/// 500 when there are several.
+/// 500 if several budgets cover it.
 fn budget_of(call: &Call<'_>, pod: &Stored) -> Result<Option<Object>, Status> {
     let labels = types::attributes::Attributes::new(&pod.record.attributes);
     if labels.labels().next().is_none() {
@@ -177,7 +178,7 @@ fn budget_of(call: &Call<'_>, pod: &Stored) -> Result<Option<Object>, Status> {
     let mut found = None;
     for entry in call.api.open_for(Part::Evictions).view().prefix(&store::collection(resource, namespace)) {
         let budget = store::read(entry)?.object(resource)?;
-        // A selector that cannot be read selects nothing; one that is there and empty, everything.
+        // An invalid selector selects nothing; an empty selector selects everything.
         let selector = at(&budget, "spec.selector").filter(|selector| !selector.is_null());
         let Some(Ok(selector)) = selector.map(|selector| LabelSelector::from_object(Some(selector))) else {
             continue;
@@ -201,7 +202,7 @@ fn count(budget: &Object, name: &str) -> i64 {
     at(budget, &format!("status.{name}")).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// Whether a pod that is not ready may go without being counted.
+/// Returns whether a pod that is not ready may be evicted without being counted.
 fn lets_unready_go(budget: &Object) -> bool {
     let policy = at(budget, "spec.unhealthyPodEvictionPolicy").and_then(Value::as_str);
     let (healthy, wanted) = (count(budget, "currentHealthy"), count(budget, "desiredHealthy"));
@@ -211,7 +212,7 @@ fn lets_unready_go(budget: &Object) -> bool {
 /// Takes one disruption of the budget for the pod.
 ///
 /// # Errors
-/// 429 when there is none left or it is not known yet, 403 when the budget is in a state that it should not be in.
+/// 429 if no disruption is left or the number is not known yet; 403 if the budget is in an invalid state.
 async fn spend(
     call: &Call<'_>,
     namespace: &str,
@@ -244,7 +245,7 @@ async fn spend(
     refusal.map_or(Ok(()), Err)
 }
 
-/// The budget with one disruption less, for `pod`.
+/// Returns the budget with one disruption less, for `pod`.
 fn spent(budget: &Object, pod: &str) -> Object {
     let mut budget = budget.clone();
     let left = count(&budget, "disruptionsAllowed") - 1;
@@ -268,7 +269,7 @@ fn spent(budget: &Object, pod: &str) -> Object {
     budget
 }
 
-/// Whether the budget has a disruption left.
+/// Checks that the budget has a disruption left.
 fn check(budget: &Object) -> Result<(), Status> {
     let name = meta(budget, "name");
     let generation = at(budget, "metadata.generation").and_then(Value::as_i64).unwrap_or(0);
@@ -310,7 +311,7 @@ fn check(budget: &Object) -> Result<(), Status> {
     Err(violation(cause, 0))
 }
 
-/// 429: what the budget allows is not known yet.
+/// Returns the 429 for a budget whose status is not up to date yet.
 fn not_settled(budget: &str) -> Status {
     violation(format!("The disruption budget {budget} is still being processed by the server."), 10)
 }
@@ -323,14 +324,14 @@ fn violation(cause: String, retry_after_seconds: u32) -> Status {
     status
 }
 
-/// Says in the pod why it goes, and deletes it.
+/// Sets the pod's condition with the reason, and deletes the pod.
 async fn delete(call: &mut Call<'_>, name: &str, options: &DeleteOptions) -> Result<(), Status> {
     let namespace = call.info.namespace_of(call.resource);
     let mut options = options.clone();
     if !options.dry_run {
         let told = say_why(call, namespace, name, &options).await?;
         if let (Some(wanted), Some(told)) = (&mut options.resource_version, told) {
-            // It held for the state before the condition, which this server itself has just changed.
+            // The precondition was for the revision before the condition, which this server has just changed.
             *wanted = told;
         }
     }
@@ -339,7 +340,7 @@ async fn delete(call: &mut Call<'_>, name: &str, options: &DeleteOptions) -> Res
     delete_object(call, &intent, &options).await.map(drop)
 }
 
-/// Writes the condition, if the pod still is the one that is meant; returns its version afterwards.
+/// Writes the condition if the pod is still the one that was checked; returns its revision afterwards.
 async fn say_why(
     call: &Call<'_>,
     namespace: &str,
@@ -378,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_budget_gives_what_it_has_and_says_what_it_lacks() {
-        // docs/api/subresources.md#eviction.
+        // See docs/api/subresources.md#eviction.
         for (budget, want) in [
             (r#"{"metadata":{"name":"b"},"status":{"disruptionsAllowed":1}}"#, None),
             (

@@ -1,20 +1,20 @@
-//! How far a chunk is filled with items, so that it leaves in one piece.
+//! Decides how far a chunk is filled with items, so that it is sent in one piece.
 
-/// Decides whether a chunk takes another item: if one as large as the last would fit.
+/// Decides whether a chunk takes another item: only if one as large as the last would fit.
 pub struct Filling {
     limit_bytes: usize,
-    /// Length of the chunk when it was last asked about; `None` before that.
+    /// Length of the chunk at the previous call; `None` before the first.
     before: Option<usize>,
 }
 
 impl Filling {
-    /// For a chunk of at most about so many bytes.
+    /// Creates the state for a chunk of about `limit_bytes` at most.
     pub fn up_to(limit_bytes: usize) -> Filling {
         Filling { limit_bytes, before: None }
     }
 
-    /// Whether a chunk that is now so long takes another item. What it has grown by since the last question is the last item;
-    /// the first fits in any chunk that is not full.
+    /// Returns whether a chunk of length `len` takes another item. The growth since the previous call is
+    /// taken as the size of the last item; the first item fits into any chunk that is not full.
     pub fn takes_more(&mut self, len: usize) -> bool {
         let last = len.saturating_sub(self.before.unwrap_or(len));
         self.before = Some(len);
@@ -31,7 +31,7 @@ mod tests {
         for (limit, lens) in [
             (100, &[(0, true), (40, true), (80, false)][..]),
             (100, &[(0, true), (200, false)]),
-            // A chunk that something stands in, and an item that came to nothing.
+            // A chunk that is not empty at the start, and an item of no bytes.
             (100, &[(90, true), (95, false), (95, true)]),
             (1, &[(0, true), (1, false)]),
             (100, &[(100, false)]),

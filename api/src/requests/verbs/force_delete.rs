@@ -1,9 +1,9 @@
 //! Deletion of an object that cannot be read (gate `AllowUnsafeMalformedObjectDeletion`).
 //!
-//! An object whose bytes are damaged, or are no object of its kind, can be neither shown nor updated, and so not
-//! deleted through the write path either. A caller with a second permission may have it removed: finalizers,
-//! preconditions and dependents are passed over, because none of them can be read. Objects that can be read are
-//! refused.
+//! An object whose bytes are damaged, or do not form an object of its kind, can be neither shown nor updated,
+//! and therefore not deleted through the write path either. A caller with a second permission may remove it:
+//! finalizers, preconditions and dependents are ignored, because none of them can be read. For objects that
+//! can be read, the request is refused.
 
 use auth::Attributes;
 use engine::{Change, Expected};
@@ -22,16 +22,16 @@ use values::retry::{Attempts, Exhausted};
 use values::status::{Details, Reason, Status};
 use wire::response::Response;
 
-/// The option, as errors name it.
+/// Name of the option in error messages.
 pub const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
-/// The permission beyond `delete`.
+/// The verb of the additional permission.
 const VERB: &str = "unsafe-delete-ignore-read-errors";
 
-/// Refuses options that say something about an object that cannot be read.
+/// Refuses options that depend on the contents of the object, which cannot be read.
 ///
 /// # Errors
-/// 422 naming each.
+/// 422 that names each of these options.
 pub fn check_options(options: &DeleteOptions, meta_group: &str) -> Result<(), Status> {
     let set = [
         (options.dry_run, ".dryRun"),
@@ -53,7 +53,8 @@ pub fn check_options(options: &DeleteOptions, meta_group: &str) -> Result<(), St
 /// Removes the object of a permitted request if it cannot be read.
 ///
 /// # Errors
-/// 403 without the second permission, 422 for an object that can be read or is not there, or the store's error.
+/// 403 without the second permission, 422 for an object that can be read or does not exist, or the error of
+/// the store.
 pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Response, Status> {
     let name = call.info.name.as_str();
     admit::deletion(call, Options::Delete(options)).await?;
@@ -73,7 +74,7 @@ pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Resp
             Ok(_) => return Err(refuse(call)),
             Err(error) => return Err(error),
         }
-        // The log needs a final state, which watchers are shown: all that is known of the object is where it was.
+        // The log needs a final state for watchers. Only the location of the object is known.
         let change = Change::Delete(Some(store::payload(
             call.resource,
             &store::remains(call.resource, namespace, name),

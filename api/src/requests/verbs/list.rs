@@ -1,10 +1,11 @@
-//! list: a stream over the state at one revision.
+//! The verb list: a stream over the state at one revision.
 //!
-//! The snapshot pins a point in time without holding a lock; the index range is walked, selectors look at signatures in
-//! the index and then at the stored attributes of what these let through, and stored bytes are copied into chunks of at
-//! most `CHUNK_BYTES`. A list of any size holds one chunk, or where objects are not shown as they are stored, one for each of
-//! the threads that make them (`ahead.rs`). With a limit the range is walked twice: once over the index to
-//! find where the page ends (the head of a list names its continue token), once to write it.
+//! The snapshot pins a revision without holding a lock. The list walks the index range; selectors check the
+//! Bloom filters in the index, and then the stored attributes of the remaining entries. Stored bytes are
+//! copied into chunks of at most `CHUNK_BYTES`. A list of any size holds one chunk, or if objects are not
+//! sent in stored form, one chunk for each thread that renders them (`ahead.rs`). With a limit the range is
+//! walked twice: once over the index to find where the page ends (the head of a list contains its continue
+//! token), and once to write it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,33 +36,34 @@ use values::status::Status;
 use wire::response::{Response, respond_shared};
 use wire::server::{Aborted, Body, PIECE_BYTES};
 
-/// Bytes gathered before they are handed to the connection.
+/// Number of bytes that are gathered before they are passed to the connection.
 pub(super) const CHUNK_BYTES: usize = PIECE_BYTES;
 
-/// Room for an item that takes a chunk over its size: most fit, a larger one makes the buffer grow.
+/// Additional space for the last item of a chunk: most items fit, a larger one makes the buffer grow.
 pub(super) const ITEM_BYTES: usize = 8 * 1024;
 
-/// Objects from this size on go out by themselves: in stored form as references to the file, otherwise in a chunk that is
-/// charged for them alone.
+/// Size from which an object is sent by itself: in stored form as a reference to the file, otherwise in a
+/// chunk with its own charge.
 pub(super) const LARGE_BYTES: usize = ITEM_BYTES;
 
-/// Bytes gathered for text that is indented on its way out, which makes it up to four times as long.
+/// Number of bytes that are gathered for indented output, which can be four times as long.
 const PRETTY_CHUNK_BYTES: usize = 12 * 1024;
 
-/// What an object may come to in another form than the stored one, as a multiple of its stored text.
+/// Maximum size of an object in another encoding, as a multiple of its stored form.
 pub(super) const FORM_MULTIPLE: usize = 4;
 
-/// Items kept while they are measured: up to four chunks, the lists that most clients ask for, are rendered once.
+/// Maximum size of items that are kept while they are measured: lists of up to four chunks, which most
+/// clients request, are rendered only once.
 const WHOLE_BYTES: u64 = 4 * CHUNK_BYTES as u64;
 
-/// Most rows that are sorted by what is in the objects, which takes all of them at hand.
+/// Maximum number of rows that are sorted by object contents, because all of them must be in memory.
 const ROWS_SORTED_MAX: usize = 1000;
 
-/// Objects looked at in one go while none of them is shown: well under a millisecond, so that a selector that selects
-/// nothing delays no other request on the same thread.
+/// Number of objects that are checked in one go if none of them matches: well under a millisecond, so that a
+/// selector that matches nothing delays no other request on the same thread.
 pub const LOOKED_AT_ONCE: usize = 1024;
 
-/// Answers with the collection (docs/api/lists.md#resource-versions, docs/api/lists.md#list-options,
+/// Returns the collection (docs/api/lists.md#resource-versions, docs/api/lists.md#list-options,
 /// #read-consistency, #remaining-items, #continue-tokens).
 pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
@@ -75,19 +77,19 @@ pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
     ListStream::respond(renderer, page).await
 }
 
-/// One page of a collection: a range of one snapshot, and what its head says.
+/// A page of a collection: a range of one snapshot, and the metadata for its head.
 pub struct Page {
     view: View,
     range: KeyRange,
-    /// Selectors still to be tested in the range.
+    /// Selectors that are still to be evaluated in the range.
     selection: Selection,
     resource: Arc<Resource>,
     converter: Arc<Converter>,
-    /// The objects, where they are not shown in key order.
+    /// The objects, if they are not in key order.
     sorted: Option<Vec<Stored>>,
-    /// Matching items in this page; `u64::MAX` when not limited.
+    /// Number of matching items in this page; `u64::MAX` if there is no limit.
     pub items: u64,
-    /// Version, token and count of the head.
+    /// Revision, continue token and remaining count for the head.
     pub meta: ListMeta,
 }
 
@@ -121,7 +123,7 @@ impl Page {
         if let Some(name) = options.selection.field().exact_name().filter(|_| single_scope && token.is_none())
         {
             is_one = true;
-            // One name in one scope is one key.
+            // A name within one scope corresponds to one key.
             let key = store::key(call.resource, &namespace, name);
             range = KeyRange { end: Some([&key[..], b"\0"].concat().into()), start: key };
         }
@@ -142,7 +144,7 @@ impl Page {
             sorted: None,
             items: u64::MAX,
         };
-        // Any version, in whatever pieces the server likes: upstream answers that whole
+        // With resourceVersion "0" any revision may be served, and upstream ignores the limit then
         // (docs/api/lists.md#read-consistency).
         let is_any = options.resource_version == "0" && token.is_none();
         let is_limited = options.limit > 0 && !is_any;
@@ -153,7 +155,7 @@ impl Page {
         if let Some(asked) = asked {
             let took = match asked {
                 Asked::Version => Some(found),
-                // Without a limit they are looked for while the client reads.
+                // Without a limit the objects are searched while the client reads.
                 Asked::Object | Asked::Objects => is_limited.then(|| began.elapsed()),
             };
             call.api.listed(call.resource, asked, took);
@@ -161,7 +163,7 @@ impl Page {
         Ok(page)
     }
 
-    /// Walks the range up to `limit` matching items and, when more follow, notes how to go on.
+    /// Walks the range up to `limit` matching items and, if more entries follow, creates the continue token.
     async fn limit(&mut self, limit: u64, prefix: &[u8], meta_version: &str) -> Result<(), Status> {
         let mut taken = 0;
         let mut last: Option<Bytes> = None;
@@ -182,7 +184,7 @@ impl Page {
         }
         self.items = taken;
         let Some(last) = last.filter(|_| taken == limit) else { return Ok(()) };
-        // One more entry exists (matching or not): the page is followed by another.
+        // At least one more entry exists (matching or not), so another page follows.
         if self.view.range(self.range.clone().after(&last)).next().is_some() {
             let suffix = last.get(prefix.len()..).unwrap_or_default();
             let start = format!("{}\0", String::from_utf8_lossy(suffix));
@@ -195,7 +197,7 @@ impl Page {
         Ok(())
     }
 
-    /// How many items this page has.
+    /// Returns the number of items in this page.
     async fn count(&self) -> Result<u64, Status> {
         if self.items != u64::MAX {
             return Ok(self.items);
@@ -217,7 +219,8 @@ impl Page {
         Ok(items)
     }
 
-    /// Renders the first items of this page to measure them, and keeps them if `may_keep`: up to [`WHOLE_BYTES`].
+    /// Renders the first items of this page, up to [`WHOLE_BYTES`], to measure them; keeps the result if
+    /// `may_keep`.
     async fn measure(&self, renderer: &mut Renderer, may_keep: bool) -> Result<Measured, Status> {
         let mut size = ListSize::default();
         let mut objects = self.objects();
@@ -245,7 +248,8 @@ impl Page {
         Ok(if may_keep { Measured::Whole(size, whole) } else { Measured::Size(size) })
     }
 
-    /// Sorts the objects as rows, where the kind has an order of its own, unless they are many.
+    /// Sorts the objects as rows, if the kind has its own order and the page has at most [`ROWS_SORTED_MAX`]
+    /// objects.
     async fn sort_rows(&mut self) -> Result<(), Status> {
         let path = self.resource.table.behavior.rows_sorted_by;
         if path.is_empty() {
@@ -266,16 +270,16 @@ impl Page {
             let object = stored.object(&self.resource)?;
             rows.push((at(&object, path).and_then(Value::as_i64).unwrap_or_default(), stored));
         }
-        // They came by name, which decides among equals.
+        // The rows were in name order, which a stable sort keeps among equal numbers.
         rows.sort_by_key(|(number, _)| *number);
         self.sorted = Some(rows.into_iter().map(|(_, stored)| stored).collect());
         Ok(())
     }
 
-    /// The objects of the range that are selected, in key order, or as they were sorted.
+    /// Returns the selected objects of the range, in key order or in sorted order.
     pub fn objects(&self) -> Selected {
         let range = match &self.sorted {
-            // All of them are known.
+            // All objects are already known, so the range is empty.
             Some(_) => KeyRange { start: self.range.start.clone(), end: Some(self.range.start.clone()) },
             None => self.range.clone(),
         };
@@ -285,17 +289,17 @@ impl Page {
     }
 }
 
-/// The items of a page, rendered to be measured.
+/// Result of measuring the items of a page.
 enum Measured {
-    /// All of them, with themselves.
+    /// The size of all items, and the rendered items.
     Whole(ListSize, Vec<u8>),
-    /// All of them.
+    /// The size of all items.
     Size(ListSize),
-    /// The first ones, and the others.
+    /// The size of the first items, and the other items.
     Start(ListSize, Box<Selected>),
 }
 
-/// The view that serves a list (the table of docs/api/lists.md#resource-versions).
+/// Returns the view that serves a list (the table of docs/api/lists.md#resource-versions).
 async fn pick_view(
     call: &Call<'_>,
     options: &ListOptions,
@@ -303,7 +307,7 @@ async fn pick_view(
     meta_version: &str,
 ) -> Result<View, Status> {
     let store = call.store();
-    // A version that another server has answered with may be on its way to this one.
+    // A revision that another server has returned to a client may not have reached this server yet.
     let follow = async |revision| match call.api.ledger() {
         Some(_) => call.api.wait_for_revision(call.resource, revision).await,
         None => Ok(()),
@@ -343,36 +347,36 @@ const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to displ
     objects that were created, modified, or deleted between the time the first chunk was returned and now may \
     show up in the list.";
 
-/// The body of a list, made chunk by chunk as the connection takes it.
+/// The body of a list, produced chunk by chunk as the connection takes it.
 pub struct ListStream {
     renderer: Renderer,
-    /// `None` once the tail was written.
+    /// The remaining objects; `None` after the end was written.
     objects: Option<Selected>,
     left: u64,
     buffer: Vec<u8>,
-    /// Memory for the chunk that is being made.
+    /// Memory charge for the current chunk.
     charge: Charge,
-    /// A large object that waits for the chunk before it to leave.
+    /// A large object that waits until the chunk before it is sent.
     waiting: Option<Stored>,
-    /// Stored bytes that follow the chunk at hand.
+    /// Stored bytes that follow the current chunk.
     stored: Option<Bytes>,
     first: bool,
-    /// The objects, once they are rendered on several threads.
+    /// The objects, if they are rendered on several threads.
     ahead: Option<Ahead>,
-    /// Lays the text out when the client wants it indented.
+    /// Indents the text if the client asked for it.
     indenter: Option<Indenter>,
 }
 
 impl ListStream {
-    /// Answers with the list document of one page. A list that fits one chunk is sent whole, with its length; a
-    /// longer one is streamed.
+    /// Returns the response with one page of a list. A list that fits into one chunk is sent whole, with its
+    /// length; a longer list is streamed.
     ///
-    /// Where the head must say how long the items are together, they are rendered twice, the first time only to
-    /// be measured, unless they are few: that costs time in proportion to the list, where keeping them would cost
-    /// memory. What comes before that length is sent meanwhile.
+    /// Some encodings state the total length of the items in the head. Unless the items are few, they are
+    /// then rendered twice, the first time only to be measured: this costs time in proportion to the list,
+    /// while keeping them would cost memory. The bytes before the length are sent in the meantime.
     ///
     /// # Errors
-    /// An object that cannot be read, as far as it is met before the response has begun.
+    /// An object cannot be read, if this is found before the response has begun.
     pub async fn respond(mut renderer: Renderer, page: Page) -> Result<Response, Status> {
         let mut size = ListSize::default();
         match renderer.size_needed() {
@@ -409,7 +413,7 @@ impl ListStream {
         Ok(streamed(media_type, first.chain(stream.into_stream())))
     }
 
-    /// Sends what comes before the length, measures the items after `start`, and goes on.
+    /// Sends the bytes before the length, measures the items after `start`, and continues with the items.
     fn respond_early(renderer: Renderer, page: Page, start: ListSize, others: Selected) -> Response {
         let media_type = renderer.media_type();
         let mut opening = Vec::new();
@@ -433,7 +437,8 @@ impl ListStream {
         streamed(media_type, first.chain(rest.flatten_stream()))
     }
 
-    /// The first chunk of a list without the `sent` bytes of it that were sent before, and what follows.
+    /// Returns the first chunk of a list without its first `sent` bytes, which were sent before, and the
+    /// stream of the rest.
     async fn begin(
         mut renderer: Renderer,
         page: Page,
@@ -469,7 +474,7 @@ impl ListStream {
         })
     }
 
-    /// The next bytes for the client, or `None` at the end.
+    /// Returns the next bytes for the client, or `None` at the end.
     async fn next_chunk(&mut self) -> Option<Result<Bytes, Aborted>> {
         if let Some(stored) = self.stored.take() {
             return Some(Ok(stored));
@@ -489,7 +494,8 @@ impl ListStream {
         }
     }
 
-    /// Leaves what follows to several threads, unless it is copied from the store, or its form depends on all before it.
+    /// Starts rendering the rest on several threads, unless stored bytes are copied, or the output depends on
+    /// everything before it (indentation).
     fn go_ahead(&mut self) {
         let is_made_here = self.renderer.is_as_stored() || self.indenter.is_some();
         if is_made_here || self.first || self.waiting.is_some() || self.ahead.is_some() {
@@ -501,7 +507,7 @@ impl ListStream {
         self.ahead = Ahead::new(&self.renderer, &mut self.objects, self.left, show);
     }
 
-    /// Goes on with a chunk until it is full, or the last one, after which `objects` is `None`.
+    /// Continues a chunk until it is full or the list ends. At the end `objects` becomes `None`.
     async fn fill(&mut self) -> Result<(), Status> {
         if let Some(ahead) = &mut self.ahead {
             match ahead.next(&self.renderer).await? {
@@ -514,7 +520,8 @@ impl ListStream {
             return Ok(());
         }
         if self.buffer.is_empty() {
-            // Not before the chunk is wanted: while a slow reader takes the one before there is no other.
+            // Memory is charged only when the chunk is needed, so that a slow reader of the chunk before does
+            // not hold it.
             if self.charge.bytes() == 0 {
                 let charge = self.renderer.account().answer(CHUNK_BYTES + ITEM_BYTES).await;
                 self.charge = charge.map_err(Status::no_memory)?;
@@ -561,12 +568,12 @@ impl ListStream {
         Ok(())
     }
 
-    /// A chunk of one object, which has its own charge.
+    /// Renders a chunk of one object, with its own charge.
     async fn show_large(&mut self, stored: &Stored) -> Result<(), Status> {
         let value = &stored.record.value;
         let needed = FORM_MULTIPLE * value.len();
         if needed > self.charge.bytes() {
-            // The smaller charge goes first, so that no two streams wait for each other's.
+            // The smaller charge is released first, so that two streams do not wait for each other's memory.
             drop(std::mem::take(&mut self.charge));
             self.charge = self.renderer.account().answer(needed).await.map_err(Status::no_memory)?;
         }
@@ -575,16 +582,17 @@ impl ListStream {
         Ok(())
     }
 
-    /// Whether all of the document was handed out.
+    /// Returns whether the whole document was returned.
     fn is_over(&self) -> bool {
         self.objects.is_none() && self.stored.is_none() && self.ahead.is_none()
     }
 
-    /// What there is of the chunk.
+    /// Takes the contents of the current chunk.
     fn take(&mut self) -> Bytes {
         let mut chunk = std::mem::take(&mut self.buffer);
         if chunk.capacity() > chunk.len() + ITEM_BYTES {
-            // It grew for a large item, by doubling. It may wait for a slow reader, who should hold what it reads only.
+            // The buffer has doubled for a large item. The chunk may wait for a slow reader, so it should use
+            // no more memory than its contents.
             chunk.shrink_to_fit();
         }
         let charge = std::mem::take(&mut self.charge);
@@ -595,7 +603,7 @@ impl ListStream {
     }
 }
 
-/// A document that is sent as it is made.
+/// Returns a response whose body is sent while it is produced.
 fn streamed(
     media_type: &'static str,
     chunks: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static,

@@ -1,6 +1,6 @@
-//! The log of a container, from the agent on its pod's node (docs/api/nodes.md#logs).
+//! The log of a container, from the agent on the node of its pod (docs/api/nodes.md#logs).
 //!
-//! `options ─► pod ─► container ─► node ─► agent ─► text as it comes`
+//! `options ─► pod ─► container ─► node ─► agent ─► text as it arrives`
 
 use std::num::{IntErrorKind, ParseIntError};
 
@@ -24,13 +24,14 @@ use wire::outgoing::{self, Endpoint, Failure, Opened};
 use wire::response::{Response, respond};
 use wire::server::{Aborted, Body, Shutdown};
 
-/// Longest text of an agent that is told to the client as an error.
+/// Maximum length of an agent's text that is returned to the client as an error.
 const REFUSAL_BYTES_MAX: usize = 50_000;
 
 /// Answers a permitted request.
 ///
 /// # Errors
-/// Options that mean nothing, a pod, a container or a node that is not there, and an agent that does not answer well.
+/// Options are invalid; the pod, the container or the node does not exist; or the agent does not answer
+/// properly.
 pub async fn read(call: &Call<'_>) -> Result<Response, Status> {
     let options = Options::read(call)?;
     let pod = found(call, call.resource, &call.info.name)?;
@@ -72,7 +73,7 @@ async fn ask(endpoint: &Endpoint) -> Result<Opened, Failure> {
     answered.unwrap_or(Err(Failure::Timeout))
 }
 
-/// The text as it comes; the end of the server breaks it off.
+/// Returns the text as a stream, which breaks off when the server shuts down.
 fn passed(opened: Opened, shutdown: Shutdown) -> Response {
     let body = passed_on(opened, true).into_body();
     let chunks = BodyStream::new(body)
@@ -81,7 +82,7 @@ fn passed(opened: Opened, shutdown: Shutdown) -> Response {
         shutdown.begun().await;
         Err(Aborted)
     });
-    // The first of the two that ends, ends both.
+    // The stream ends as soon as one of the two ends.
     let chunks = futures_util::stream::select(
         chunks.map(Some).chain(futures_util::stream::iter([None])),
         broken_off.map(Some),
@@ -93,7 +94,7 @@ fn passed(opened: Opened, shutdown: Shutdown) -> Response {
     response
 }
 
-/// What the agent says instead of a log.
+/// Returns the agent's error response.
 async fn refusal(opened: Opened, pod: &str) -> Status {
     let code = opened.response.status();
     let body = Limited::new(opened.response.into_body(), REFUSAL_BYTES_MAX).collect();
@@ -104,23 +105,23 @@ async fn refusal(opened: Opened, pod: &str) -> Status {
     Status::of_agent(code, &said, outgoing::unexpected_code(code, &said), pod)
 }
 
-/// No content, and so no type of it.
+/// Returns a response without content and without a media type.
 fn nothing() -> Response {
     let mut response = respond(StatusCode::NO_CONTENT, "text/plain", Bytes::new());
     response.headers_mut().remove(CONTENT_TYPE);
     response
 }
 
-/// The options of a log.
+/// The options of a log request.
 struct Options {
-    /// What the agent is asked, parameters sorted by name.
+    /// Query for the agent; parameters are sorted by name.
     query: String,
     /// Whether the certificate of the agent is verified.
     is_verified: bool,
 }
 
 impl Options {
-    /// 400 for options that cannot be read, 422 for those out of their range.
+    /// Parses the options. Returns 400 for options that cannot be parsed, and 422 for values out of range.
     fn read(call: &Call<'_>) -> Result<Options, Status> {
         let query = call.query;
         let given = |name: &str| query.first(name).filter(|text| !text.is_empty());
@@ -182,13 +183,13 @@ impl Options {
     }
 }
 
-/// The path of a fault of the options as a whole.
+/// Field path of an error about the options as a whole.
 const WHOLE: &str = "[]";
 
-/// Streams of a container; the first one stands for both.
+/// Streams of a container; `All` stands for both.
 const STREAMS: [&str; 3] = ["All", "Stderr", "Stdout"];
 
-/// A time in the form of the API, or 400 in Go's words.
+/// Parses a time in the API's format; the 400 for an invalid time has the wording of Go.
 fn time(text: &str) -> Result<String, Status> {
     let seconds = clock::parse_seconds(text).ok_or_else(|| {
         let quoted = go_quote(text);
@@ -199,7 +200,7 @@ fn time(text: &str) -> Result<String, Status> {
     Ok(clock::format_seconds(seconds))
 }
 
-/// A signed number, or 400 in Go's words.
+/// Parses a signed number; the 400 for an invalid number has the wording of Go.
 fn go_integer(text: &str) -> Result<i64, Status> {
     text.parse().map_err(|error: ParseIntError| {
         let why = match error.kind() {

@@ -1,12 +1,12 @@
-//! What each verb means: from a permitted request to a response, over the store.
+//! The implementation of each verb: from a permitted request to a response, using the store.
 //!
 //! ```text
 //! pipeline ──► Call ──► read · list · watch        (stored bytes out)
-//!                  └──► write · patch · delete     (what a request means; then the write path, crate::writes::write)
+//!                  └──► write · patch · delete     (interpret the request; then the write path, crate::writes::write)
 //! ```
 //!
-//! A [`Call`] exists only for a request that was authenticated and allowed. The verbs know no connection and no
-//! authentication; errors are `Status` values.
+//! A [`Call`] exists only for a request that was authenticated and allowed. The verbs know no connection and
+//! no authentication; errors are `Status` values.
 
 mod admit;
 mod ahead;
@@ -63,56 +63,56 @@ use wire::server::Incoming;
 use wire::server::upgrade::Switch;
 use wire::server::websocket::Upgrade;
 
-/// A request as it came, for what passes it on.
+/// The original request, for handlers that pass it on.
 pub struct Wire<'r> {
-    /// Method, URL and headers.
+    /// Method, URL and headers of the request.
     pub head: &'r Head,
-    /// The body, not yet read.
+    /// The request body, which was not read yet.
     pub incoming: Incoming,
-    /// The connection, where the client asks to leave HTTP on it.
+    /// The connection, if the client asks to leave HTTP on it.
     pub switch: Option<Switch>,
-    /// Address of the client.
+    /// IP address of the client.
     pub peer: IpAddr,
 }
 
-/// One permitted request about a resource.
+/// A permitted request for a resource.
 pub struct Call<'r> {
-    /// The server.
+    /// The components of the server.
     pub api: &'r Context,
     /// The types that were served when the request began.
     pub types: &'r Arc<Served>,
-    /// The proof of permission; opens the store.
+    /// Proof of permission, which opens the store.
     pub proof: &'r Authorized<'r>,
-    /// What the permission is for, where that is another resource that stands for this one.
+    /// The resource that was authorized, if it is another one that stands for this one.
     pub derived_from: Option<Reach<'r>>,
-    /// What is asked for.
+    /// Parsed method and URL.
     pub info: &'r RequestInfo,
-    /// The resource asked for.
+    /// The requested resource type.
     pub resource: &'r Arc<Resource>,
-    /// Query parameters.
+    /// Query parameters of the URL.
     pub query: &'r Query,
-    /// Request headers.
+    /// Headers of the request.
     pub headers: &'r HeaderMap,
-    /// Who asks.
+    /// The user that the request runs as.
     pub user: &'r User,
-    /// How to answer.
+    /// Representation of the response.
     pub output: Output,
-    /// The connection, where the client asks to speak WebSocket on it.
+    /// The connection, if the client asks for WebSocket on it.
     pub upgrade: Option<Upgrade>,
-    /// The request itself, where it is for a connection through the server.
+    /// The original request, if it is for a connection through the server.
     pub wire: Option<Wire<'r>>,
     /// Texts for `Warning` headers, in order.
     pub warnings: Vec<String>,
-    /// Conversions by webhooks that the managers of fields need.
+    /// Webhook conversions that the managed fields of this request need.
     pub conversions: &'r Conversions,
     /// The audit trail of the request, if it has one.
     pub trail: Option<&'r Trail>,
-    /// Where memory for the answer is charged.
+    /// Account that memory for the response is charged to.
     pub account: Account,
 }
 
 impl<'r> Call<'r> {
-    /// The store, opened by this request's permission.
+    /// Returns the store, opened by the permission of this request.
     pub fn store(&self) -> Store<'r> {
         match self.derived_from {
             None => self.api.open(self.proof, self.reach()),
@@ -120,14 +120,15 @@ impl<'r> Call<'r> {
         }
     }
 
-    /// Whether this is a write whose look at the store is its round on the write path alone: it begins with the store as it is,
-    /// also where that may lack what other servers have acknowledged (docs/api/etcd.md#consistency).
+    /// Returns whether this is a write that reads the store only in its round on the write path. Such a write
+    /// starts from the local state, even if that may lack writes that other servers have acknowledged
+    /// (docs/api/etcd.md#consistency).
     pub fn writes_from_copy(&self) -> bool {
         let of_parent = Endpoint::of_parent(&self.info.subresource);
         match self.info.verb {
             Verb::Create => of_parent == Some(Endpoint::Main),
             Verb::Update | Verb::Patch => of_parent.is_some(),
-            // Of a namespace it is looked at first which one is meant.
+            // Deleting a namespace reads it first.
             Verb::Delete => {
                 of_parent == Some(Endpoint::Main) && !self.resource.table.behavior.spec_finalizers
             }
@@ -135,29 +136,29 @@ impl<'r> Call<'r> {
         }
     }
 
-    /// What this request may reach.
+    /// Returns the keys that this request may access.
     pub fn reach(&self) -> Reach<'r> {
         let (info, resource) = (self.info, &**self.resource);
-        // A new object is named by the body.
+        // The body names a new object.
         let makes_new = info.verb == Verb::Create && info.subresource.is_empty();
         let name = if makes_new { "" } else { &info.name };
         Reach { verb: info.verb, resource, namespace: info.namespace_of(resource), name }
     }
 
-    /// The newest state of one object, in the form of the resource that is asked for.
+    /// Returns the newest state of one object, in the version of the requested resource.
     ///
     /// # Errors
-    /// 500 for one that cannot be read or converted.
+    /// 500 for an object that cannot be read or converted.
     pub async fn stored(&self, key: &[u8]) -> Result<Option<Stored>, Status> {
         let Some(Stored { entry, record }) = self.store().get(key)? else { return Ok(None) };
         let record = self.api.converter().brought(self.resource, record).await?;
         Ok(Some(Stored { entry, record }))
     }
 
-    /// The renderer of the answer.
+    /// Returns the renderer of the response.
     ///
     /// # Errors
-    /// 400 for a parameter of tables that means nothing.
+    /// 400 for an invalid table parameter.
     pub fn renderer(&self) -> Result<Renderer, Status> {
         Renderer::new(Wanted {
             resource: self.resource,
@@ -170,17 +171,17 @@ impl<'r> Call<'r> {
         })
     }
 
-    /// The object or collection asked for, as errors name it: by plural resource.
+    /// Returns the requested object or collection as most errors name it: by plural resource.
     pub fn subject<'s>(&'s self, name: &'s str) -> Subject<'s> {
         Subject { group: &self.resource.group, kind: &self.resource.table.plural, name }
     }
 
-    /// The same by Kind, as 422 errors name it.
+    /// Returns the requested object by kind, as 422 errors name it.
     pub fn subject_by_kind<'s>(&'s self, name: &'s str) -> Subject<'s> {
         Subject { group: &self.resource.group, kind: &self.resource.table.kind, name }
     }
 
-    /// The selectors of the query (docs/api/selectors.md).
+    /// Returns the selectors of the query (docs/api/selectors.md).
     pub fn selection(&self) -> Result<Selection, Status> {
         let text = |name| self.query.first(name).unwrap_or_default();
         let stored = self.resource.storage.as_ref().map_or(&self.resource.table, |storage| &storage.table);
@@ -190,7 +191,7 @@ impl<'r> Call<'r> {
         if !(self.info.legacy_watch && self.info.name_in_path) {
             return Ok(selection);
         }
-        // The legacy form names one object in the path; a selector may only agree with it.
+        // The legacy watch path contains the name of one object; a field selector must agree with it.
         let name = self.info.name.as_str();
         match selection.field().exact_name() {
             Some(given) if given != name => {
@@ -204,14 +205,15 @@ impl<'r> Call<'r> {
         }
     }
 
-    /// Records the object that the request carries, in the served version, where that is wanted.
+    /// Records the object in the request body, in the served version, if the audit policy requires it.
     pub fn record_request(&self, object: &Object, body: &[u8]) {
         let Some(trail) = self.trail else { return };
         trail.refer_to(object);
         if trail.wants_request() {
             let mut object = object.clone();
             defaults::apply(&self.resource.table.message, &mut object, self.api.naming());
-            // As upstream sees it, so that nothing of a secret is recorded that the policy would not look for.
+            // Prepared as upstream prepares it, so that the event contains no part of a secret that the
+            // policy does not expect.
             validation::prepare(&self.resource.table, &mut object);
             let mut object = Value::from(object);
             if let Ok(given) = yaml::parse(body) {
@@ -221,7 +223,8 @@ impl<'r> Call<'r> {
         }
     }
 
-    /// Records a patch as it was sent. An event is JSON, and has no place for another encoding.
+    /// Records a patch as it was sent, if its encoding is JSON: an event is JSON and cannot contain another
+    /// encoding.
     pub fn record_patch(&self, body: &[u8]) {
         let Some(trail) = self.trail.filter(|trail| trail.wants_request()) else { return };
         match json::parse(body) {
@@ -230,7 +233,7 @@ impl<'r> Call<'r> {
         }
     }
 
-    /// Records the object of a command, which is of a type of its own.
+    /// Records the object of a command, which has its own type.
     pub fn record_command(&self, message: &Message, object: &Object) {
         let Some(trail) = self.trail else { return };
         trail.refer_to(object);
@@ -242,7 +245,7 @@ impl<'r> Call<'r> {
         trail.request(object.into());
     }
 
-    /// Records the options that are the body of a request. They have no version of a group.
+    /// Records the options in a request body. Their version has no group.
     pub fn record_options(&self, kind: &str, options: Value) {
         let Some(trail) = self.trail.filter(|trail| trail.wants_request()) else { return };
         let Value::Object(mut members) = options else { return };
@@ -256,7 +259,8 @@ impl<'r> Call<'r> {
         trail.request(object.into());
     }
 
-    /// Handles what strict decoding found: nothing, warnings, or the error that `refuse` words.
+    /// Handles the findings of strict decoding: ignores them, adds warnings, or returns the error of
+    /// `refuse`.
     pub fn judge_strict(
         &mut self,
         found: Vec<String>,
@@ -275,7 +279,7 @@ impl<'r> Call<'r> {
     }
 }
 
-/// A request hears warnings, and creates by a permission of its own.
+/// Warnings go to the client, and creation needs a separate permission.
 impl Caller for Call<'_> {
     fn warnings(&mut self) -> Option<&mut Vec<String>> {
         Some(&mut self.warnings)
@@ -294,7 +298,7 @@ impl Caller for Call<'_> {
         self.warnings.extend(review.warnings);
     }
 }
-/// Lists and maps that were given without elements, where decoding leaves nothing.
+/// Restores lists and maps that were given without elements, which decoding drops.
 fn keep_empty(object: &mut Value, given: &Value) {
     match (object, given) {
         (object @ Value::Null, Value::Array(items)) if items.is_empty() => *object = Value::Array(Vec::new()),

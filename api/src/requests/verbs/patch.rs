@@ -1,7 +1,7 @@
-//! patch: JSON Patch, merge patch and strategic merge patch on items and their subresources.
+//! The verb patch: JSON Patch, merge patch and strategic merge patch on items and their subresources.
 //!
-//! The patch is applied to the requested version of the object as JSON; the result is then treated like the body
-//! of an update, so that a patch can do nothing that a PUT could not.
+//! The patch is applied to the requested version of the object as JSON. The result is then handled like the
+//! body of an update, so that a patch can do nothing that a PUT could not.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use values::status::{Reason, Status, Subject};
 use values::type_meta::untyped;
 use wire::response::Response;
 
-/// The kind of patch the request carries, or 415.
+/// Returns the kind of patch in the request, or 415.
 pub fn kind_of(
     resource: &Resource,
     formats: Formats,
@@ -39,7 +39,7 @@ pub fn kind_of(
 ) -> Result<PatchKind, Status> {
     let kind = PatchKind::of_request(content_type(headers).unwrap_or_default(), formats.cbor);
     match kind {
-        // A custom type does not say how its lists are merged strategically.
+        // A custom type does not define how its lists are merged strategically.
         Err(_) | Ok(PatchKind::Strategic) if resource.table.message.custom => {
             Err(Status::unsupported_media_type(&PatchKind::CUSTOM))
         }
@@ -47,7 +47,7 @@ pub fn kind_of(
     }
 }
 
-/// The options of a patch; `force` belongs to apply patches alone.
+/// Returns the options of a patch; `force` is only for apply patches.
 pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
     let meta_group = call.api.naming().meta_group();
     let given = call.query.optional_flag("force");
@@ -55,7 +55,7 @@ pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
     WriteOptions::of_patch(call.query, &meta_group, errors)
 }
 
-/// PATCH on an item or on a subresource that writes its parent.
+/// Patches an item, or a subresource that writes its parent.
 pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
     let kind = kind_of(call.resource, call.api.formats(), call.headers)?;
     if kind.is_apply() {
@@ -76,7 +76,7 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
         set_meta(&mut given, "resourceVersion", Some(revision.as_str().into()));
         let mut object = patched(call, &mut reading, message, given)?;
         check_type_and_name(call, &object)?;
-        // The patch did not make the write conditional unless it set another version than it was given.
+        // The patch makes the write conditional only if it sets a different resourceVersion.
         if meta(&object, "resourceVersion") == revision {
             set_meta(&mut object, "resourceVersion", None);
         }
@@ -88,8 +88,8 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
     respond_written(call, outcome).await
 }
 
-/// The body of a PATCH, which may be applied to several states in turn. It is read when there is an object to apply it to:
-/// that there is none is told first.
+/// The body of a PATCH, which may be applied to several states in turn. The body is parsed only when there is
+/// an object to apply it to, because a missing object is reported first.
 pub struct Reading<'b> {
     kind: PatchKind,
     body: &'b [u8],
@@ -98,12 +98,12 @@ pub struct Reading<'b> {
 }
 
 impl<'b> Reading<'b> {
-    /// A body that is still to be read.
+    /// Creates a body that is not parsed yet.
     pub fn new(kind: PatchKind, body: &'b [u8], validation: FieldValidation) -> Self {
         Reading { kind, body, validation, patch: None }
     }
 
-    /// The patch.
+    /// Returns the parsed patch.
     fn patch(&mut self) -> Result<&Patch, Status> {
         match self.patch {
             Some(ref patch) => Ok(patch),
@@ -124,7 +124,7 @@ pub fn patched(
 ) -> Result<Object, Status> {
     let (kind, validation) = (reading.kind, reading.validation);
     let patch = reading.patch()?;
-    // Managed fields are text in a tree. They are kept out of the patch's way, or taken apart if it wants them.
+    // Managed fields are text in a tree. They are set aside, or expanded if the patch concerns them.
     let managed = take_managed_fields(&mut current);
     let whole = || {
         let mut whole = current.clone();
@@ -133,13 +133,14 @@ pub fn patched(
     };
     let concerns_managed = patch.touches_managed_fields();
     let given = || Value::from(if concerns_managed { whole() } else { current.clone() });
-    // The result is moved into its schema; in the rare case that it does not fit, it is made again to be shown.
+    // The result is moved into its schema. In the rare case that it does not conform, it is computed again
+    // for the error message.
     let refused = |error: &str| match patch.shown(message, whole().into()) {
         Ok(shown) => undecodable(shown, error),
         Err(status) => status,
     };
     let Patched { value, strict: mut found } = patch.clone().apply(Some(message), given())?;
-    // What a strategic merge makes is of the type that it was made for, whatever it names.
+    // The result of a strategic merge has the type of the endpoint, whatever type it states.
     if kind != PatchKind::Strategic
         && let Some(why) = untyped(&value)
     {
@@ -154,7 +155,7 @@ pub fn patched(
     let decoded = read_result((call.types.registry(), call.resource), kind, message, value, &current);
     let Decoded { mut object, strict } = decoded.map_err(|error| refused(&error))?;
     if let Some(why) = unreadable_annotation(message, &object) {
-        // The result of a strategic merge is converted after it was read.
+        // The reference server converts the result of a strategic merge only after it was read.
         return Err(if kind == PatchKind::Strategic {
             Status::new(Reason::Unknown, why)
         } else {
@@ -172,8 +173,8 @@ pub fn patched(
     Ok(object)
 }
 
-/// Reads what a patch made by the schema of the object. The result of a strategic merge is copied field by field, and what
-/// it has beside its fields is told in the order of the texts.
+/// Reads the result of a patch by the schema of the object. The result of a strategic merge is copied field
+/// by field, and its unknown fields are reported in alphabetical order.
 fn read_result(
     (registry, resource): (&Registry, &Resource),
     kind: PatchKind,
@@ -213,17 +214,17 @@ fn read_result(
     Ok(decoded)
 }
 
-/// The form of an object that a patch made, as its kind and version name it.
+/// The schema of a patched object according to the kind and version that it states.
 enum NamedForm {
-    /// That of the endpoint's version.
+    /// The schema of the endpoint's version.
     Own,
-    /// That of another version that is served.
+    /// The schema of another served version.
     Version(Arc<Resource>),
-    /// That of ingresses before `v1`.
+    /// The schema of ingresses before `v1`.
     OlderIngress,
 }
 
-/// Reads an object in the version of `other` and converts it to that of `own`.
+/// Reads an object in the version of `other` and converts it to the version of `own`.
 fn read_version(
     registry: &Registry,
     other: &Resource,
@@ -238,14 +239,15 @@ fn read_version(
     Ok(Decoded { object, strict })
 }
 
-/// Whether the result of a patch of a custom object does not say its kind, so that it cannot be read.
+/// Returns whether the result of a patch of a custom object states no kind, so that it cannot be read.
 fn is_without_kind(value: &Value) -> bool {
     value.as_object().is_some_and(|object| {
         object.get("kind").is_none_or(|kind| kind.is_null() || kind.as_str() == Some(""))
     })
 }
 
-/// What a strategic merge makes is read as the type that it was made for; what another patch makes is read as what it names.
+/// Returns the schema for the result of a patch. The result of a strategic merge is read as the type of the
+/// endpoint; the result of another patch is read as the type that it states.
 fn read_as_named(
     registry: &Registry,
     kind: PatchKind,
@@ -259,7 +261,7 @@ fn read_as_named(
         Some(Value::Null) | None => Some(own.to_owned()),
         Some(other) => other.as_str().map(|text| if text.is_empty() { own } else { text }.to_owned()),
     };
-    // What is no text does not fit the schema.
+    // A value that is not a string does not conform to the schema.
     let (Some(kind_named), Some(version_named)) = (named("kind", own_kind), named("apiVersion", own_version))
     else {
         return Ok(NamedForm::Own);
@@ -288,7 +290,7 @@ fn read_as_named(
     }
 }
 
-/// The form of a kind in a version that the reference server knows.
+/// Returns the schema of a kind in a version that the reference server knows.
 fn form_of(registry: &Registry, (kind, version): Named<'_>, own: Named<'_>) -> Result<NamedForm, String> {
     let (group, short) = version.split_once('/').unwrap_or(("", version));
     if ingress::is_older(kind, group, short) {
@@ -306,7 +308,7 @@ fn form_of(registry: &Registry, (kind, version): Named<'_>, own: Named<'_>) -> R
     Ok(NamedForm::Version(Arc::clone(served)))
 }
 
-/// Managed fields with their field sets as JSON; `None` for none.
+/// Returns managed fields with their field sets as JSON; `None` if there is nothing.
 fn readable(mut managed: Value) -> Option<Value> {
     for entry in managed.as_array_mut()? {
         let Some(fields) = entry.as_object_mut().and_then(|entry| entry.get_mut("fieldsV1")) else {
@@ -319,7 +321,7 @@ fn readable(mut managed: Value) -> Option<Value> {
     Some(managed)
 }
 
-/// A patch changes neither kind nor name nor namespace.
+/// Checks that a patch changes neither kind nor name nor namespace.
 fn check_type_and_name(call: &Call<'_>, object: &Object) -> Result<(), Status> {
     let resource = call.resource;
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();

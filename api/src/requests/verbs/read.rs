@@ -1,4 +1,4 @@
-//! get: one object, its stored bytes.
+//! The verb get: returns one object from its stored bytes.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use types::options::version_number;
 use values::status::Status;
 use wire::response::Response;
 
-/// Answers with the object named in the path (docs/api/lists.md#resource-versions, docs/api/lists.md#get).
+/// Returns the object named in the path (docs/api/lists.md#resource-versions, docs/api/lists.md#get).
 pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
     if call.query.flag("export") {
         return Err(Status::bad_request(

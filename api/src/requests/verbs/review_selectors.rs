@@ -1,17 +1,17 @@
-//! The selectors of an access review: what must hold of them, and what an answer says of those that cannot be read
-//! (docs/api/authorization.md#access-reviews).
+//! The selectors of an access review: their validation, and the error messages in the response for
+//! requirements that cannot be used (docs/api/authorization.md#access-reviews).
 //!
-//! Operators that are not known are no error: newer clients may ask about them.
+//! Unknown operators are not an error: newer clients may send them.
 
 use objects::validation::names;
 use types::selector::requirements::{Readable, Requirements};
 use values::field::FieldError;
 use values::json::Value;
 
-/// The two selectors, with what checks their keys and values.
+/// The two selectors, and whether their keys and values are checked as labels.
 const SELECTORS: [(&str, bool); 2] = [("fieldSelector", false), ("labelSelector", true)];
 
-/// What is wrong with the selectors of a review's attributes.
+/// Adds the errors in the selectors of a review's attributes.
 pub(super) fn check(attributes: &Value, errors: &mut Vec<FieldError>) {
     for (name, is_label) in SELECTORS {
         let Some(selector) = attributes.get(name).filter(|selector| !selector.is_null()) else { continue };
@@ -66,7 +66,7 @@ fn requirement(requirement: &Value, path: &str, is_label: bool, errors: &mut Vec
     }
 }
 
-/// The requirements of a review's attributes, and what the answer says of those that were left out.
+/// Returns the requirements of a review's attributes, and the messages about those that were left out.
 pub(super) fn read(attributes: Option<&Value>) -> (Requirements, Vec<String>) {
     let Some(attributes) = attributes else { return Default::default() };
     let (requirements, fields, labels) = Requirements::of_review(attributes);

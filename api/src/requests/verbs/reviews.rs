@@ -1,7 +1,7 @@
 //! Virtual resource types: objects that are a question (or an operation) and are never stored.
 //!
-//! Reviews answer who a user is and what the user may do (docs/api/authorization.md#access-reviews); `bindings` is the
-//! older path of `pods/binding`; `componentstatuses` is a read-only list about this process.
+//! Reviews tell who a user is and what the user may do (docs/api/authorization.md#access-reviews); `bindings`
+//! is the older path of `pods/binding`; `componentstatuses` is a read-only list about this process.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
     }
 }
 
-/// POST of a review: the same object with its status filled in.
+/// Answers a review: returns the same object with its status filled in.
 async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut object = decode_body(call, body, &options)?;
@@ -74,7 +74,7 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     Renderer::respond_foreign(&call.output, StatusCode::CREATED, &call.resource.table.message, &object)
 }
 
-/// Leaves nothing of the request: the answer is an object of its own.
+/// Removes the contents of the request, because the response is a new object.
 fn answer_anew(object: &mut Object) {
     object.retain(|name, _| matches!(name, "kind" | "apiVersion"));
 }
@@ -109,7 +109,7 @@ fn string_list(value: Option<&Value>) -> Vec<String> {
     items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// SubjectAccessReview and its two relatives.
+/// Answers a SubjectAccessReview or one of its two variants.
 async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     let kind = &*call.resource.table.kind;
     let spec = object.get("spec").and_then(Value::as_object);
@@ -171,7 +171,7 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
     Ok(status)
 }
 
-/// Refuses a review that asks about a resource and about a path, or about neither.
+/// Refuses a review that asks about both a resource and a path, or about neither.
 fn check_attributes(resource: Option<&Value>, non_resource: Option<&Value>, errors: &mut Vec<FieldError>) {
     match (resource, non_resource) {
         (None, None) => errors.push(FieldError::invalid(
@@ -198,7 +198,7 @@ fn check_metadata(call: &Call<'_>, object: &Object, errors: &mut Vec<FieldError>
     }
 }
 
-/// Refuses a local review about another namespace than its own, or about a path.
+/// Refuses a local review about a namespace other than its own, or about a path.
 fn check_local(
     object: &Object,
     resource: Option<&Value>,
@@ -222,7 +222,7 @@ fn check_local(
     }
 }
 
-/// The attributes of a path as errors show them: with both members, under the names of the internal type.
+/// Returns the path attributes as errors show them: with both members, under the names of the internal type.
 fn shown_non_resource(given: &Value) -> Value {
     let mut shown = Object::new();
     shown.push("Path", given.str_at(&["path"]).into());
@@ -239,7 +239,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The metadata of a review as the error shows them: with what its writer owns.
+/// Returns the metadata of a review as the error shows them: with the managed fields of the writer.
 fn shown_metadata(call: &Call<'_>, object: &Object) -> Value {
     let mut shown = object.clone();
     let manager = ownership::manager(call.query, call.headers);
@@ -250,7 +250,7 @@ fn shown_metadata(call: &Call<'_>, object: &Object) -> Value {
     let entries = metadata.as_object_mut().and_then(|metadata| metadata.get_mut("managedFields"));
     let entries = entries.and_then(Value::as_array_mut);
     for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {
-        // A tree has the field set as text.
+        // In a tree the field set is text.
         let fields =
             entry.get("fieldsV1").and_then(Value::as_str).and_then(|text| parse(text.as_bytes()).ok());
         if let Some(fields) = fields {
@@ -260,7 +260,7 @@ fn shown_metadata(call: &Call<'_>, object: &Object) -> Value {
     metadata
 }
 
-/// The user whom a review is about.
+/// Returns the user that a review is about.
 fn reviewed_user(spec: Option<&Object>) -> User {
     let text = |name: &str| {
         spec.and_then(|spec| spec.get(name)).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -275,7 +275,7 @@ fn reviewed_user(spec: Option<&Object>) -> User {
     }
 }
 
-/// What the caller may do in a namespace, as lists of rules.
+/// Returns the permissions of the caller in a namespace, as lists of rules.
 fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     let namespace = at(object, "spec.namespace").and_then(Value::as_str).unwrap_or_default();
     if namespace.is_empty() {
@@ -313,7 +313,8 @@ fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     Ok(status)
 }
 
-/// The store and the two components that the reference server looks at on its own host.
+/// Returns the status of the store and of the two components that the reference server probes on its own
+/// host.
 async fn component_status(call: &Call<'_>) -> Result<Response, Status> {
     let message = &call.resource.table.message;
     let name = call.info.name.as_str();
@@ -350,7 +351,7 @@ async fn component_status(call: &Call<'_>) -> Result<Response, Status> {
     call.renderer()?.respond_foreign_list(call.store().revision(), &listed)
 }
 
-/// The health of the store.
+/// Returns the component status of the store.
 fn stored(call: &Call<'_>) -> Object {
     let health = call.store().health();
     let mut store = component(
@@ -367,7 +368,7 @@ fn stored(call: &Call<'_>) -> Object {
     store
 }
 
-/// A component with the one condition that is known of it.
+/// Returns a component with its health condition.
 fn component(call: &Call<'_>, name: &str, health: Result<String, String>) -> Object {
     let mut condition = Object::new();
     condition.push("type", "Healthy".into());
@@ -399,12 +400,12 @@ async fn probed(port: u16) -> Result<String, String> {
     }
 }
 
-/// Components of the control plane, by the ports at which they tell their health.
+/// Components of the control plane, with the ports of their health endpoints.
 const PROBED: [(&str, u16); 2] = [("controller-manager", 10257), ("scheduler", 10259)];
 
-/// How long a component may take for that, and how much it may say.
+/// Time limit of a probe, and maximum size of its response.
 const PROBED_WITHIN: Duration = Duration::from_secs(20);
 const HEALTH_BYTES_MAX: usize = 10 * 1024;
 
-/// Name under which the store's health is listed.
+/// Name of the component status of the store.
 const STORE_COMPONENT: &str = "etcd-0";

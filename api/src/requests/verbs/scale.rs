@@ -1,4 +1,4 @@
-//! `/scale`: the replica count of a scalable object, through the one shape that autoscalers know.
+//! `/scale`: the replica count of a scalable object, in the one schema that autoscalers know.
 
 use engine::Revision;
 use std::borrow::Cow;
@@ -32,24 +32,24 @@ use values::query::WriteOptions;
 use values::status::{Reason, Status, Subject};
 use wire::response::Response;
 
-/// Through what the fields of a scale are owned.
+/// Subresource under which managed fields of a scale are recorded.
 const SUBRESOURCE: &str = "scale";
 
-/// The wanted number in the scale of a custom object that has none: no client can ask for it.
+/// The desired replicas in the scale of a custom object that has none. No client can request this value.
 const NOT_SET: i64 = i32::MIN as i64;
 
-/// The scale of an object, as the subresource shows it.
+/// Builds the scale of an object, as the subresource shows it.
 struct View<'t> {
     message: &'t Message,
     api_version: String,
     kind: &'t str,
-    /// Where its parts stand in objects of a type made at run time.
+    /// Paths of the values in objects of a custom type.
     paths: Option<&'t ScalePaths>,
 }
 
-/// The parts of a scale.
+/// The values in a scale.
 struct Parts {
-    /// `None` in a custom object that has none.
+    /// Desired replicas; `None` if a custom object does not have them.
     wanted: Option<i64>,
     actual: i64,
     selector: Option<String>,
@@ -61,12 +61,12 @@ impl<'t> View<'t> {
         View { message: &table.message, api_version, kind: &table.kind, paths: table.scale.as_ref() }
     }
 
-    /// Where the replica count stands in parents, for their managed fields.
+    /// Returns the path of the replica count in parents, for their managed fields.
     fn replicas(&self) -> Replicas<'t> {
         self.paths.map_or_else(Replicas::builtin, |paths| Replicas::at(custom::scale::steps(&paths.spec)))
     }
 
-    /// The parts as they stand in `parent`: 500 where something else stands there.
+    /// Reads the values from `parent`; 500 if they have the wrong type.
     fn parts(&self, parent: &Object) -> Result<Parts, Status> {
         let Some(paths) = self.paths else {
             let count = |path| at(parent, path).and_then(Value::as_i64).unwrap_or(0);
@@ -88,7 +88,7 @@ impl<'t> View<'t> {
         })
     }
 
-    /// Builds the Scale of `parent`, which stands at `revision` and has a wanted number.
+    /// Builds the Scale of `parent` at `revision`. Fails if a custom object has no desired replicas.
     fn of(&self, parent: &Object, revision: Revision) -> Result<Object, Status> {
         let parts = self.parts(parent)?;
         match (parts.wanted, self.paths) {
@@ -100,7 +100,7 @@ impl<'t> View<'t> {
         }
     }
 
-    /// Builds the Scale of `parent` from its parts.
+    /// Builds the Scale of `parent` from its values.
     fn shown(&self, parent: &Object, revision: Revision, parts: Parts) -> Object {
         let mut scale = Object::new();
         scale.push("kind", self.kind.into());
@@ -112,7 +112,7 @@ impl<'t> View<'t> {
                 set_meta(&mut scale, name, Some(value.into()));
             }
         }
-        // As decoding would have it: what is left out when zero is not there.
+        // As after decoding: a zero that is omitted in JSON is absent.
         let wanted = scale.object_entry("spec");
         let replicas = parts.wanted.unwrap_or(NOT_SET);
         if replicas != 0 {
@@ -126,7 +126,7 @@ impl<'t> View<'t> {
         scale
     }
 
-    /// Gives what `new` changes of `live` to the manager of the request.
+    /// Assigns the fields that differ between `live` and `new` to the manager of the request.
     fn track(&self, call: &Call<'_>, live: &Object, new: &mut Object) {
         let versions = Versions::of_body(call.types.registry(), &self.api_version, self.message);
         let (manager, now) = (manager(call.query, call.headers), values::clock::now());
@@ -143,7 +143,8 @@ impl<'t> View<'t> {
     }
 }
 
-/// The parent's selector as text: a label selector object, or the plain map of a replication controller.
+/// Returns the parent's selector as text. The selector is a label selector object, or the plain map of a
+/// replication controller.
 fn selector_text(parent: &Object) -> Option<String> {
     let selector = at(parent, "spec.selector")?.as_object()?;
     if selector.contains("matchLabels") || selector.contains("matchExpressions") {
@@ -159,7 +160,7 @@ fn selector_text(parent: &Object) -> Option<String> {
     Some(pairs.join(","))
 }
 
-/// GET of a scale.
+/// Returns the scale of an object.
 pub async fn get(call: &mut Call<'_>, table: &SubresourceTable) -> Result<Response, Status> {
     store::check_key_name(&call.info.name)?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
@@ -171,7 +172,8 @@ pub async fn get(call: &mut Call<'_>, table: &SubresourceTable) -> Result<Respon
     view.respond(call, &scale)
 }
 
-/// PUT of a scale: its version and uid, when given, are preconditions on the parent.
+/// Updates an object through its scale. The resourceVersion and uid of the scale, if given, are preconditions
+/// on the parent.
 pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "UpdateOptions", &call.api.naming().meta_group())?;
     refuse_list_transform(&call.output, call.resource)?;
@@ -204,7 +206,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
     .await
 }
 
-/// PATCH of a scale.
+/// Patches an object through its scale.
 pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let kind = kind_of(call.resource, call.api.formats(), call.headers)?;
     let view = View::new(call, table);
@@ -230,7 +232,7 @@ pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
     .await
 }
 
-/// PATCH of a scale's configuration.
+/// Applies a configuration to a scale.
 async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -> Result<Response, Status> {
     let options = super::apply::options(call)?;
     call.record_patch(body.1);
@@ -239,7 +241,7 @@ async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -
     write(call, view, Options::Patch(&options), |call, live| {
         let revision = meta(&live, "resourceVersion").to_owned();
         let versions = Versions::of_body(call.types.registry(), &view.api_version, view.message);
-        // The view was made by hand: nothing of it is known to be as its type has it.
+        // The view was built by hand: no part of it is known to conform to its type.
         let objects = (&live, &Object::new(), &config);
         let mut scale =
             super::apply::laid_over(call, &versions, SUBRESOURCE, &Reset::none(), objects, &options)?;
@@ -253,7 +255,7 @@ async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -
     .await
 }
 
-/// Writes the replica count that `make` wants into the parent.
+/// Writes the replica count that `make` returns into the parent.
 async fn write<F>(
     call: &mut Call<'_>,
     view: &View<'_>,
@@ -272,7 +274,7 @@ where
     view.respond(call, &view.of(&object, revision)?)
 }
 
-/// Refuses a scale that is not valid, or that is not the scale of the object that it is written to.
+/// Refuses an invalid scale, and one that is not the scale of the object that it is written to.
 fn judge(intent: &Intent<'_>, scale: &Object, replicas: i64, stored: &str) -> Result<(), Status> {
     let mut errors = validation::metadata_of_view(intent.api.naming(), scale);
     if replicas < 0 {
@@ -292,7 +294,7 @@ fn judge(intent: &Intent<'_>, scale: &Object, replicas: i64, stored: &str) -> Re
     Err(Status::conflict(Subject { kind: &kind, ..intent.subject(intent.name) }, &cause))
 }
 
-/// A scale as a source: plugins see the scale, the store gets the parent.
+/// A scale as a source of a write: plugins get the scale, the store gets the parent.
 struct Scaled<'v, 't, F> {
     view: &'v View<'t>,
     make: F,
@@ -317,7 +319,8 @@ where
         (self.make)(call, live).map(Wanted::Object)
     }
 
-    /// The parent with the version and the replica count of the scale; a version that is not given is no condition.
+    /// Returns the parent with the resourceVersion and the replica count of the scale. Without a
+    /// resourceVersion the write is unconditional.
     fn to_stored(
         &mut self,
         intent: &Intent<'_>,
@@ -334,13 +337,13 @@ where
         }
         let versions = Versions::of(intent.types.registry(), intent.resource);
         let old = current.live(intent.api, intent.resource)?;
-        // That of a custom object is judged by the rules of its kind.
+        // The scale of a custom object is validated by the rules of its kind.
         if self.view.paths.is_none() {
             judge(intent, &scale, replicas, meta(old, "uid"))?;
         }
         let mut parent = old.clone();
         let version = meta(&scale, "resourceVersion");
-        // That of a custom object stays, which cannot be written without it.
+        // A custom object cannot be written without a resourceVersion, so it keeps the stored one.
         if !version.is_empty() || self.view.paths.is_none() {
             set_meta(&mut parent, "resourceVersion", (!version.is_empty()).then(|| version.into()));
         }

@@ -1,4 +1,4 @@
-//! Writes of scales that are refused, and tables of scales.
+//! Tests writes of scales that are refused, and tables of scales.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,27 +1,27 @@
-//! When a watch tells how far it has seen, and when it ends (docs/api/watches.md#bookmarks, #watch-transport): a
-//! function of time alone.
+//! Decides when a watch sends a bookmark, and when it ends (docs/api/watches.md#bookmarks, #watch-transport);
+//! both depend only on time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often a watch tells how far it has seen.
+/// Interval of bookmarks.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// How long before its end it does so for the last time, so that a client goes on from there.
+/// Time between the last bookmark and the end of a watch. A client can continue from that bookmark.
 const BEFORE_END: Duration = Duration::from_secs(2);
 
-/// The times of one watch.
+/// The times of bookmarks and of the end of one watch.
 #[derive(Debug)]
 pub struct Schedule {
     end: Instant,
-    /// When the next bookmark is due; `None` when there are none, or none any more.
+    /// Time of the next bookmark; `None` if no further bookmarks are sent.
     next: Option<Instant>,
 }
 
 impl Schedule {
-    /// A watch that begins `now` and lasts `duration`, with bookmarks or without. One that is shorter than the time
-    /// between its last bookmark and its end has none.
+    /// Creates the schedule of a watch that begins `now` and lasts `duration`, with or without bookmarks. A
+    /// watch shorter than the time between its last bookmark and its end has no bookmarks.
     pub fn new(now: Instant, duration: Duration, bookmarks: bool) -> Self {
         let mut schedule = Schedule { end: now + duration, next: None };
         if bookmarks {
@@ -30,17 +30,17 @@ impl Schedule {
         schedule
     }
 
-    /// When there is something to do even if nothing happens.
+    /// Returns when the watch must act even if there are no events.
     pub fn wake_at(&self) -> Instant {
         self.next.map_or(self.end, |next| next.min(self.end))
     }
 
-    /// Whether the watch is over.
+    /// Returns whether the watch is over.
     pub fn is_over(&self, now: Instant) -> bool {
         now >= self.end
     }
 
-    /// Whether a bookmark is due; if so, the next one is put off.
+    /// Returns whether a bookmark is due; if so, schedules the next one.
     pub fn take_bookmark(&mut self, now: Instant) -> bool {
         let is_due = self.next.is_some_and(|next| next <= now);
         if is_due {
@@ -49,7 +49,7 @@ impl Schedule {
         is_due
     }
 
-    /// The first bookmark after `now`.
+    /// Returns the time of the first bookmark after `now`.
     fn after(&self, now: Instant) -> Option<Instant> {
         let last = self.end.checked_sub(BEFORE_END).filter(|last| *last > now)?;
         Some(last.min(now + EVERY))

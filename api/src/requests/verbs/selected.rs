@@ -1,11 +1,11 @@
-//! The objects of a range that a selection picks, in key order, each in the form of the resource.
+//! The objects of a range that a selection matches, in key order, each in the version of the resource.
 //!
 //! ```text
-//! scan ─► of the own form, or of a built-in type ─► selected by attributes ─► Found::Entry
-//!      └► of another form ─► ahead: as many as follow, converted at once ─► selected ─► Found::Record
+//! scan ─► in this version, or of a built-in type ─► selected by attributes ─► Found::Entry
+//!      └► in another version ─► ahead: the following ones too, converted together ─► selected ─► Found::Record
 //! ```
 //!
-//! A caller that only counts does not read values: entries are handed out unread.
+//! A caller that only counts does not read values: entries are returned unread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,39 +19,40 @@ use types::attributes::Selection;
 use types::schema::registry::Resource;
 use values::status::Status;
 
-/// A walk over a range of one snapshot.
+/// An iterator over the selected objects in a range of one snapshot.
 pub struct Selected {
     scan: Filtered,
     selection: Selection,
     resource: Arc<Resource>,
     converter: Arc<Converter>,
-    /// Objects that were converted together and are still to be handed out.
+    /// Objects that were converted together and are still to be returned.
     ahead: VecDeque<Stored>,
-    /// Objects looked at since the last pause.
+    /// Number of objects examined since the last pause.
     looked_at: usize,
 }
 
-/// What a walk comes upon.
+/// An item of the iteration.
 pub enum Found {
-    /// A selected object, not read yet. Its form is that of the resource, unless only its place was asked for.
+    /// A selected object that was not read yet. It is in the version of the resource, unless only locations
+    /// were requested.
     Entry(Entry),
     /// A selected object that was read and converted.
     Record(Stored),
-    /// Nothing for a while: it is time to give way to others.
+    /// No object was found for a while: the caller should yield to other tasks.
     Pause,
 }
 
-/// What is asked of a walk.
+/// The data that the caller needs of each object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Need {
-    /// Which objects there are.
+    /// Only the locations of the objects.
     Places,
-    /// At most so many objects as they are shown.
+    /// At most this many objects with their contents.
     Objects(u64),
 }
 
 impl Selected {
-    /// A walk over `scan`.
+    /// Creates an iterator over the matching objects in `scan`.
     pub fn new(
         scan: Filtered,
         selection: Selection,
@@ -61,14 +62,14 @@ impl Selected {
         Selected { scan, selection, resource, converter, ahead: VecDeque::new(), looked_at: 0 }
     }
 
-    /// The same after these objects.
+    /// Puts these objects before those of the scan.
     #[must_use]
     pub fn after(mut self, objects: impl Iterator<Item = Stored>) -> Selected {
         self.ahead.extend(objects);
         self
     }
 
-    /// What comes next; `None` at the end.
+    /// Returns the next item; `None` at the end.
     ///
     /// # Errors
     /// An object cannot be read or converted.
@@ -107,10 +108,11 @@ impl Selected {
         Ok(is_current(&self.resource, &attributes))
     }
 
-    /// Converts an object and those that follow it, and keeps what is selected of them, at most `most`.
+    /// Converts an object together with the objects that follow it, and keeps the selected ones. If
+    /// everything is selected, at most `most` objects are converted.
     async fn convert(&mut self, first: Entry, most: usize) -> Result<(), Status> {
         let is_everything = self.selection.is_everything();
-        // Of what is not converted yet it is not known whether it is selected.
+        // Selectors are evaluated after conversion.
         let room = if is_everything { most.min(RECORDS_AT_ONCE) } else { RECORDS_AT_ONCE };
         let (mut records, mut entries, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut next = Some(first);
@@ -141,7 +143,7 @@ impl Selected {
 }
 
 impl Found {
-    /// About how long the object is.
+    /// Returns the approximate size of the object.
     pub fn record_bytes(&self) -> usize {
         match self {
             Found::Entry(entry) => entry.stored_len(),
@@ -150,10 +152,10 @@ impl Found {
         }
     }
 
-    /// What `show` makes of the stored object, which nobody keeps; `None` for a pause.
+    /// Returns the result of `show` for the stored object, without keeping the object; `None` for a pause.
     ///
     /// # Errors
-    /// It cannot be read, or what `show` says.
+    /// The object cannot be read, or `show` failed.
     pub fn show<T>(&self, show: impl FnOnce(&[u8]) -> Result<T, Status>) -> Result<Option<T>, Status> {
         match self {
             Found::Entry(entry) => entry.with_value(show).map_err(store::damaged)?.map(Some),
@@ -162,7 +164,7 @@ impl Found {
         }
     }
 
-    /// The revision that wrote the object; `None` for a pause.
+    /// Returns the revision that wrote the object; `None` for a pause.
     pub fn revision(&self) -> Option<Revision> {
         match self {
             Found::Entry(entry) => Some(entry.revision()),
@@ -171,10 +173,10 @@ impl Found {
         }
     }
 
-    /// The object, read; `None` for a pause.
+    /// Reads the object; returns `None` for a pause.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The object cannot be read.
     pub fn read(self) -> Result<Option<Stored>, Status> {
         match self {
             Found::Entry(entry) => store::read(entry).map(Some),

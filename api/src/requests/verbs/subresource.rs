@@ -1,4 +1,4 @@
-//! Subresources: which verb of which subresource does what.
+//! Dispatches the verbs of subresources.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -26,7 +26,7 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
     let Some(table) = call.resource.table.subresources.iter().find(|table| table.name == name) else {
         return Err(Status::no_such_route());
     };
-    // What a proxy leads to may have any method.
+    // The target of a proxy may support any method.
     if !table.verbs.contains(&call.info.verb.as_str()) && name != "proxy" {
         return Err(Status::method_not_allowed());
     }
@@ -46,7 +46,7 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
     }
 }
 
-/// Reads the body of a subresource that is an object of its own.
+/// Decodes the body of a subresource that has its own type.
 pub fn decode_own(
     call: &mut Call<'_>,
     table: &SubresourceTable,
@@ -55,7 +55,7 @@ pub fn decode_own(
     older: &[&str],
 ) -> Result<Object, Status> {
     let input = call.api.formats().input(call.headers)?;
-    // The first names are this server's own: what they refuse is told in them.
+    // The first naming profile is the server's own, so errors are reported with its names.
     let mut decoded: Option<Result<Decoded, Status>> = None;
     for words in call.api.naming().understood() {
         let api_version = words.api_version(&table.group, table.group_suffixed, &table.version);
@@ -86,7 +86,7 @@ pub fn decode_own(
     Ok(decoded.object)
 }
 
-/// POST of a Binding on a pod.
+/// Binds a pod with the Binding in the body.
 async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut binding = decode_own(call, table, body, &options, &[])?;
@@ -100,7 +100,7 @@ async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Res
     bind_pod(call, &binding, &name, &options).await
 }
 
-/// POST of a Binding on the collection: the same, with the pod named in the body.
+/// Binds a pod with a Binding that is posted to the collection and contains the name of the pod.
 pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut binding = write::decode_body(call, body, &options)?;
@@ -112,7 +112,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
     let Some(pods) = call.types.registry().resource("", "v1", "pods") else {
         return Err(Status::no_such_route());
     };
-    // The permission to create bindings is the permission to bind; the pod is reached through it.
+    // The permission to create bindings is the permission to bind; the access to the pod is derived from it.
     let info = objects::request::RequestInfo {
         name: name.clone(),
         verb: Verb::Create,
@@ -142,7 +142,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
     response
 }
 
-/// Gives a pod its node, once.
+/// Assigns a pod to its node; fails if it is assigned already.
 async fn bind_pod(
     call: &mut Call<'_>,
     binding: &Object,
@@ -225,7 +225,8 @@ fn set_condition(status: &mut Object, kind: &str, value: &str) {
     put_condition(status, condition);
 }
 
-/// Puts a condition into a status, in its old place if it has one. Its time stays that of its last change of status.
+/// Sets a condition in a status, in its old position if it has one. If its status is unchanged, the condition
+/// keeps its transition time.
 pub fn put_condition(status: &mut Object, mut condition: Object) {
     let list = status.entry("conditions");
     if !matches!(list, Value::Array(_)) {

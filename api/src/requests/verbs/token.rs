@@ -1,7 +1,8 @@
-//! `/token` of service accounts: a signed token for the account, perhaps bound to a pod, a secret or a node
-//! (docs/api/authentication.md#token-requests).
+//! `/token` of service accounts: a signed token for the account, optionally bound to a pod, a secret or a
+//! node (docs/api/authentication.md#token-requests).
 //!
-//! Nothing is stored: what a token says is signed, and what it depends on is looked up when it is shown.
+//! Nothing is stored: the claims of a token are signed, and the objects that it depends on are looked up when
+//! it is used.
 
 use std::time::{Duration, SystemTime};
 
@@ -23,17 +24,17 @@ use values::query::WriteOptions;
 use values::status::{Status, Subject};
 use wire::response::Response;
 
-/// Seconds a token lasts when the request does not say.
+/// Lifetime of a token in seconds, if the request does not state one.
 const LIFETIME_DEFAULT: i64 = 60 * 60;
 
-/// Least and most seconds that may be asked for.
+/// Minimum and maximum lifetime in seconds that can be requested.
 const LIFETIME: (i64, i64) = (10 * 60, 1 << 32);
 
-/// The lifetime that clients of long ago ask for without renewing the token; theirs really lasts a year, or as long as who
-/// signs allows, and its use after this time is noted.
+/// Lifetime that very old clients request without renewing the token. Their tokens really last a year, or as
+/// long as the signer allows, and their use after this time is noted.
 const EXTENDED: i64 = 60 * 60 + 7;
 
-/// POST of a TokenRequest on a service account.
+/// Issues a token for a service account.
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut request = decode_own(call, table, body, &options, &[])?;
@@ -113,7 +114,7 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     Renderer::respond_foreign(&call.output, StatusCode::CREATED, &table.message, &request)
 }
 
-/// The status of a request that nothing was issued for yet.
+/// Returns the status of a request for which no token was issued yet.
 fn no_token() -> Value {
     let mut status = Object::new();
     status.push("token", "".into());
@@ -126,7 +127,7 @@ fn texts(list: Option<&Value>) -> Vec<String> {
     list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// What a token lives and dies with.
+/// The objects that a token is bound to.
 #[derive(Default)]
 struct Bound {
     pod: Option<Reference>,
@@ -145,7 +146,7 @@ impl Bound {
         let (api_version, kind, name, uid) = (text("apiVersion"), text("kind"), text("name"), text("uid"));
         let (group, version) = match api_version.split_once('/') {
             None => ("", api_version),
-            // One that is no group and version counts as none at all.
+            // A malformed apiVersion counts as an empty one.
             Some((_, version)) if version.contains('/') => ("", ""),
             Some(both) => both,
         };

@@ -1,13 +1,13 @@
-//! watch: a cursor into the committed log, rendered as it moves (docs/api/watches.md#watch-start, #watch-events,
-//! #watch-transport).
+//! The verb watch: a cursor into the committed log, whose events are rendered as it moves
+//! (docs/api/watches.md#watch-start, #watch-events, #watch-transport).
 //!
 //! ```text
 //! snapshot ──synthetic ADDED──► initial-events-end bookmark ──► tail of the log ──► events · bookmarks ──► end
 //! ```
 //!
-//! There is no queue per watcher: a client that reads slowly simply asks its tail later. What an event means to a
-//! watcher follows from the attributes before and after the change, so no body is parsed to filter; what it looks like
-//! is made once for all who see it alike (`representation::shared`).
+//! There is no queue per watcher: a client that reads slowly simply polls its tail later. The meaning of an
+//! event for a watcher follows from the attributes before and after the change, so filtering parses no body.
+//! The rendered event is shared by all watchers with the same representation (`representation::shared`).
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -47,36 +47,38 @@ use wire::server::seldom::Seldom;
 use wire::server::websocket::{Form, Upgrade};
 use wire::server::{Aborted, Body, PIECE_BYTES, Stage};
 
-/// Bytes of events gathered into one chunk before it is handed on.
+/// Number of bytes of events that are gathered into one chunk before the chunk is passed on.
 const CHUNK_BYTES: usize = PIECE_BYTES;
 
-/// Objects from this size on have a chunk of their own, charged by their size.
+/// Size from which an object has its own chunk, charged by its size.
 const LARGE_BYTES: usize = 8 * 1024;
 
-/// What an event may come to, as a multiple of the stored object.
+/// Maximum size of an event, as a multiple of the stored object.
 const FORM_MULTIPLE: usize = 4;
 
-/// Most events taken from the tail at once. A watcher that stops reading holds on to them and to what others made
-/// of them, which is at most [`shared::KEPT_BYTES_MAX`] each.
+/// Maximum number of events taken from the tail at once. A watcher that stops reading keeps these events and
+/// the shared renderings of them, which are at most [`shared::KEPT_BYTES_MAX`] each.
 const EVENTS_MAX: usize = 64;
 
-/// How long a watch rests after a delivery for each of those who were told of the same change: about what telling one of
-/// them costs, so about as long as a round of all takes. What happens meanwhile is delivered together. Otherwise, when much
-/// is written, many watchers would cost a system call for each event and each of them. Nobody is woken at the end of a rest in
-/// which nothing happened, unless something did in the rest before it: then the next change is as likely in this one, and to be
-/// woken for it as well as for the end would be one time too many.
+/// Pause of a watch after a delivery, for each watcher of the same change. It is about the time that one
+/// delivery takes, so the pause is about as long as a delivery to all watchers. Events during the pause are
+/// delivered together. Without it, many watchers with many writes would cost one system call for each event
+/// and watcher. At the end of the pause the timer wakes the task only if an event arrived during the pause
+/// before: then another event is likely, and a wake-up for the event in addition to the timer would be one
+/// too many. Otherwise the next event wakes the task.
 const REST_EACH: Duration = Duration::from_micros(20);
 
-/// Rests shorter than what timers can tell are none, so up to fifty watchers have none.
+/// Shorter pauses are skipped, because timers have this resolution. Therefore up to fifty watchers have no
+/// pause.
 const REST_MIN: Duration = Duration::from_millis(1);
 
-/// Longest rest: a client that waits for a change does not notice.
+/// Maximum pause; a client that waits for a change does not notice it.
 const REST_MAX: Duration = Duration::from_millis(50);
 
-/// How long a watch with initial events waits for a revision that has not happened (docs/api/watches.md#watch-start).
+/// Time that a watch with initial events waits for a future revision (docs/api/watches.md#watch-start).
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 
-/// Answers with a stream of events.
+/// Returns a stream of events.
 pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     if !call.resource.table.verbs.contains(&"watch") {
         return Err(Status::not_supported("watch", call.subject("")));
@@ -164,10 +166,10 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     Ok(response)
 }
 
-/// The same events, each a message: of text in JSON, and without the frame that protobuf has elsewhere
-/// (docs/api/watches.md#watch-transport).
+/// Sends each event as one WebSocket message: text for JSON, and without the length prefix that protobuf
+/// events otherwise have (docs/api/watches.md#watch-transport).
 fn over_websocket(upgrade: Upgrade, mut state: State, encoding: Encoding) -> Response {
-    state.chunk_bytes = 1; // so that a chunk is one event
+    state.chunk_bytes = 1; // so that each chunk has one event
     let form = if encoding == Encoding::Json { Form::Text } else { Form::Binary };
     let framed = if encoding == Encoding::Protobuf { representation::FRAME_BYTES } else { 0 };
     let messages = futures_util::StreamExt::map(state.into_stream(), move |chunk| {
@@ -176,10 +178,11 @@ fn over_websocket(upgrade: Upgrade, mut state: State, encoding: Encoding) -> Res
     upgrade.accept(form, messages)
 }
 
-/// The longest that a watch may ask for: a year, which a clock can still add to the present.
+/// Maximum duration of a watch: a year, which the clock can still add to the current time.
 const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The client's choice, or a time between once and twice the server's minimum so that clients spread out.
+/// Returns the client's duration, or a random time between once and twice the server's minimum, so that the
+/// ends of watches are spread out.
 fn duration(seconds: i64, minimum: Duration) -> Duration {
     match seconds {
         0 => minimum.mul_f64(1.0 + random_part()),
@@ -187,18 +190,18 @@ fn duration(seconds: i64, minimum: Duration) -> Duration {
     }
 }
 
-/// A random number between 0 and 1, by which watches spread out.
+/// Returns a random number between 0 and 1.
 fn random_part() -> f64 {
     f64::from(u16::from_le_bytes(values::names::random::<2>())) / f64::from(u16::MAX)
 }
 
-/// How long a watch rests after it told of a change that concerned so many.
+/// Returns the pause of a watch after a change that concerned `audience` watchers.
 fn rest(audience: u32) -> Duration {
     let rest = REST_EACH.saturating_mul(audience).min(REST_MAX);
     if rest < REST_MIN { Duration::ZERO } else { rest }
 }
 
-/// What the client of a tail that cannot go on after `seen` hears.
+/// Returns the error for the client of a tail that cannot continue after `seen`.
 fn broken(seen: Revision, error: &TailError) -> Status {
     match error {
         TailError::Compacted { oldest } => {
@@ -209,20 +212,20 @@ fn broken(seen: Revision, error: &TailError) -> Status {
     }
 }
 
-/// Ends when something has happened.
+/// A future that resolves when something has happened.
 type Ends = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What [`State::follow`] waits for.
+/// An event that [`State::follow`] waits for.
 enum News {
     Shutdown,
-    /// The type is not served any more.
+    /// The type is no longer served.
     Retired,
     Alarm,
-    /// Changes; none if they came in a rest.
+    /// Changes; `None` if they arrived during a pause.
     Told(Option<Result<Vec<Arc<Event>>, TailError>>),
 }
 
-/// How much of a type is watched, as it is counted.
+/// Returns the scope of the watch as a metric label.
 fn scope_of(call: &Call<'_>) -> &'static str {
     match (call.info.name.is_empty(), call.info.namespace.is_empty()) {
         (false, _) => "resource",
@@ -231,7 +234,7 @@ fn scope_of(call: &Call<'_>) -> &'static str {
     }
 }
 
-/// What is counted of the events of one watch.
+/// Metrics of the events of one watch.
 #[derive(Clone)]
 struct Counts {
     events: Option<Arc<AtomicU64>>,
@@ -239,7 +242,7 @@ struct Counts {
     initial: Option<Arc<AtomicU64>>,
     changes: Option<Arc<AtomicU64>>,
     bookmarks: Option<Arc<AtomicU64>>,
-    /// Until the list that the watch begins with is sent.
+    /// Histogram and start time, until the list that the watch begins with is sent.
     lists: Option<(Arc<Histogram>, Instant)>,
 }
 
@@ -264,7 +267,7 @@ impl Counts {
         }
     }
 
-    /// The list that the watch began with is sent.
+    /// Records that the list that the watch began with is sent.
     fn listed(&mut self) {
         if let Some((lists, began)) = self.lists.take() {
             lists.record(micros(began.elapsed()));
@@ -279,52 +282,52 @@ impl Counts {
     }
 }
 
-/// Everything one watch holds.
+/// The state of one watch.
 struct State {
     counts: Counts,
     renderer: Renderer,
     selection: Selection,
     converter: Arc<Converter>,
-    /// Synthetic initial events still to be sent.
+    /// Objects whose synthetic initial events are still to be sent.
     initial_objects: Option<Selected>,
-    /// `None` when the start could not be served.
+    /// `None` if the watch could not start at its revision.
     tail: Option<Tail>,
     /// Changes taken from the tail that are still to be sent.
     events: std::vec::IntoIter<Arc<Event>>,
     pending_error: Option<Status>,
     initial_marker: bool,
     initial_revision: Revision,
-    /// Revision after which changes are told.
+    /// Revision after which changes are sent.
     start_revision: Revision,
-    /// Newest revision the client has been told of, by event or bookmark.
+    /// Newest revision that was sent to the client, in an event or a bookmark.
     sent_revision: Revision,
     schedule: Schedule,
-    /// Rings when the schedule or a rest says so. It and `shutdown` are made once and not at each wait, because a busy
-    /// watch waits a hundred times a second.
+    /// Timer of the schedule and of the pause. The timer and `shutdown` are created once and not at each
+    /// wait, because a busy watch waits a hundred times a second.
     alarm: Pin<Box<Sleep>>,
-    /// Until when it rests after a delivery.
+    /// End of the pause after a delivery.
     rests_until: Instant,
-    /// Whether something happened in the last rest.
+    /// Whether an event arrived in the last pause.
     is_busy: bool,
-    /// When to look at `shutdown`, `retired` and `alarm`.
+    /// Polls `shutdown`, `retired` and `alarm` only when they are due.
     seldom: Seldom,
-    /// Ends when the server is asked to.
+    /// Resolves when the server is asked to shut down.
     shutdown: Ends,
-    /// Ends when the type is not served any more.
+    /// Resolves when the type is no longer served.
     retired: Option<Ends>,
-    /// Whether what has happened by now is the last that is told.
+    /// Whether the watch ends after the changes that have already happened.
     is_last: bool,
     metrics: Arc<Metrics>,
-    /// How much is gathered before it is handed on.
+    /// Number of bytes that are gathered before they are passed on.
     chunk_bytes: usize,
     buffer: Vec<u8>,
-    /// Memory for what is being gathered.
+    /// Memory charge for the gathered bytes.
     charge: Charge,
-    /// An initial object that waits for what was gathered before it to leave.
+    /// An initial object that waits until the gathered bytes are sent.
     waiting: Option<Found>,
-    /// The initial objects, once they are rendered on several threads.
+    /// The initial objects, if they are rendered on several threads.
     ahead: Option<Ahead>,
-    /// What those made.
+    /// A chunk that these threads rendered.
     made: Option<Bytes>,
     ended: bool,
 }
@@ -337,7 +340,7 @@ impl State {
         })
     }
 
-    /// The next bytes for the client, or `None` at the end of the watch.
+    /// Returns the next bytes for the client, or `None` at the end of the watch.
     async fn next_chunk(&mut self) -> Option<Result<Bytes, Aborted>> {
         while self.buffer.is_empty() {
             if self.ended {
@@ -357,7 +360,8 @@ impl State {
             };
             if let Err(status) = filled {
                 if status.reason == Reason::TooManyRequests {
-                    // There is no memory to say so in either; a client goes on from where the stream broke off.
+                    // There is no memory for an error event either. The client continues where the stream
+                    // broke off.
                     self.ended = true;
                     return Some(Err(Aborted));
                 }
@@ -367,7 +371,8 @@ impl State {
                 return Some(Ok(made));
             }
             if self.buffer.is_empty() {
-                // What is not for this watcher is passed over without waiting, which others on the thread should not pay.
+                // Skipping events that do not concern this watcher never waits, so it must yield to other
+                // tasks on the thread.
                 tokio::task::consume_budget().await;
             }
         }
@@ -382,7 +387,8 @@ impl State {
         self.ended = true;
     }
 
-    /// Charges memory for one more object of `stored_bytes` beside what was gathered. `false`: that must leave first.
+    /// Charges memory for one more object of `stored_bytes` in addition to the gathered bytes. Returns
+    /// `false` if the gathered bytes must be sent first.
     async fn has_room(&mut self, stored_bytes: usize) -> Result<bool, Status> {
         let needed = if stored_bytes < LARGE_BYTES {
             self.chunk_bytes + 2 * LARGE_BYTES
@@ -392,15 +398,16 @@ impl State {
             return Ok(false);
         };
         if self.charge.bytes() < needed {
-            // Given back first, so that no two streams wait for each other's. What was gathered is within a chunk.
+            // The charge is released first, so that two streams do not wait for each other's memory. The
+            // gathered bytes are within a chunk.
             drop(std::mem::take(&mut self.charge));
             self.charge = self.renderer.account().answer(needed).await.map_err(Status::no_memory)?;
         }
         Ok(true)
     }
 
-    /// Leaves the initial events after the first chunk of them to several threads, unless they are stored bytes, or
-    /// messages of their own.
+    /// Starts rendering the initial events after the first chunk on several threads, unless they are stored
+    /// bytes, or separate messages.
     fn go_ahead(&mut self) {
         let is_made_here = self.renderer.is_as_stored() || self.chunk_bytes < CHUNK_BYTES;
         if is_made_here || self.waiting.is_some() || self.initial_objects.is_none() {
@@ -416,7 +423,7 @@ impl State {
         self.ahead = Ahead::new(&self.renderer, &mut self.initial_objects, u64::MAX, Arc::new(show));
     }
 
-    /// One chunk that several threads made; after the last one, the marker.
+    /// Fills one chunk that several threads rendered; after the last one, adds the marker.
     async fn fill_ahead(&mut self) -> Result<(), Status> {
         let Some(ahead) = &mut self.ahead else { return Ok(()) };
         match ahead.next(&self.renderer).await {
@@ -435,7 +442,7 @@ impl State {
         Ok(())
     }
 
-    /// One chunk of synthetic ADDED events; after the last one, the marker.
+    /// Fills one chunk of synthetic ADDED events; after the last one, adds the marker.
     async fn fill_initial(&mut self) -> Result<(), Status> {
         if let Some(found) = self.waiting.take() {
             return self.show_initial(found).await;
@@ -476,7 +483,7 @@ impl State {
         Ok(())
     }
 
-    /// One chunk of the changes at hand.
+    /// Fills one chunk with the changes at hand.
     async fn fill_changes(&mut self) -> Result<(), Status> {
         while self.buffer.len() < self.chunk_bytes
             && let Some(next) = self.events.as_slice().first()
@@ -517,7 +524,7 @@ impl State {
         }
         let rests_until = self.rests_until;
         let news = {
-            // What happened, or nothing if it did in a rest.
+            // Resolves to the changes, or to `None` if they arrive during a pause.
             let told = async {
                 if rests {
                     tail.announced().await;
@@ -529,7 +536,8 @@ impl State {
             };
             let mut told = pin!(told);
             poll_fn(|cx| {
-                // Before the events, or a watch that always has some would never end.
+                // Signals are polled before the events; otherwise a watch that always has events would never
+                // end.
                 let signal = self.seldom.poll(cx, |cx| {
                     if self.shutdown.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(News::Shutdown);
@@ -564,7 +572,7 @@ impl State {
         };
         match events {
             Some(Ok(events)) => {
-                // Where there is more at once, there is nothing to wait for.
+                // If a full batch is available at once, there is no pause.
                 if events.len() < EVENTS_MAX {
                     self.rests_until =
                         Instant::now() + rest(events.last().map_or(0, |event| event.audience()));
@@ -582,8 +590,9 @@ impl State {
         }
     }
 
-    /// Ends the watch, or says how far it has seen. That is said again even if it is no farther, so that the client
-    /// knows that the server is there; but nothing is said of a time before the watch began.
+    /// Ends the watch if its time is over, or sends a bookmark if one is due. A bookmark is sent even if its
+    /// revision is unchanged, so that the client knows that the server is alive. No bookmark has a revision
+    /// before the start of the watch.
     fn keep_time(&mut self, now: Instant) {
         let progress = self.tail.as_ref().map_or(Revision::ZERO, Tail::progress);
         if self.schedule.is_over(now) {
@@ -595,7 +604,8 @@ impl State {
         }
     }
 
-    /// Whether both states of a change have the form of the resource; they are not looked at for built-in types.
+    /// Returns whether both states of a change are in the version of the resource. They are not checked for
+    /// built-in types.
     fn is_as_served(&self, event: &Event) -> Result<bool, Status> {
         let resource = self.renderer.resource();
         if resource.versions.is_none() {
@@ -605,7 +615,7 @@ impl State {
         Ok(is_so(&shared::current(event)?) && shared::previous(event)?.as_ref().is_none_or(is_so))
     }
 
-    /// What the change means to this watcher: entered, stayed in, or left the selection
+    /// Renders the meaning of a change for this watcher: the object entered, stayed in, or left the selection
     /// (docs/api/watches.md#watch-events).
     fn render(&mut self, event: &Event) -> Result<(), Status> {
         let resource = self.renderer.resource().clone();
@@ -625,14 +635,14 @@ impl State {
         Ok(())
     }
 
-    /// [`State::render`] for a change of which a state has another form.
+    /// Does the same as [`State::render`] for a change with a state in another version.
     async fn render_converted(&mut self, event: &Event) -> Result<(), Status> {
         let resource = self.renderer.resource().clone();
         let is_put = event.kind == EventKind::Put;
         let is_everything = self.selection.is_everything();
         let mut records = vec![shared::current(event)?];
         if !is_everything {
-            // What it was matters only to who may not have seen it.
+            // The previous state matters only to watchers that may not have selected the object.
             records.extend(shared::previous(event)?);
         }
         self.converter.bring(&resource, &mut records).await?;
@@ -664,7 +674,8 @@ impl State {
     }
 }
 
-/// What a change means to a watcher whose selection had the object and has it; `None`: nothing.
+/// Returns the meaning of a change for a watcher whose selection contained the object before and contains it
+/// now; `None` if there is nothing to send.
 fn meaning(was_in: bool, is_in: bool, is_put: bool) -> Option<Seen> {
     match (was_in, is_in) {
         (false, true) => Some(Seen::Entered),

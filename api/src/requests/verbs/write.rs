@@ -1,5 +1,5 @@
-//! POST and PUT, and what the verbs that write have in common: the intent of a request, and the checks that its body
-//! passes before the write path sees it.
+//! The verbs create and update, and the common code of the verbs that write: the intent of a request, and the
+//! checks of its body before the write path.
 
 use http::StatusCode;
 
@@ -18,7 +18,7 @@ use values::query::{FieldValidation, WriteOptions};
 use values::status::Status;
 use wire::response::Response;
 
-/// POST on a collection.
+/// Creates an object in a collection.
 pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
     let options = WriteOptions::from_query(call.query, "CreateOptions", &meta_group)?;
@@ -36,7 +36,7 @@ pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     respond_written(call, outcome).await
 }
 
-/// PUT on an item or on a subresource that writes its parent.
+/// Replaces an item, or updates a subresource that writes its parent.
 pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
     let options = WriteOptions::from_query(call.query, "UpdateOptions", &meta_group)?;
@@ -65,10 +65,11 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
     });
     let outcome = write::write(call, &intent, &mut source).await;
     if outcome.is_err() && !is_read {
-        // A body that cannot be read is refused even where there is nothing to write it to, and one of a known object too.
+        // The body was not read yet. The error of an unreadable body takes precedence over the other error.
         let object = read_update(call, body, &options, None)?;
         let is_missing = outcome.as_ref().is_err_and(|refused| refused.code == StatusCode::NOT_FOUND);
-        // Upstream looks for the object before it compares the uid, unless a PUT may create objects of this type.
+        // Upstream looks for the object before it compares the uid, unless a PUT may create objects of this
+        // type.
         if is_missing && call.resource.table.put_creates {
             without_uid(&intent, &object)?;
         }
@@ -76,10 +77,11 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
     respond_written(call, outcome?).await
 }
 
-/// Removes the revision from an object that is to be created by PUT or apply. It is no precondition, but must be a number.
+/// Removes the resourceVersion from an object that is to be created by PUT or apply. It is not a
+/// precondition, but must be a number.
 ///
 /// # Errors
-/// 500.
+/// 500 if the resourceVersion is not a number.
 pub fn forget_revision(object: &mut Object) -> Result<(), Status> {
     if !meta(object, "resourceVersion").is_empty() {
         seen_revision(meta(object, "resourceVersion"))?;
@@ -91,7 +93,7 @@ pub fn forget_revision(object: &mut Object) -> Result<(), Status> {
 /// Refuses a body with a uid if no object is stored: a uid is a precondition of a PUT that may create.
 ///
 /// # Errors
-/// 409.
+/// 409 if the body has a uid.
 fn without_uid(intent: &Intent<'_>, object: &Object) -> Result<(), Status> {
     match meta(object, "uid") {
         "" => Ok(()),
@@ -99,7 +101,7 @@ fn without_uid(intent: &Intent<'_>, object: &Object) -> Result<(), Status> {
     }
 }
 
-/// The intent of a request that updates the object in its path.
+/// Returns the intent of a request that updates the object in its path.
 pub fn intent<'w>(call: &Call<'w>, endpoint: Endpoint, options: Options<'w>, manager: &'w str) -> Intent<'w> {
     let dry_run = match options {
         Options::None => false,
@@ -135,17 +137,17 @@ pub fn intent<'w>(call: &Call<'w>, endpoint: Endpoint, options: Options<'w>, man
     }
 }
 
-/// Answers with the object that was written: 201 for a new one.
+/// Returns the response with the object that was written: 201 for a new one.
 pub async fn respond_written(call: &Call<'_>, outcome: Outcome) -> Result<Response, Status> {
     let code = if matches!(outcome, Outcome::Created(_)) { StatusCode::CREATED } else { StatusCode::OK };
     let written = outcome.written().ok_or_else(|| Status::not_found(call.subject(&call.info.name)))?;
     respond_object(call.renderer()?, code, &written.value).await
 }
 
-/// What a request can say of an object that is to be created.
+/// Removes system metadata from an object that is to be created, and sets its namespace.
 ///
 /// # Errors
-/// It says another namespace than the request.
+/// The object has another namespace than the request.
 pub fn as_new(call: &mut Call<'_>, object: &mut Object) -> Result<(), Status> {
     strategy::wipe_system_metadata(object);
     scope_to_request(call, object)?;
@@ -153,8 +155,8 @@ pub fn as_new(call: &mut Call<'_>, object: &mut Object) -> Result<(), Status> {
     Ok(())
 }
 
-/// The object of the first round, or that of a later one: the body is read again then, which is rare and costs less than a
-/// copy for every write. What it is warned of was told.
+/// Returns the object of the first round, or reads the body again in a later round, which is rare and costs
+/// less than a copy for every write. The warnings were already given in the first round.
 fn again(
     call: &mut Call<'_>,
     first: Option<Object>,
@@ -169,14 +171,14 @@ fn again(
     Ok(object)
 }
 
-/// The object that the body of a POST means, in the served version.
+/// Decodes the body of a POST in the served version.
 fn read_new(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> Result<Object, Status> {
     let mut object = decode_body(call, body, options)?;
     as_new(call, &mut object)?;
     Ok(object)
 }
 
-/// The object that the body of a PUT means, in the served version; it is probably a changed copy of `known`.
+/// Decodes the body of a PUT in the served version; the object is probably a changed copy of `known`.
 fn read_update(
     call: &mut Call<'_>,
     body: &[u8],
@@ -190,12 +192,12 @@ fn read_update(
     Ok(object)
 }
 
-/// Decodes a body into the served version, checking that it is what the endpoint takes.
+/// Decodes a body in the served version, and checks that it has the kind of the endpoint.
 pub fn decode_body(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> Result<Object, Status> {
     decode_copy(call, body, options, None)
 }
 
-/// The same for a body that is probably a changed copy of `known`, the stored object with settled parts.
+/// Decodes a body that is probably a changed copy of `known`, the stored object.
 fn decode_copy(
     call: &mut Call<'_>,
     body: &[u8],
@@ -229,7 +231,7 @@ fn decode_copy(
     Ok(decoded.object)
 }
 
-/// The body's name and namespace against the URL's.
+/// Checks the body's name and namespace against the URL.
 pub fn check_identity(call: &Call<'_>, object: &Object) -> Result<(), Status> {
     let (name, wanted) = (meta(object, "name"), call.info.name.as_str());
     if name.is_empty() {
@@ -245,7 +247,7 @@ pub fn check_identity(call: &Call<'_>, object: &Object) -> Result<(), Status> {
     Ok(())
 }
 
-/// Gives the object the request's namespace, or none.
+/// Sets the namespace of the request in the object, or removes it for a cluster-scoped one.
 pub fn scope_to_request(call: &Call<'_>, object: &mut Object) -> Result<(), Status> {
     strategy::scope_to(call.resource, &call.info.namespace, object)
 }
@@ -255,7 +257,7 @@ pub fn dedup_owners(call: &mut Call<'_>, object: &mut Object) {
     call.warnings.extend(without_repeated_owners(object, ""));
 }
 
-/// Drops repeated owners from what a patch makes of an object. Upstream looks for them after the plugins of admission.
+/// Drops repeated owners from a patched object. Upstream does this after the admission plugins.
 pub fn dedup_patched_owners(call: &mut Call<'_>, object: &mut Object) {
     call.warnings.extend(without_repeated_owners(object, AFTER_ADMISSION));
 }

@@ -1,12 +1,12 @@
-//! Cluster role aggregation: the rules of roles that are made of other roles
+//! Cluster role aggregation: the rules of roles that combine other roles
 //! (docs/api/controllers.md#role-aggregation).
 //!
 //! ```text
 //! tail on cluster roles ─ does it concern an aggregated role? ─► all roles → settle → changed rules → store
 //! ```
 //!
-//! The function that decides settles whole chains in one go and is the same for its own results, so the events of
-//! what is written here lead to one more look and to no more writes.
+//! The deciding function settles whole chains of roles in one go and is idempotent, so the events of this
+//! controller's own writes lead to one more check and to no more writes.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ use values::json::{self, Object, Value};
 use values::retry::Attempts;
 use values::status::{Reason, Status};
 
-/// By this name it owns the rules that it applies, and is known to authorization.
+/// Field manager of the rules that the controller applies, and its name for authorization.
 const NAME: &str = "clusterrole-aggregation-controller";
 
-/// Follows the cluster roles.
+/// Runs the controller, which follows the cluster roles.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let prefix = store::collection(cluster_roles(&Loopback::new(&api))?, "");
-    // The tail begins before the first look, so nothing falls in between.
+    // The tail begins before the first check, so no change is missed in between.
     let mut tail = api.engine().tail(api.engine().revision(), prefix)?;
     let loopback = Loopback::controller(&api, NAME);
     let mut selectors = reconcile(&loopback).await?;
@@ -44,8 +44,8 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// Gives all aggregated roles their rules at the start, before the first request. They keep the rules that they have while
-/// roles may be missing that cannot be read.
+/// Sets the rules of all aggregated roles at the start, before the first request. While there may be roles
+/// that cannot be read, the aggregated roles keep their rules.
 ///
 /// # Errors
 /// The store failed.
@@ -56,11 +56,11 @@ pub async fn prepare(api: &Context) -> Result<(), Status> {
     reconcile(&Loopback::controller(api, NAME).unasked()).await.map(drop)
 }
 
-/// Gives all aggregated roles their rules; returns what they select. Costs one pass over the cluster roles, and a
-/// write for each role that is not as it should be.
+/// Sets the rules of all aggregated roles, and returns their selectors. The cost is one pass over the cluster
+/// roles, and a write for each role with wrong rules.
 ///
 /// # Errors
-/// The store failed. A role that validation refuses is reported in the log and left as it is.
+/// The store failed. A role that validation refuses is reported in the log and left unchanged.
 async fn reconcile(loopback: &Loopback<'_>) -> Result<Vec<LabelSelector>, Status> {
     let api = loopback.api();
     let resource = cluster_roles(loopback)?;
@@ -96,7 +96,8 @@ async fn reconcile(loopback: &Loopback<'_>) -> Result<Vec<LabelSelector>, Status
     }
 }
 
-/// What is applied: these rules. None are said as well, so that those written by hand go.
+/// Returns the configuration to apply, with these rules. An empty list is applied too, so that rules written
+/// by hand are removed.
 fn configuration(resource: &Resource, name: &str, rules: Value) -> Object {
     let mut config = Object::new();
     config.push("kind", resource.table.kind.clone().into());
@@ -106,7 +107,8 @@ fn configuration(resource: &Resource, name: &str, rules: Value) -> Object {
     config
 }
 
-/// Whether a change can make a difference to an aggregated role: it is one, or was or is selected by one.
+/// Returns whether a change may affect an aggregated role: the changed role is one, or was or is selected by
+/// one.
 fn concerns(event: &Event, selectors: &[LabelSelector]) -> bool {
     let states = [Some(&event.entry).filter(|_| event.kind == EventKind::Put), event.previous.as_ref()];
     states.into_iter().flatten().any(|entry| match read(entry) {
@@ -118,7 +120,7 @@ fn concerns(event: &Event, selectors: &[LabelSelector]) -> bool {
     })
 }
 
-/// A role as it is stored. One that cannot be read selects and gives nothing, as it grants nothing.
+/// Returns a stored role. A role that cannot be read selects nothing and contributes no rules.
 fn read(entry: &Entry) -> Option<Value> {
     let role = entry
         .read()
@@ -127,7 +129,7 @@ fn read(entry: &Entry) -> Option<Value> {
     role.inspect_err(|error| tracing::error!(%error, "cluster role cannot be read")).ok()
 }
 
-/// The resource that all of this is about.
+/// Returns the resource type of cluster roles.
 fn cluster_roles<'a>(loopback: &Loopback<'a>) -> Result<&'a Resource, Status> {
     loopback.resource(&Target {
         group: "rbac.authorization",

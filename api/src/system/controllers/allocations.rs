@@ -1,4 +1,5 @@
-//! Puts right what is allocated beside the services, where that is stored apart from them (docs/api/etcd.md#allocation).
+//! Repairs allocations of services that are stored separately from the services
+//! (docs/api/etcd.md#allocation).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,13 +7,13 @@ use std::time::Duration;
 use super::Ending;
 use crate::writes::context::Context;
 
-/// Between two looks.
+/// Interval of repairs.
 const LOOK: Duration = Duration::from_secs(180);
 
-/// The same while something that no service has is to be given back.
+/// Interval of repairs while an allocation without a service is still to be released.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Looks again and again. Only where there is a ledger.
+/// Repairs allocations periodically, if there is a ledger.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let Some(ledger) = api.ledger() else { return std::future::pending().await };
     loop {

@@ -1,4 +1,4 @@
-//! APIServices: those of this server's own versions, and the extension servers behind the others
+//! APIServices: those of this server's own versions, and the extension servers of other versions
 //! (docs/api/extension-servers.md).
 //!
 //! ```text
@@ -26,13 +26,14 @@ use types::schema::registry::{Registry, Resource};
 use values::json::Value;
 use values::status::Status;
 
-/// How often servers are asked whether nothing changed.
+/// Interval of availability checks if nothing changed.
 const CHECKED_EVERY: Duration = Duration::from_secs(30);
 
 /// Priorities of the groups and versions of custom types.
 const CUSTOM: (u32, u32) = (1_000, 100);
 
-/// Registers the versions that this server has itself, and takes over the extension servers. Call it once at start.
+/// Registers the versions that this server serves itself, and loads the extension servers. Must be called
+/// once at start.
 ///
 /// # Errors
 /// The store failed.
@@ -41,13 +42,13 @@ pub async fn prepare(api: &Context) -> Result<(), Status> {
     load(api).await
 }
 
-/// The APIServices of the built-in versions.
+/// Returns the APIServices of the built-in versions.
 pub fn own(api: &Context) -> Vec<Target> {
     let versions = versions(api.types().registry(), false);
     versions.iter().map(|(group, version, _)| target(GROUP, "apiservices", &name(group, version))).collect()
 }
 
-/// Follows APIServices and what they depend on.
+/// Runs the controller, which follows APIServices and the services and slices that they refer to.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let loopback = Loopback::new(&api);
     let revision = api.engine().revision();
@@ -63,7 +64,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let mut due = interval_at(Instant::now(), CHECKED_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     register(&loopback, true).await?;
-    load(&api).await?; // custom types are served by now
+    load(&api).await?; // custom types are served at this point
     loop {
         let (service, backend, slice) =
             (pin!(services.next(EVENTS_MAX)), pin!(backends.next(EVENTS_MAX)), pin!(slices.next(EVENTS_MAX)));
@@ -80,7 +81,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
                 checks.begin(|extension| changed.contains(&(&*extension.service.namespace, &*extension.service.name)));
             }
             events = slice => {
-                // Which service a slice is of is in its labels, which its namespace bounds well enough.
+                // The labels of a slice name its service. The namespace limits the slices sufficiently.
                 let changed = events?;
                 let changed: HashSet<&str> =
                     changed.iter().map(|event| store::identity(of_slices, &event.key).0).collect();
@@ -103,13 +104,13 @@ pub(super) fn target(group: &'static str, resource: &'static str, name: &str) ->
     Target { group, version: "v1", resource, namespace: String::new(), name: name.to_owned() }
 }
 
-/// Takes over the APIServices as they are now. One that lost its server is available from then on.
+/// Loads the current APIServices. An APIService that no longer refers to a server becomes available.
 async fn load(api: &Context) -> Result<(), Status> {
     let resource = Loopback::new(api).resource(&target(GROUP, "apiservices", ""))?;
     let services = all(&api.engine().snapshot(), resource, "");
     let types = api.types();
     let label = label(api);
-    // Those that this server keeps go with the versions that they are for.
+    // APIServices that this server manages disappear together with their versions.
     let is_own = |service: &Value| {
         let spec = |name: &str| service.str_at(&["spec", name]);
         service.at(&["metadata", "labels", &label]).is_some()
@@ -125,19 +126,20 @@ async fn load(api: &Context) -> Result<(), Status> {
     Ok(())
 }
 
-/// Whether there is no server behind an APIService.
+/// Returns whether an APIService has no extension server.
 fn is_local(service: &Value) -> bool {
     service.at(&["spec", "service"]).is_none()
 }
 
-/// Whether the condition of an APIService says that there is no server behind it.
+/// Returns whether the condition of an APIService says that it has no extension server.
 fn says_local(service: &Value) -> bool {
     let conditions = service.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
     let told = conditions.iter().find(|one| one.str_at(&["type"]) == "Available");
     told.is_some_and(|told| (told.str_at(&["status"]), told.str_at(&["reason"])) == ("True", "Local"))
 }
 
-/// Counts APIServices without a server behind them as available, and no more what is gone.
+/// Sets the metric of APIServices without an extension server to available, and removes the series of deleted
+/// ones.
 fn count(api: &Context, services: &[Value]) {
     let unavailable = &api.metrics().unavailable;
     let mut there = HashSet::new();
@@ -151,13 +153,13 @@ fn count(api: &Context, services: &[Value]) {
     unavailable.retain(|values| values.iter().all(|name| there.contains(&**name)));
 }
 
-/// The objects of a collection, or of one namespace.
+/// Returns the objects of a collection, or of one namespace.
 pub(super) fn all(snapshot: &Snapshot, resource: &Resource, namespace: &str) -> Vec<Value> {
     let objects = objects(snapshot, &store::collection(resource, namespace));
     objects.into_iter().map(|(_, object)| object).collect()
 }
 
-/// An APIService as this server registers it.
+/// Returns an APIService as this server registers it.
 fn registered(api: &Context, (group, version): (&str, &str), priorities: (u32, u32), managed: &str) -> Value {
     let object = |members: &[(&str, Value)]| {
         Value::Object(
@@ -184,16 +186,17 @@ fn name(group: &str, version: &str) -> String {
     format!("{version}.{group}")
 }
 
-/// Label of the APIServices that this server keeps: `onstart`, or `true` for those that follow custom types.
+/// Returns the label of the APIServices that this server manages. Its value is `onstart`, or `true` for those
+/// of custom types.
 fn label(api: &Context) -> String {
     let naming = api.naming();
     format!("{}.{}/automanaged", naming.system("aggregator"), naming.domain)
 }
 
-/// Registers the versions of this server that have no APIService: those of custom types, or the built-in ones. Those of
-/// custom types that went are removed.
+/// Registers the versions of this server that have no APIService: those of custom types, or the built-in
+/// ones. APIServices of removed custom types are deleted.
 ///
-/// Looks at the keys of all of them, and reads those alone that may have to go.
+/// This function looks at the keys of all APIServices, and reads only those that may have to be deleted.
 async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
     let api = loopback.api();
     let mut pass = Pass::default();
@@ -209,11 +212,11 @@ async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
         if !there.remove(&name) {
             let managed = if custom { "true" } else { "onstart" };
             let object = registered(api, (&group, &version), priorities, managed);
-            // A conflict says that it is there by now.
+            // A conflict means that the object exists by now.
             pass.note(&name, loopback.create(&target(GROUP, "apiservices", &name), object).await.map(drop));
         }
     }
-    // A version that is not served may be one whose definition cannot be read.
+    // A version that is not served may belong to a definition that cannot be read.
     if !custom || !api.backends().is_whole() {
         return pass.end();
     }
@@ -231,7 +234,8 @@ async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
     pass.end()
 }
 
-/// The versions that are served, with the priorities of group and version; not that of APIServices themselves.
+/// Returns the served versions with the priorities of group and version, except the version of APIServices
+/// themselves.
 fn versions(registry: &Registry, custom: bool) -> Vec<(String, String, (u32, u32))> {
     let groups = registry.groups().iter();
     groups

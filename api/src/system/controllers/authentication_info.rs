@@ -1,8 +1,8 @@
-//! What extension servers read to know who asks: a ConfigMap with the authorities and headers of this server
-//! (docs/api/extension-servers.md#identity).
+//! The ConfigMap from which extension servers learn how to authenticate users: it contains the authorities
+//! and headers of this server (docs/api/extension-servers.md#identity).
 //!
-//! Other servers of the cluster, and this one before its settings changed, write the same object. It has what all of them say,
-//! so that no extension server refuses what one of them sends.
+//! Other servers of the cluster, and this server before a change of its settings, write the same object. The
+//! object contains the values of all of them, so that no extension server refuses requests from one of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use values::json::{self, Object, Value};
 
 const NAME: &str = "extension-apiserver-authentication";
 
-/// Authorities of clients.
+/// Key of the authorities of client certificates.
 const CLIENT_BUNDLE: &str = "client-ca-file";
 
-/// Authorities of authenticating proxies; the lists mean nothing without them.
+/// Key of the authorities of authenticating proxies; the lists have no effect without it.
 const PROXY_BUNDLE: &str = "requestheader-client-ca-file";
 
-/// The list that is there only if it has an entry: servers of older releases do not know it.
+/// Key of the list that is present only if it has an entry: servers of older releases do not know it.
 const UID_HEADERS: &str = "requestheader-uid-headers";
 
-/// Lists about authenticating proxies: JSON arrays of strings.
+/// Keys of the lists about authenticating proxies, which are JSON arrays of strings.
 const PROXY_LISTS: [&str; 5] = [
     "requestheader-allowed-names",
     "requestheader-extra-headers-prefix",
@@ -42,7 +42,8 @@ const PROXY_LISTS: [&str; 5] = [
 /// Data of the ConfigMap.
 type Data = BTreeMap<String, String>;
 
-/// Adds what this server says; what is there and cannot be read stays as it is.
+/// Runs the controller, which adds the values of this server. Existing data that cannot be parsed stays
+/// unchanged.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let loopback = Loopback::new(&api);
     let target = Target {
@@ -64,7 +65,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
         match (merged(&there, own, clock::now_seconds()), found) {
             (Some(wanted), _) if wanted == there => {}
             (None, _) => tracing::warn!(name = NAME, "a ConfigMap cannot be read and stays as it is"),
-            // A conflict is another writer's object, which is an event.
+            // A conflict means that another writer was faster; its write is an event.
             (Some(wanted), None) => drop(loopback.create(&target, object(&target, &wanted)).await?),
             (Some(wanted), Some(mut found)) => {
                 if let Value::Object(object) = &mut found {
@@ -102,9 +103,9 @@ fn object(target: &Target, data: &Data) -> Value {
     object.into()
 }
 
-/// What is there and what this server says, in this order and without repetitions, at the second `now`: certificates that
-/// are over go, and what is neither a bundle nor a list stays as others wrote it. `None` if a bundle or a list that is there
-/// cannot be read.
+/// Returns the union of the existing data and the values of this server, in this order and without
+/// duplicates. Certificates that have expired at `now` (seconds) are removed; keys that are neither a bundle
+/// nor a list stay unchanged. Returns `None` if an existing bundle or list cannot be parsed.
 fn merged(there: &Data, own: &Data, now: i64) -> Option<Data> {
     let is_foreign =
         |name: &str| ![CLIENT_BUNDLE, PROXY_BUNDLE].contains(&name) && !PROXY_LISTS.contains(&name);
@@ -148,14 +149,14 @@ fn without_repetitions<T: PartialEq>(all: Vec<T>) -> Vec<T> {
     once
 }
 
-/// The certificates of a bundle; `None` if it is some text without any.
+/// Returns the certificates of a bundle; `None` if there is text without any certificate.
 fn certificates(bundle: Option<&String>) -> Option<Vec<CertificateDer<'static>>> {
     let text = bundle.map_or("", String::as_str);
     let found: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes()).filter_map(Result::ok).collect();
     (text.is_empty() || !found.is_empty()).then_some(found)
 }
 
-/// The strings of a JSON array; `None` if the text is none.
+/// Returns the strings of a JSON array; `None` if the text is not such an array.
 fn strings(list: Option<&String>) -> Option<Vec<String>> {
     let Some(text) = list.filter(|text| !text.is_empty()) else { return Some(Vec::new()) };
     let list = json::parse(text.as_bytes()).ok()?;

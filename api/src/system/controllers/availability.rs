@@ -1,13 +1,13 @@
-//! Whether extension servers are available: each is checked on its own, and its APIService and the documents say what was
-//! found (docs/api/extension-servers.md#availability).
+//! Availability of extension servers: each is checked independently, and its APIService and the discovery
+//! documents show the result (docs/api/extension-servers.md#availability).
 //!
 //! ```text
 //! begin ─► a check of each that has none ─► ended ─► tell ─┬─► condition Available ─► store
 //!            └ one that has: again, when it ends           └─► questions (extension_documents.rs) ─► documents
 //! ```
 //!
-//! A server that takes long to answer delays what is told of itself, and nothing else. Whether it is available does not wait for
-//! what it says of itself.
+//! A server that responds slowly delays only its own result. The availability of a server does not wait for
+//! its discovery and OpenAPI documents.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,17 +33,17 @@ use values::json::{Object, Value};
 use values::status::Status;
 use wire::outgoing::{self, Service};
 
-/// How long one question may take, and how often it is put before a server counts as not available.
+/// Time limit of one request, and number of attempts before a server counts as unavailable.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 5;
 
-/// Under which name the question is put, as Go's client puts it.
+/// User agent of the request, the same as that of Go's client.
 const AGENT: &str = "Go-http-client/1.1";
 
-/// What is said of a server that takes longer.
+/// Error message for a server that exceeds the time limit.
 const TIMED_OUT: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
 
-/// Checks that are under way, at most one for each APIService, and questions, which are as many.
+/// Running checks, at most one for each APIService, and running queries of documents, likewise.
 pub(super) struct Checks<'a> {
     api: &'a Context,
     running: FuturesUnordered<BoxFuture<'a, Ended>>,
@@ -51,12 +51,12 @@ pub(super) struct Checks<'a> {
     asked: Turns,
 }
 
-/// The APIServices for which something is under way, and whether that is to be done again.
+/// The APIServices for which an operation is running, and whether it must be repeated after that.
 #[derive(Default)]
 struct Turns(HashMap<String, bool>);
 
 impl Turns {
-    /// Whether it is to begin now; if not, it is to be done again.
+    /// Returns whether the operation may begin now. If one is running already, it is marked to be repeated.
     fn begin(&mut self, name: &str) -> bool {
         if let Some(again) = self.0.get_mut(name) {
             *again = true;
@@ -66,19 +66,19 @@ impl Turns {
         true
     }
 
-    /// Whether it is to be done again.
+    /// Ends the operation; returns whether it must be repeated.
     fn end(&mut self, name: &str) -> bool {
         self.0.remove(name) == Some(true)
     }
 }
 
-/// What came to its end.
+/// An operation that has ended.
 pub(super) enum Ended {
     Check(Checked),
     Questions(Arc<Extension>),
 }
 
-/// What a check found.
+/// The result of a check.
 pub(super) struct Checked {
     extension: Arc<Extension>,
     verdict: Result<(), Unavailable>,
@@ -89,7 +89,7 @@ impl<'a> Checks<'a> {
         Checks { api, running: FuturesUnordered::new(), checked: Turns::default(), asked: Turns::default() }
     }
 
-    /// Checks those extension servers; one that is being checked, again after that.
+    /// Begins checks of the selected extension servers. A running check is repeated after it ends.
     pub(super) fn begin(&mut self, which: impl Fn(&Extension) -> bool) {
         let api = self.api;
         for extension in api.extensions().all() {
@@ -101,7 +101,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Asks an extension server what it says of itself; one that is being asked, again after that.
+    /// Begins to query the documents of an extension server. A running query is repeated after it ends.
     fn ask(&mut self, extension: Arc<Extension>) {
         let api = self.api;
         if self.asked.begin(&extension.name) {
@@ -113,7 +113,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// What has ended; waits for one. Nothing is lost if the future is dropped.
+    /// Waits until an operation has ended, and returns all that have. This function is cancel safe.
     pub(super) async fn ended(&mut self) -> Vec<Ended> {
         let Some(first) = self.running.next().await else { return std::future::pending().await };
         let mut ended = vec![first];
@@ -123,8 +123,8 @@ impl<'a> Checks<'a> {
         ended
     }
 
-    /// Tells what was found. The conditions are written side by side, so that they share syncs; one that is refused is the
-    /// error, once the others are written.
+    /// Publishes the results. The conditions are written concurrently, so that they share syncs. If a write
+    /// is refused, its error is returned after the other writes.
     pub(super) async fn tell(&mut self, ended: Vec<Ended>) -> Result<(), Status> {
         let api = self.api;
         let mut is_changed = false;
@@ -134,7 +134,7 @@ impl<'a> Checks<'a> {
                 Ended::Check(checked) => {
                     let extension = checked.extension.clone();
                     let again = self.checked.end(&extension.name);
-                    // One that was replaced or removed meanwhile is not told of.
+                    // The result of a server that was replaced or removed in the meantime is dropped.
                     if api.extensions().has(&extension) {
                         is_changed |= extension.found(checked.verdict.is_ok());
                         if checked.verdict.is_ok() {
@@ -147,7 +147,7 @@ impl<'a> Checks<'a> {
                     }
                 }
                 Ended::Questions(extension) => {
-                    // It may have been replaced meanwhile.
+                    // The server may have been replaced in the meantime.
                     let again = self.asked.end(&extension.name);
                     let mut all = api.extensions().all().into_iter();
                     if again && let Some(now) = all.find(|other| other.name == extension.name) {
@@ -175,10 +175,10 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// Why a server is not available: a word, and a sentence.
+/// Reason and message of an unavailable server.
 type Unavailable = (&'static str, String);
 
-/// Looks at the service of an extension server and asks it for its version.
+/// Checks the service of an extension server, and queries the server's version.
 async fn check(api: &Context, extension: &Extension) -> Result<(), Unavailable> {
     let Service { namespace, name, port } = &extension.service;
     let snapshot = api.engine().snapshot();
@@ -222,7 +222,7 @@ async fn check(api: &Context, extension: &Extension) -> Result<(), Unavailable> 
     ask(api, extension).await.map_err(|why| ("FailedDiscoveryCheck", why))
 }
 
-/// Whether a slice has an endpoint that listens on a port.
+/// Returns whether a slice has an endpoint that listens on a port.
 fn has_endpoints(slice: &Value, port_name: &str) -> bool {
     let list = |name: &str| slice.get(name).and_then(Value::as_array).unwrap_or_default();
     let is_ready = |endpoint: &Value| {
@@ -233,7 +233,7 @@ fn has_endpoints(slice: &Value, port_name: &str) -> bool {
         && list("endpoints").iter().any(is_ready)
 }
 
-/// Asks a server for the resources of its version. Any answer that says success will do.
+/// Queries the resources of a server's version. Any successful response is sufficient.
 async fn ask(api: &Context, extension: &Extension) -> Result<(), String> {
     let endpoint = extension.endpoint(api.services())?;
     let url = endpoint.url().clone();
@@ -262,12 +262,12 @@ async fn ask(api: &Context, extension: &Extension) -> Result<(), String> {
     Err(format!("failing or missing response from {url}: {why}"))
 }
 
-/// Tells of an APIService without a server that it is available.
+/// Reports an APIService without an extension server as available.
 pub(super) async fn report_local(api: &Context, name: &str) -> Result<(), Status> {
     report(api, name, ("True", "Local", "Local APIServices are always available")).await
 }
 
-/// Writes the condition Available, where it says something else than before.
+/// Writes the condition Available, if it differs from the stored one.
 async fn report(
     api: &Context,
     name: &str,
@@ -309,12 +309,12 @@ mod tests {
         "groupPriorityMinimum":1,"versionPriority":1,"insecureSkipTLSVerify":true,
         "service":{"namespace":"n","name":"s","port":1}}}"#;
 
-    /// A service with these ports.
+    /// Returns a service with these ports.
     fn service(ports: &str) -> String {
         format!(r#"{{"metadata":{{"name":"s"}},"spec":{{"clusterIP":"10.0.0.9","ports":[{ports}]}}}}"#)
     }
 
-    /// A slice of the service whose endpoint is ready or not.
+    /// Returns a slice of the service, whose endpoint is ready or not.
     fn slice(name: &str, port: &str, ready: bool) -> String {
         format!(
             r#"{{"metadata":{{"name":"{name}","labels":{{"kubernetes.io/service-name":"s"}}}},"addressType":"IPv4",
@@ -336,7 +336,7 @@ mod tests {
             r#"{"metadata":{"name":"s"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
         let refused = "failing or missing response from https://localhost:1/apis/g.io/v1: Get \
                        \"https://localhost:1/apis/g.io/v1\": dial tcp 127.0.0.1:1: connect: connection refused";
-        // What is written first, and what the condition says then.
+        // Columns: the object that is written first, and the condition afterwards.
         for (request, body, reason, message) in [
             ("", String::new(), "ServiceNotFound", r#"service/s in "n" is not present"#),
             (

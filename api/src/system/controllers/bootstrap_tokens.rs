@@ -1,8 +1,9 @@
-//! Bootstrap tokens: those that are over are deleted, and the others sign what a node must know of the cluster before
-//! it can verify any certificate (docs/api/controllers.md#bootstrap-tokens-and-cluster-information).
+//! Bootstrap tokens: expired tokens are deleted, and the other tokens sign the information about the cluster
+//! that a node needs before it can verify any certificate
+//! (docs/api/controllers.md#bootstrap-tokens-and-cluster-information).
 //!
 //! ```text
-//! tail on secrets of the system ─ tokens ─┬─ over ─► delete            (token-cleaner-controller)
+//! tail on secrets of the system ─ tokens ─┬─ expired ─► delete         (token-cleaner-controller)
 //! tail on cluster-info ───────────────────┴─ the others ─► signatures  (bootstrap-signer-controller)
 //! ```
 
@@ -32,15 +33,16 @@ use values::json::{Object, Value};
 use values::naming::Naming;
 use values::status::Status;
 
-/// Longest sleep before the clock is looked at again: it may have been set meanwhile.
+/// Maximum sleep before the clock is checked again, because the clock may have been changed.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
-/// The ConfigMap with what nodes must know, the member that says it, and the names of its signatures.
+/// Name of the ConfigMap with the cluster information, the key of this information, and the prefix of the
+/// signature keys.
 const CLUSTER_INFO: &str = "cluster-info";
 const SIGNED: &str = "kubeconfig";
 const SIGNATURE_PREFIX: &str = "jws-kubeconfig-";
 
-/// A token as its secret describes it.
+/// A bootstrap token as described by its secret.
 #[derive(Debug, Eq, PartialEq)]
 struct Token {
     name: String,
@@ -48,12 +50,12 @@ struct Token {
     id: String,
     secret: String,
     signs: bool,
-    /// Seconds since the epoch at which it is over; `None`: never.
+    /// Expiration time in seconds since the epoch; `None` if the token does not expire.
     end: Option<i64>,
 }
 
 impl Token {
-    /// Reads a secret; `None` if it is not that of a token.
+    /// Reads a token from a secret; `None` if the secret is not a bootstrap token.
     fn read(secret: &Value, naming: &Naming) -> Option<Token> {
         if secret.str_at(&["type"]) != format!("bootstrap.{}/token", naming.domain) {
             return None;
@@ -70,7 +72,7 @@ impl Token {
             signs: text("usage-bootstrap-signing") == "true"
                 && name.strip_prefix(SECRET_PREFIX) == Some(&*id)
                 && secret.str_at(&["metadata", "deletionTimestamp"]).is_empty(),
-            // A time that cannot be read is over, as it is for authentication.
+            // A token with an unreadable expiration time counts as expired, as in authentication.
             end: (!expiration.is_empty()).then(|| clock::parse_seconds(&expiration).unwrap_or(i64::MIN)),
             name: name.to_owned(),
             secret: text("token-secret"),
@@ -83,7 +85,7 @@ impl Token {
     }
 }
 
-/// The tokens of the newest state.
+/// Returns the tokens of the newest state.
 fn tokens(api: &Context, prefix: &Bytes) -> Vec<Token> {
     let secrets = objects(&api.engine().snapshot(), prefix);
     secrets.iter().filter_map(|(_, secret)| Token::read(secret, api.naming())).collect()
@@ -99,7 +101,7 @@ fn secrets<'a>(loopback: &Loopback<'a>) -> Result<(&'a Resource, Bytes), Status>
     Ok((resource, store::collection(resource, &namespace)))
 }
 
-/// Sleeps until the next token is over.
+/// Sleeps until the next token expires.
 async fn until_next_end(tokens: &[Token]) {
     let now = clock::now_seconds();
     let next = tokens.iter().filter_map(|token| token.end).filter(|end| *end > now).min();
@@ -112,7 +114,7 @@ async fn until_next_end(tokens: &[Token]) {
     }
 }
 
-/// Deletes tokens that are over.
+/// Runs the controller that deletes expired tokens.
 pub(super) async fn clean(api: Arc<Context>) -> Ending {
     let loopback = Loopback::controller(&api, "token-cleaner");
     let (resource, prefix) = secrets(&loopback)?;
@@ -139,7 +141,7 @@ pub(super) async fn clean(api: Arc<Context>) -> Ending {
     }
 }
 
-/// Keeps the signatures of what nodes must know.
+/// Runs the controller that maintains the signatures of the cluster information.
 pub(super) async fn sign(api: Arc<Context>) -> Ending {
     let loopback = Loopback::controller(&api, "bootstrap-signer");
     let (_, prefix) = secrets(&loopback)?;
@@ -160,7 +162,7 @@ pub(super) async fn sign(api: Arc<Context>) -> Ending {
                 None => Written::Done,
             },
         };
-        // Another writer was faster, which is an event.
+        // A conflict means that another writer was faster; its write is an event.
         let _: Written = written;
         let (map, secrets) = (pin!(of_map.next(EVENTS_MAX)), pin!(of_tokens.next(EVENTS_MAX)));
         tokio::select! {
@@ -171,7 +173,7 @@ pub(super) async fn sign(api: Arc<Context>) -> Ending {
     }
 }
 
-/// What a node must know to find this server; `None` where its address is not known.
+/// Returns the information that a node needs to find this server; `None` if the server's address is unknown.
 fn information(api: &Context, target: &Target) -> Option<Value> {
     let text = |members: &[(&str, &str)]| {
         Object::from_iter(members.iter().map(|(name, text)| ((*name).to_owned().into(), (*text).into())))
@@ -188,7 +190,7 @@ fn information(api: &Context, target: &Target) -> Option<Value> {
     Some(object.into())
 }
 
-/// The map with the signatures of these tokens and no others; `None` if it has them.
+/// Returns the ConfigMap with the signatures of exactly these tokens; `None` if it already has them.
 fn signed(map: &Value, tokens: &[Token], now: i64) -> Option<Value> {
     let data = map.get("data").and_then(Value::as_object)?;
     let config = data.get(SIGNED).and_then(Value::as_str)?;
@@ -212,7 +214,7 @@ fn signed(map: &Value, tokens: &[Token], now: i64) -> Option<Value> {
     Some(new.into())
 }
 
-/// A signature without its payload (RFC 7515, appendix F), by the whole token.
+/// Returns a signature without its payload (RFC 7515, appendix F), made with the whole token.
 fn signature(token: &Token, payload: &str) -> String {
     let Token { id, secret, .. } = token;
     let head = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"HS256","kid":"{id}"}}"#));

@@ -3,7 +3,7 @@
 use values::clock;
 use values::json::{Object, Value};
 
-/// One condition.
+/// A condition of a status.
 pub(super) struct Condition<'c> {
     pub kind: &'c str,
     pub status: &'c str,
@@ -12,7 +12,7 @@ pub(super) struct Condition<'c> {
 }
 
 impl Condition<'_> {
-    /// Whether a list has the condition as it is.
+    /// Returns whether a list contains the same condition.
     pub fn is_in(&self, list: &[Value]) -> bool {
         let held = list.iter().find(|held| held.str_at(&["type"]) == self.kind);
         held.is_some_and(|held| {
@@ -22,7 +22,8 @@ impl Condition<'_> {
         })
     }
 
-    /// The condition as the successor of the one in a list. Its time is that of the last change of the status.
+    /// Returns the condition as the successor of the one in a list. Its transition time changes only if its
+    /// status does.
     pub fn object(&self, list: &[Value]) -> Object {
         let held = list.iter().find(|held| held.str_at(&["type"]) == self.kind);
         let since = held.filter(|held| held.str_at(&["status"]) == self.status);
@@ -38,7 +39,7 @@ impl Condition<'_> {
         Object::from_iter(members.map(|(name, text)| (name.into(), text.into())))
     }
 
-    /// Puts the condition into a list, in its old place if it has one.
+    /// Sets the condition in a list, in its old position if it has one.
     pub fn put(&self, list: &mut Vec<Value>) {
         let condition = self.object(list).into();
         match list.iter_mut().find(|held| held.str_at(&["type"]) == self.kind) {

@@ -1,4 +1,4 @@
-//! Deletes the contents of what goes away: a namespace, or a custom type.
+//! Deletes the contents of a namespace, or of a custom type, that is being deleted.
 
 use futures_util::{StreamExt, stream};
 use http::StatusCode;
@@ -10,19 +10,19 @@ use types::attributes::Attributes;
 use types::options::{DeleteOptions, Propagation};
 use types::schema::registry::Resource;
 
-/// Most failures told in a condition.
+/// Maximum number of failures that a condition lists.
 const FAILURES_TOLD_MAX: usize = 10;
 
-/// How much could not be deleted, and why in the first cases.
+/// The number of objects that could not be deleted, and the reasons of the first failures.
 #[derive(Default)]
 pub struct Failures {
-    /// How many.
+    /// Number of failures so far.
     pub count: u64,
     told: Vec<String>,
 }
 
 impl Failures {
-    /// Notes one more.
+    /// Adds a failure with its reason.
     pub fn note(&mut self, why: String) {
         self.count += 1;
         if self.told.len() < FAILURES_TOLD_MAX {
@@ -30,14 +30,14 @@ impl Failures {
         }
     }
 
-    /// What is told of them; `None` without any.
+    /// Returns the reasons as text; `None` without any failure.
     pub fn text(&self) -> Option<String> {
         go::join_errors(&self.told)
     }
 }
 
-/// Deletes all objects of a resource in a namespace, or everywhere if that is empty, as a request for the collection would. `again`: what is
-/// being deleted already was told so before.
+/// Deletes all objects of a resource in a namespace, or everywhere if `namespace` is empty, as a
+/// deletecollection request would. With `again`, objects that are already being deleted are skipped.
 pub async fn delete_all(
     loopback: &Loopback<'_>,
     resource: &Resource,

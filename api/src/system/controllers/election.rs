@@ -1,14 +1,14 @@
-//! The election of the one server that runs the controllers of a shared store: a Lease that its holder renews
+//! Leader election: one server runs the controllers of a shared store, and holds a Lease that it renews
 //! (docs/api/etcd.md#election).
 //!
 //! ```text
-//! look ─► free, over, or own? ─ yes ─► write own name, on condition ─► lead: controllers run, renewed again and again
+//! look ─► free, expired, or own? ─ yes ─► write own name, conditionally ─► lead: controllers run, renewed periodically
 //!   ▲          └ no: wait                                                  │ not renewed in time, or taken
 //!   └──────────────────────────────────────────────────────────────────────┘ controllers end
 //! ```
 //!
-//! Whether a lease is over is told by the time since this server saw it change, not by its times: clocks differ. A leader that
-//! cannot renew stops well before others may take over.
+//! Whether a lease has expired depends on the time since this server saw it change, not on the times in the
+//! lease, because clocks differ. A leader that cannot renew its lease stops well before others may take over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,23 +25,23 @@ use values::json::{Object, Value};
 use values::names;
 use values::status::Status;
 
-/// How long a lease that is not renewed keeps other servers away.
+/// Duration of a lease after its last renewal.
 const DURATION: Duration = Duration::from_secs(15);
 
-/// How long a leader goes on without a renewal.
+/// Maximum time for which a leader continues without a renewal.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Between two looks, and between two renewals.
+/// Interval of attempts to become leader, and of renewals.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// What a server saw of the lease, and when it saw that for the first time.
+/// The lease as a server last saw it, and the time when the server saw this state first.
 #[derive(Default)]
 struct Observed {
     seen: Option<(String, Instant)>,
 }
 
 impl Observed {
-    /// Whether a record that is `text` has not changed for as long as a lease lasts.
+    /// Returns whether a lease with contents `text` has not changed for its duration.
     fn is_over(&mut self, text: &str, now: Instant) -> bool {
         match &self.seen {
             Some((seen, since)) if seen == text => now.duration_since(*since) > DURATION,
@@ -53,12 +53,12 @@ impl Observed {
     }
 }
 
-/// A name for this server in elections.
+/// Returns a name for this server in elections.
 pub(super) fn candidate(api: &Context) -> String {
     format!("{}_{}", api.naming().system("apiserver"), names::uid())
 }
 
-/// Gives up the lead of a server that stops, if it has it: its controllers have ended.
+/// Releases the lease of a server that stops, if it is the leader. Its controllers must have ended.
 pub(super) async fn release(api: &Context, id: &str) {
     let loopback = Loopback::new(api).unasked();
     let target = target(api);
@@ -87,7 +87,8 @@ fn target(api: &Context) -> Target {
     }
 }
 
-/// Takes part in the election for as long as the server runs, and runs the controllers while it is elected.
+/// Takes part in the election as long as the server runs, and runs the controllers while this server is the
+/// leader.
 pub(super) async fn lead(api: Arc<Context>, selection: Selection, id: String) {
     let mut observed = Observed::default();
     loop {
@@ -123,7 +124,7 @@ pub(super) async fn lead(api: Arc<Context>, selection: Selection, id: String) {
     }
 }
 
-/// Takes or renews the lease; whether it is this server's now.
+/// Takes or renews the lease; returns whether this server holds it now.
 async fn elected(api: &Context, id: &str, observed: &mut Observed) -> Result<bool, Status> {
     let loopback = Loopback::new(api).unasked();
     let target = target(api);

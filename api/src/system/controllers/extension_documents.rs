@@ -1,4 +1,4 @@
-//! What extension servers are asked about themselves, once they are available
+//! Queries the discovery and OpenAPI documents of extension servers after they became available
 //! (docs/api/extension-servers.md#groups-of-extension-servers).
 
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use values::json::{self, Value};
 use values::naming::Naming;
 use wire::outgoing::{self, ANSWER_BYTES_MAX, Endpoint};
 
-/// How long one question may take.
+/// Time limit of one query.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Who asks for OpenAPI documents.
+/// User of queries for OpenAPI documents.
 const READER: &str = "system:aggregator";
 
-/// Who asks whether a server is available, and for its resources.
+/// Returns the user of availability checks and of queries for resources.
 pub(super) fn asker() -> User {
     User::new("system:kube-aggregator", [auth::identity::MASTERS])
 }
 
-/// Asks a server what it says of its version, and shows that in the documents as it comes. It need not answer any of the
-/// questions.
+/// Queries the documents of a server's version, and shows each in this server's documents as it arrives. The
+/// server need not support any of them.
 pub(super) async fn learn(api: &Context, extension: &Extension) {
     let Ok(endpoint) = extension.endpoint(api.services()) else { return };
     join(learn_resources(api, extension, &endpoint), learn_openapi(api, extension, &endpoint)).await;
@@ -44,7 +44,7 @@ async fn learn_resources(api: &Context, extension: &Extension, endpoint: &Endpoi
 
 async fn learn_openapi(api: &Context, extension: &Extension, endpoint: &Endpoint) {
     let openapi = openapi(endpoint).await;
-    // The hash of the one says whether the other may have changed.
+    // If the hash of the v3 document is unchanged, the known v2 document is still valid.
     let known = openapi.as_deref().and_then(|openapi| extension.swagger_of(openapi));
     let swagger = match known {
         Some(known) => Some(known),
@@ -55,7 +55,8 @@ async fn learn_openapi(api: &Context, extension: &Extension, endpoint: &Endpoint
     }
 }
 
-/// The resources of the version: those of the aggregated document, or of the plain list where the server has no other.
+/// Returns the resources of the version: those of the aggregated discovery document, or of the plain list if
+/// the server has no such document.
 async fn resources(naming: &Naming, endpoint: &Endpoint) -> Option<Vec<Value>> {
     let path = endpoint.url().path().to_owned();
     let version = path.strip_prefix("/apis/")?.split_once('/')?;
@@ -71,7 +72,8 @@ async fn resources(naming: &Naming, endpoint: &Endpoint) -> Option<Vec<Value>> {
     if answer.code == StatusCode::OK { listed::of_list(naming, &answer.body) } else { None }
 }
 
-/// Where a server says that the OpenAPI document of its version is: below this server's own path for it.
+/// Returns the path at which a server has the OpenAPI document of its version. The path must be below this
+/// server's own path for the version.
 async fn openapi(endpoint: &Endpoint) -> Option<String> {
     let version = endpoint.url().path().trim_matches('/').to_owned();
     let answer = document(endpoint, "/openapi/v3").await?;
@@ -81,16 +83,16 @@ async fn openapi(endpoint: &Endpoint) -> Option<String> {
     (is_its && url.is_ascii()).then_some(url)
 }
 
-/// What a server's OpenAPI document of v2 says of its version, if it has one.
+/// Returns the part of a server's OpenAPI v2 document that concerns its version, if the server has one.
 async fn swagger(endpoint: &Endpoint) -> Option<Swagger> {
     let prefix = endpoint.url().path().trim_end_matches('/').to_owned();
     let answer = document(endpoint, "/openapi/v2").await?;
     let read = move || Swagger::read(&json::parse(&answer.body).ok()?, &prefix);
-    // Some megabytes of text: other tasks go on meanwhile.
+    // The document has some megabytes of text, so it is read on a blocking thread while other tasks continue.
     tokio::task::spawn_blocking(read).await.ok()?
 }
 
-/// An OpenAPI document, where the server has it.
+/// Returns an OpenAPI document, if the server has it.
 async fn document(endpoint: &Endpoint, path: &str) -> Option<Answer> {
     let answer = get(endpoint, path, (&User::new(READER, [""; 0]), "application/json")).await?;
     answer.code.is_success().then_some(answer)
@@ -102,7 +104,7 @@ struct Answer {
     body: outgoing::Reply,
 }
 
-/// Asks as a request of that user would be passed on. `None` without an answer.
+/// Sends a query as if it were passed on for the user. Returns `None` without a successful response.
 async fn get(endpoint: &Endpoint, path: &str, (user, accept): (&User, &str)) -> Option<Answer> {
     let endpoint = endpoint.to(path).ok()?;
     let headers = headers(&endpoint, path, (user, accept)).ok()?;

@@ -1,9 +1,9 @@
-//! Flow control: its objects as the server acts on them (docs/api/fairness.md#objects).
+//! Applies the flow control objects in the store to the server (docs/api/fairness.md#objects).
 //!
 //! ```text
 //! tails on flow schemas and priority levels ─ newest snapshot ─┬─► Fairness::configure
 //!                                                             └─► status of each schema: does its level exist?
-//! every 10 s: seats are divided again ─ every minute: bundled objects are put back
+//! every 10 s: seats are divided again ─ every minute: bundled objects are restored
 //! ```
 
 use std::collections::BTreeSet;
@@ -28,17 +28,17 @@ use types::schema::registry::Resource;
 use values::json::{Object, Value};
 use values::status::Status;
 
-/// Who owns the bundled objects, and who the conditions of flow schemas.
+/// Field managers of the bundled objects and of the conditions of flow schemas.
 const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
 const SCHEMAS: &str = "flowschemas";
 const LEVELS: &str = "prioritylevelconfigurations";
 
-/// How often the bundled objects are compared with the stored ones.
+/// Interval at which the bundled objects are compared with the stored ones.
 const RESTORED_EVERY: Duration = Duration::from_secs(60);
 
-/// Creates and restores the bundled objects, and acts on all of them from now on.
+/// Creates and restores the bundled objects, and configures flow control with all stored objects.
 ///
 /// # Errors
 /// The store failed.
@@ -48,7 +48,7 @@ pub async fn prepare(api: &Context) -> Result<bootstrap::Outcome, Status> {
     Ok(outcome)
 }
 
-/// Follows the objects.
+/// Runs the controller, which follows flow schemas and priority levels.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let loopback = Loopback::new(&api);
     let revision = api.engine().revision();
@@ -74,7 +74,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// Puts the bundled objects back where they are missing or must not be as they are, and removes those of earlier
+/// Restores bundled objects that are missing or have forbidden changes, and removes those of earlier
 /// releases.
 async fn restore(loopback: &Loopback<'_>) -> Result<bootstrap::Outcome, Status> {
     let api = loopback.api();
@@ -100,7 +100,7 @@ async fn restore(loopback: &Loopback<'_>) -> Result<bootstrap::Outcome, Status> 
                     name,
                     "removing an object of flow control that is bundled no more"
                 );
-                // A conflict says that another writer has just changed it: the next look decides.
+                // A conflict means that another writer has just changed the object: the next check decides.
                 let _: Written = loopback.delete(&target(plural, name), object).await?;
             }
         }
@@ -123,7 +123,7 @@ impl Objects {
     }
 }
 
-/// Acts on the objects as they are now. The mandatory ones count even while they are missing.
+/// Configures flow control with the current objects. The mandatory objects apply even while they are missing.
 fn load(api: &Context) -> Result<Objects, Status> {
     let objects = Objects::read(&api.engine().snapshot(), &Loopback::new(api))?;
     let mut schemas: Vec<Value> = objects.schemas.iter().map(|(_, object)| object.clone()).collect();
@@ -139,7 +139,7 @@ fn load(api: &Context) -> Result<Objects, Status> {
     Ok(objects)
 }
 
-/// Says in the status of each flow schema whether its level exists.
+/// Sets the condition of each flow schema that says whether its priority level exists.
 async fn report(api: &Context, objects: &Objects) -> Result<(), Status> {
     let loopback = Loopback::named(api, CONSUMER);
     let resource = resource(&loopback, SCHEMAS)?;
@@ -162,7 +162,7 @@ async fn report(api: &Context, objects: &Objects) -> Result<(), Status> {
         }
         let name = schema.str_at(&["metadata", "name"]);
         let config = configuration(resource, name, condition.object(held));
-        // One that changed meanwhile is looked at again: its change is an event.
+        // A schema that changed in the meantime is checked again, because its change is an event.
         let applied =
             loopback.apply(resource, ("", name), (*seen, Endpoint::Status), CONSUMER, &config).await;
         if let Err(error) = applied {
@@ -172,7 +172,7 @@ async fn report(api: &Context, objects: &Objects) -> Result<(), Status> {
     Ok(())
 }
 
-/// What is applied to the status of a flow schema.
+/// Returns the configuration to apply to the status of a flow schema.
 fn configuration(resource: &Resource, name: &str, condition: Object) -> Object {
     let mut config = Object::new();
     config.push("kind", resource.table.kind.clone().into());

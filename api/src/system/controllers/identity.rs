@@ -1,5 +1,6 @@
-//! The identity of a server among those that share a store: a Lease that says that it lives and where its peers reach it
-//! (docs/api/etcd.md#election). Those of servers that are gone are deleted by the elected one.
+//! The identity of a server among those that share a store: a Lease that says that the server is alive and
+//! where its peers reach it (docs/api/etcd.md#election). The elected server deletes the leases of servers
+//! that are gone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -20,19 +21,19 @@ use values::json::{Object, Value};
 use values::names;
 use values::status::Status;
 
-/// How long a lease counts after its last renewal.
+/// Duration of a lease after its last renewal.
 const DURATION: Duration = Duration::from_secs(3600);
 
-/// Between two renewals.
+/// Interval of renewals.
 const RENEW: Duration = Duration::from_secs(10);
 
-/// Between two looks for leases that are over.
+/// Interval of searches for expired leases.
 const COLLECT: Duration = Duration::from_secs(3600);
 
-/// The port of a server that is alone on its host.
+/// Port of a server that is alone on its host.
 const USUAL_PORT: u16 = 6443;
 
-/// Bytes of the digest of the host's name that make the name of the lease.
+/// Number of bytes of the host name's digest that form the name of the lease.
 const ID_BYTES: usize = 16;
 
 fn target(api: &Context, name: &str) -> Target {
@@ -45,8 +46,8 @@ fn target(api: &Context, name: &str) -> Target {
     }
 }
 
-/// The name of the lease of a server on a host: a digest of the host's name and of what the server is, each after its length.
-/// Servers on one host are told apart by their ports; the usual port adds nothing.
+/// Returns the lease name of a server: a digest of the host name and of the component name, each preceded by
+/// its length. Servers on one host differ by their ports; the usual port is not included.
 fn lease_name(host: &str, component: &str, port: u16) -> String {
     let mut digest = Sha256::new();
     let port = if port == USUAL_PORT { String::new() } else { port.to_string() };
@@ -57,7 +58,7 @@ fn lease_name(host: &str, component: &str, port: u16) -> String {
     format!("apiserver-{}", base32(&digest.finalize()[..ID_BYTES]))
 }
 
-/// The name by which this server is known to those on the same store.
+/// Returns the name by which other servers on the same store know this server.
 pub(super) fn own_name(api: &Context) -> String {
     lease_name(&own_host(), &api.naming().system("apiserver"), api.own_service().port)
 }
@@ -66,7 +67,7 @@ fn own_host() -> String {
     HOST.get().map(|host| host.to_lowercase()).unwrap_or_default()
 }
 
-/// The servers that have not ended, by name, each with the name of its process.
+/// Returns the servers whose leases have not expired, by name, each with the name of its process.
 pub(super) fn servers(api: &Context) -> Result<BTreeMap<String, String>, Status> {
     let label = format!("apiserver.{}", api.naming().label("identity"));
     let (server, now) = (api.naming().system("apiserver"), SystemTime::now());
@@ -82,13 +83,13 @@ pub(super) fn servers(api: &Context) -> Result<BTreeMap<String, String>, Status>
     Ok(found.map(|[name, holder]| (name, holder)).collect())
 }
 
-/// The collection of all leases of servers.
+/// Returns the key prefix of the leases of all servers.
 pub(super) fn leases(api: &Context) -> Result<Bytes, Status> {
     let of_all = target(api, "");
     Ok(store::collection(Loopback::new(api).resource(&of_all)?, &of_all.namespace))
 }
 
-/// RFC 4648, in lower case and without padding.
+/// Encodes bytes in base32 (RFC 4648), in lower case and without padding.
 fn base32(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let (mut text, mut bits, mut count) = (String::new(), 0_u32, 0);
@@ -106,10 +107,10 @@ fn base32(bytes: &[u8]) -> String {
     text
 }
 
-/// The name of this host, which is set once, before controllers start.
+/// Name of this host, which is set once, before controllers start.
 pub static HOST: OnceLock<String> = OnceLock::new();
 
-/// Keeps the lease of this server.
+/// Runs the controller that renews the lease of this server.
 pub(super) async fn renew(api: Arc<Context>) -> Ending {
     let (host, name) = (own_host(), own_name(&api));
     let holder = format!("{name}_{}", names::uid());
@@ -155,7 +156,7 @@ async fn renew_once(api: &Context, host: &str, name: &str, holder: &str) -> Resu
     Ok(())
 }
 
-/// Deletes the leases of servers that have not renewed them.
+/// Runs the controller that deletes expired leases of servers.
 pub(super) async fn collect(api: Arc<Context>) -> Ending {
     loop {
         collect_once(&api).await?;
@@ -182,7 +183,7 @@ async fn collect_once(api: &Context) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Whether a lease has not been renewed for as long as it lasts. One without times is over.
+/// Returns whether a lease has expired. A lease without times counts as expired.
 fn is_over(lease: &Value, now: SystemTime) -> bool {
     let renewed: Option<jiff::Timestamp> = lease.str_at(&["spec", "renewTime"]).parse().ok();
     let lasts = lease.at(&["spec", "leaseDurationSeconds"]).and_then(Value::as_i64);
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_named_by_its_host() {
-        // The vectors of RFC 4648, section 10.
+        // Test vectors of RFC 4648, section 10.
         for (bytes, want) in [
             ("", ""),
             ("f", "my"),
@@ -210,7 +211,7 @@ mod tests {
         ] {
             assert_eq!(base32(bytes.as_bytes()), want);
         }
-        // The name that a kube-apiserver on this host had.
+        // The name of the lease of a kube-apiserver on this host.
         let usual = lease_name("vm", "kube-apiserver", USUAL_PORT);
         assert_eq!(usual, "apiserver-wlv32tlttr4jl3gtroqexyxapa");
         let others = [("vm", 6444), ("v", 6444), ("v", 6445)]

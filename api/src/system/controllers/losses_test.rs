@@ -1,5 +1,6 @@
-//! Nothing is deleted because it cannot be read: records of a store with owners, namespaces, definitions and protected
-//! objects are damaged one after the other, the controllers run, and everything else is still there.
+//! Checks that nothing is deleted because a record cannot be read. The records of a store with owners,
+//! namespaces, definitions and protected objects are damaged one after the other, the controllers run, and
+//! all other objects must still exist.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -17,12 +18,12 @@ const CLAIMS: &str = "/api/v1/namespaces/here/persistentvolumeclaims";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/g.example/v1/namespaces/here/things";
 
-/// Bytes of a record before its key (docs/format.md).
+/// Number of bytes of a record before its key (docs/format.md).
 const HEAD_BYTES: u64 = 72;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Every controller there is.
+/// Starts all controllers.
 fn controllers(server: &Server) -> Controllers {
     start(
         server.api.clone(),
@@ -44,7 +45,7 @@ async fn until(server: &Server, request: &str, wanted: u16) {
     }
 }
 
-/// A record that is the newest state of a key.
+/// The record that is the newest state of a key.
 #[derive(Clone, Debug)]
 struct Place {
     offset: u64,
@@ -53,7 +54,7 @@ struct Place {
     revision: Revision,
 }
 
-/// A store at rest in a directory: its only segment, and the states in it.
+/// A closed store in a directory: its only segment, and the newest states in it.
 struct Rested {
     segment: Vec<u8>,
     size: u64,
@@ -64,8 +65,8 @@ fn segment(dir: &Path) -> PathBuf {
     dir.join("0000000001.segment")
 }
 
-/// Owners and their dependents, a definition with an object, a claim that a pod uses and that is being deleted, a
-/// namespace that nobody ends, a job that has ended long ago and stays, and a role made of others.
+/// Creates owners and their dependents, a definition with an object, a claim that is being deleted while a
+/// pod uses it, a namespace, a job that has finished long ago and stays, and an aggregated role.
 async fn rested() -> Rested {
     let directory = std::env::temp_dir().join(format!("losses-{}", values::names::uid()));
     let server = Server::in_directory(&directory);
@@ -101,7 +102,7 @@ async fn rested() -> Rested {
     at_rest(&server, &directory).await
 }
 
-/// The store of a server that does nothing any more.
+/// Closes the store of a server, and reads its segment and its newest states.
 async fn at_rest(server: &Server, directory: &Path) -> Rested {
     server.api.engine().close().await;
     let states = states(directory);
@@ -112,7 +113,7 @@ async fn at_rest(server: &Server, directory: &Path) -> Rested {
     Rested { segment: bytes, size: file.metadata().unwrap().len(), states }
 }
 
-/// The newest state of each key that exists.
+/// Returns the newest state of each existing key.
 fn states(dir: &Path) -> Vec<Place> {
     let store = Store::open(dir).unwrap();
     let mut states = std::collections::BTreeMap::new();
@@ -130,7 +131,7 @@ fn states(dir: &Path) -> Vec<Place> {
     states.into_values().collect()
 }
 
-/// A server over a copy of the store in which a bit at `hit` is flipped.
+/// Starts a server on a copy of the store in which a bit at `hit` is flipped.
 fn damaged(rested: &Rested, hit: Option<(u64, u32)>) -> Server {
     let directory = std::env::temp_dir().join(format!("losses-{}", values::names::uid()));
     std::fs::create_dir(&directory).unwrap();
@@ -144,11 +145,11 @@ fn damaged(rested: &Rested, hit: Option<(u64, u32)>) -> Server {
     Server::in_directory(&directory)
 }
 
-/// Lets the controllers run until one that may act has made something.
+/// Lets the controllers run until one that is allowed to act has created an object.
 async fn settled(server: &Server) {
     made(server, "/api/v1/namespaces", r#"{"metadata":{"name":"canary"}}"#).await;
     until(server, "GET /api/v1/namespaces/canary/serviceaccounts/default", 200).await;
-    // The collector has read everything long before.
+    // The garbage collector has read everything long before.
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
@@ -159,7 +160,7 @@ async fn no_object_is_deleted_whichever_record_is_damaged() {
     assert!(rested.states.len() > 12, "{:?}", rested.states);
     for place in &rested.states {
         let body = HEAD_BYTES + place.key.len() as u64;
-        // In the head, in the key, and in attributes or value.
+        // In the head, in the key, and in the attributes or the value.
         for (from, to) in [(0, HEAD_BYTES), (HEAD_BYTES, body), (body, place.len - 8)] {
             if from >= to {
                 continue;
@@ -186,7 +187,7 @@ async fn no_object_is_deleted_whichever_record_is_damaged() {
     }
 }
 
-/// The other side: it is the missing acceptance that keeps the controllers off, and nothing else.
+/// The counterpart: only the missing acceptance of the loss keeps the controllers off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn once_the_loss_is_accepted_dependents_of_a_lost_owner_go() {
     let rested = rested().await;
@@ -202,12 +203,13 @@ async fn once_the_loss_is_accepted_dependents_of_a_lost_owner_go() {
     until(&server, &format!("GET {MAPS}/of-thing"), 200).await;
     assert!(server.api.engine().snapshot().get(LEDGER_KEY).is_some());
     running.stop().await;
-    // Without damage nothing is off.
+    // Without damage all controllers run.
     let server = damaged(&rested, None);
     assert!(server.api.backends().is_whole());
 }
 
-/// A start makes what a cluster begins with, reads all of it, and succeeds whichever record of it is damaged.
+/// A start creates the bootstrap objects, reads all of them, and succeeds no matter which of their records is
+/// damaged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_starts_whichever_of_its_own_objects_is_damaged() {
     let directory = std::env::temp_dir().join(format!("losses-{}", values::names::uid()));

@@ -1,18 +1,19 @@
-//! Controllers: tasks that keep the store in a state that no single request can bring about.
+//! Controllers: tasks that maintain a state of the store that no single request can establish.
 //!
 //! ```text
-//! engine ─ tail ─► controller ─ newest snapshot → what is missing ─► Loopback ─► engine
+//! engine ─ tail ─► controller ─ newest snapshot → missing objects ─► Loopback ─► engine
 //! ```
 //!
-//! Each follows tails and never asks again and again. An event only says where to look: what to do is decided from
-//! the newest state, so that repeated, late or missed events do no harm, and a restart begins by looking at
-//! everything. Writes are made under the server's own identity, on condition that the object is as it was seen.
-//! A controller that fails begins anew after a while; what it does must be right however often it is done.
+//! Each controller follows tails and does not poll. An event only says where to look: the controller decides
+//! from the newest state, so repeated, late or missed events do no harm, and a restart begins with a check of
+//! everything. Writes are made under the server's own identity, on condition that the object is unchanged. A
+//! controller that fails starts again after a pause; its actions must be idempotent.
 //!
-//! Most controllers delete something, or take something away, because something else is absent. They are off while the store
-//! has losses that nobody accepted ([`Backends::is_whole`]): what is not found may be what cannot be read.
+//! Most controllers delete something, or take something away, because something else is absent. They are off
+//! while the store has losses that no operator has accepted ([`Backends::is_whole`]): an object that is not
+//! found may be one that cannot be read.
 //!
-//! Where servers share a store, one of them is elected for the controllers that act for all (`election`).
+//! If servers share a store, one of them is elected for the controllers that act for all (`election`).
 
 pub mod aggregation;
 mod allocations;
@@ -63,32 +64,35 @@ use objects::store::backends::Backends;
 use values::cancellation::{Cancelled, within};
 use values::status::Status;
 
-/// Most events taken from a tail at once.
+/// Maximum number of events taken from a tail at once.
 const EVENTS_MAX: usize = 1024;
 
-/// How long changes gather for controllers that follow what is written often.
+/// Time for which changes are gathered by controllers that follow frequently written objects.
 const GATHERED: Duration = Duration::from_millis(10);
 
-/// Writes under way at once within one controller: enough to share syncs, few enough to leave room for clients.
+/// Maximum number of concurrent writes of one controller: enough to share syncs, and few enough to leave room
+/// for clients.
 const WRITES_MAX: usize = 64;
 
-/// First and longest pause after a failure (docs/api/controllers.md).
+/// Initial and maximum pause after a failure (docs/api/controllers.md).
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
 
-/// How long a server that stops tries to give up its lead.
+/// Maximum time for which a server that stops tries to release its lease.
 const RELEASE_WAIT: Duration = Duration::from_secs(2);
 
-/// The running controllers. They end when this is dropped.
+/// The running controllers. They end when this value is dropped.
 pub struct Controllers {
     tasks: JoinSet<()>,
-    /// The name of this server in elections, where there are any.
+    /// Context and name of this server in elections, if servers share the store.
     elected: Option<(Arc<Context>, String)>,
 }
 
-/// Starts the selected controllers, and those that are part of the server: custom types, API
-/// services, flow control, the system namespaces, its own service, and the default ServiceCIDR. Call it when the start-up is done.
+/// Starts the selected controllers, and those that are part of the server: custom types, API services, flow
+/// control, the system namespaces, its own service, and the default ServiceCIDR. Must be called after the
+/// start-up.
 ///
-/// Where several servers share a store, those that change it on behalf of all of them run on the one that is elected.
+/// If several servers share a store, the controllers that change it on behalf of all of them run on the
+/// elected server.
 pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     let mut tasks = JoinSet::new();
     if api.fairness().is_shared() {
@@ -117,7 +121,7 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     Controllers { tasks, elected: Some((api, id)) }
 }
 
-/// Starts the controllers of which a store needs one each.
+/// Starts the controllers that must run only once per store.
 fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Context>, selection: &Selection) {
     macro_rules! run {
         ($name:literal, $follow:path) => {
@@ -126,7 +130,8 @@ fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Context>, selection: &Selecti
             }
         };
     }
-    // These delete or take away because of what they do not find, or because of a state that may not be the newest one.
+    // These controllers delete or take away something because of an absent object, or because of a state that
+    // may not be the newest one.
     macro_rules! run_while_whole {
         ($name:literal, $follow:path) => {
             if selection.has($name) {
@@ -161,11 +166,12 @@ fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Context>, selection: &Selecti
 }
 
 impl Controllers {
-    /// Ends them between two steps; a write that was handed to the store already is finished by it. What was left
-    /// undone is done after the next start.
+    /// Stops the controllers between two steps. A write that was already passed to the store is finished by
+    /// the store. Remaining work is done after the next start.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
-        // Another server need not wait for the end of the lease. It does where etcd does not answer.
+        // After the release another server need not wait until the lease expires. It has to wait if etcd does
+        // not respond.
         if let Some((api, id)) = self.elected {
             let given_up = async {
                 tokio::join!(election::release(&api, &id), peers::withdraw(&api), own_service::withdraw(&api))
@@ -177,7 +183,7 @@ impl Controllers {
     }
 }
 
-/// Why a controller cannot go on as it is.
+/// Reason why a controller cannot continue.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error(transparent)]
@@ -186,10 +192,10 @@ enum Trouble {
     Store(#[from] Status),
 }
 
-/// A controller's future: it ends only in trouble.
+/// Result of a controller, which ends only with an error.
 type Ending = Result<Infallible, Trouble>;
 
-/// Runs a controller again whenever it ends, until the store is closed.
+/// Restarts a controller whenever it ends, until the store is closed.
 async fn supervise<R>(name: &'static str, api: Arc<Context>, run: fn(Arc<Context>) -> R)
 where
     R: Future<Output = Ending> + Send,
@@ -197,7 +203,8 @@ where
     let mut backoff = Backoff::default();
     loop {
         let began = Instant::now();
-        // So that the shutdown ends what it computes, and that it does not keep the runtime's threads from others.
+        // The token makes the shutdown cancel the computations of the controller, and lets the controller
+        // yield its thread to other tasks.
         let run = within(api.lifecycle().computations().child(), run(api.clone()));
         match AssertUnwindSafe(run).catch_unwind().await {
             Ok(Err(Cancelled(_)) | Ok(Err(Trouble::Tail(TailError::Closed)))) => return,
@@ -214,8 +221,9 @@ where
     }
 }
 
-/// [`supervise`] while the store is whole. A controller that runs when damage is found ends between two steps, and begins
-/// by looking at everything should the store be whole again.
+/// Does the same as [`supervise`], but only while the store is whole. If damage is found, a running
+/// controller ends between two steps. It starts again with a check of everything if the store becomes whole
+/// again.
 async fn supervise_while_whole<R>(name: &'static str, api: Arc<Context>, run: fn(Arc<Context>) -> R)
 where
     R: Future<Output = Ending> + Send,
@@ -237,15 +245,15 @@ where
     }
 }
 
-/// One pass of a controller over several objects. One of them that cannot be written, because admission refuses it for
-/// example, does not keep the others from their turn.
+/// A pass of a controller over several objects. A write that fails, for example because admission refuses it,
+/// does not prevent the writes of the other objects.
 #[derive(Default)]
 struct Pass {
     failed: Option<Status>,
 }
 
 impl Pass {
-    /// Takes note of what came of one object.
+    /// Notes the outcome for one object.
     fn note(&mut self, object: &str, outcome: Result<(), Status>) {
         if let Err(error) = outcome {
             tracing::warn!(object, %error, "object is left as it is for now");
@@ -253,23 +261,23 @@ impl Pass {
         }
     }
 
-    /// The end of the pass.
+    /// Ends the pass.
     ///
     /// # Errors
-    /// The first failure: the controller begins anew after a pause.
+    /// The first failure; the controller starts again after a pause.
     fn end(self) -> Result<(), Status> {
         self.failed.map_or(Ok(()), Err)
     }
 }
 
-/// Pauses that double from failure to failure.
+/// Pauses that double with each failure.
 #[derive(Default)]
 struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// How long the next pause is.
+    /// Returns the length of the next pause.
     fn next(&mut self) -> Duration {
         let (first, longest) = BACKOFF;
         let pause = first.saturating_mul(1 << self.failures.min(20)).min(longest);

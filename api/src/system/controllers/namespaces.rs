@@ -1,16 +1,17 @@
-//! The end of namespaces: a deleted one is emptied, and then it goes (docs/api/controllers.md#namespace-controller).
+//! Deletion of namespaces: a deleted namespace is emptied, and then removed
+//! (docs/api/controllers.md#namespace-controller).
 //!
 //! ```text
 //! tail on namespaces ─ terminating ─► one task each:
 //!
-//!   creations settled ─► sweep: pods, then the rest ──┬─ nothing left ─► take our finalizer away ─► gone
-//!                          ▲                          └─ conditions ─► tails on what is left
-//!                          └──────────────────────────────────────────────────┘
+//!   creations settled ─► sweep: pods, then the rest ──┬─ nothing left ─► remove our finalizer ─► gone
+//!                          ▲                          └─ conditions ─► tails on the remaining objects
+//!                          └──────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Objects are deleted as a request would delete them, so finalizers and the grace of pods are respected, and a
-//! namespace may stay for long. Waiting costs tails on the resources that are left and nothing else. Nothing is
-//! remembered that the store does not say, so a restart just begins again.
+//! Objects are deleted as a request would delete them, so finalizers and the grace period of pods are
+//! respected, and a namespace may exist for long. Waiting costs only tails on the resources that are left.
+//! The controller keeps no state that is not in the store, so a restart simply begins again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -40,20 +41,21 @@ use values::json::{Object, Value};
 use values::object::{at, meta};
 use values::status::Status;
 
-/// The identity under which namespaces are emptied.
+/// User under which namespaces are emptied.
 const NAME: &str = "namespace-controller";
 
-/// Namespaces swept at the same time, as many as upstream's workers; the others wait for their turn.
+/// Maximum number of namespaces that are swept at the same time, the same as upstream's number of workers;
+/// the others wait.
 const SWEEPS_MAX: usize = 10;
 
-/// Least time between two counts of what is left, so that thousands of objects that go one by one do not make
-/// for as many counts. The last one's going is noticed at once all the same.
+/// Minimum time between two counts of the remaining objects, so that thousands of single deletions do not
+/// cause as many counts. The deletion of the last object is still noticed at once.
 const COUNT_PACE: Duration = Duration::from_secs(1);
 
-/// Objects looked at for their finalizers before other tasks get their turn.
+/// Number of objects whose finalizers are counted before the task yields.
 const COUNTS_IN_A_ROW: usize = 256;
 
-/// Follows the namespaces and empties those that terminate.
+/// Runs the controller, which follows the namespaces and empties those that terminate.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let prefix = store::collection(api.namespaces(), "");
     let snapshot = api.engine().snapshot();
@@ -62,7 +64,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let mut tasks = JoinSet::new();
     let mut running = HashSet::new();
     let begin = |tasks: &mut JoinSet<String>, running: &mut HashSet<String>, name: &str| {
-        // One that runs looks at the newest state itself.
+        // A running task checks the newest state itself.
         if running.insert(name.to_owned()) {
             tasks.spawn(end(api.clone(), sweeps.clone(), name.to_owned()));
         }
@@ -79,10 +81,11 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
                 }
             },
             Some(ended) = tasks.join_next() => {
-                // They catch their panics, so this one was aborted with the set; nothing is left to do.
+                // Tasks catch their panics, so this task was aborted together with the set; nothing is left
+                // to do.
                 let Ok(name) = ended else { continue };
                 running.remove(&name);
-                // Another namespace of that name may have begun to end while the task was about to.
+                // Another namespace with this name may have begun to terminate just before the task ended.
                 if is_ours(&api, &name)? {
                     begin(&mut tasks, &mut running, &name);
                 }
@@ -91,7 +94,8 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// Whether a namespace waits for its content to go. One that cannot be read does not: no finalizer could finish it.
+/// Returns whether a namespace waits for its contents to be deleted. A namespace that cannot be read does
+/// not, because its finalizer could not be removed.
 fn is_terminating(entry: &Entry) -> bool {
     match entry.read() {
         Ok(record) => Attributes::new(&record.attributes).is_deleting(),
@@ -102,7 +106,7 @@ fn is_terminating(entry: &Entry) -> bool {
     }
 }
 
-/// Whether the namespace is terminating and still has our finalizer.
+/// Returns whether the namespace is terminating and still has our finalizer.
 fn is_ours(api: &Context, name: &str) -> Result<bool, Status> {
     let stored = Loopback::new(api).store().get(&store::key(api.namespaces(), "", name))?;
     let namespace = stored.map(|stored| stored.object(api.namespaces())).transpose()?;
@@ -115,7 +119,8 @@ fn holds(api: &Context, namespace: &Object) -> bool {
         && finalizers.iter().any(|finalizer| finalizer.as_str() == Some(api.naming().word))
 }
 
-/// Ends one namespace, however often that has to be tried; returns its name.
+/// Empties a namespace and removes our finalizer, with as many retries as needed; returns the name of the
+/// namespace.
 async fn end(api: Arc<Context>, sweeps: Arc<Semaphore>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
@@ -128,7 +133,8 @@ async fn end(api: Arc<Context>, sweeps: Arc<Semaphore>, name: String) -> String 
     }
 }
 
-/// Empties a namespace and takes our finalizer away; returns when that is done, or not ours to do any more.
+/// Empties a namespace and removes our finalizer. Returns when that is done, or when it is no longer this
+/// controller's task.
 async fn empty(api: &Context, sweeps: &Semaphore, name: &str, backoff: &mut Backoff) -> Result<(), Trouble> {
     // Every create that starts after this point sees that the namespace terminates.
     api.creations().settled().await;
@@ -153,16 +159,16 @@ async fn empty(api: &Context, sweeps: &Semaphore, name: &str, backoff: &mut Back
     Ok(())
 }
 
-/// What a sweep could not clear away.
+/// The objects that a sweep could not delete.
 #[derive(Default)]
 struct Left {
-    /// The revision of the namespaces when it counted.
+    /// Revision of the namespaces at the time of the count.
     revision: Revision,
-    /// Resources of which something is left, how many objects, and the revision of these.
+    /// Resources with remaining objects, the number of these, and the revision of the count.
     resources: Vec<(Arc<Resource>, u64, Revision)>,
-    /// Finalizers on those, and on how many.
+    /// Finalizers on the remaining objects, each with the number of objects.
     finalizers: BTreeMap<String, u64>,
-    /// What could not be deleted.
+    /// Objects that could not be deleted.
     failures: Failures,
 }
 
@@ -172,11 +178,11 @@ impl Left {
     }
 }
 
-/// Deletes everything in the namespace, pods first: as long as one is left the rest stays, because it may protect
-/// or serve what still runs. `again`: what is being deleted already was told so before.
+/// Deletes everything in the namespace, pods first: as long as a pod is left, other objects stay, because
+/// they may protect or serve a running pod. With `again`, objects that are already being deleted are skipped.
 async fn sweep(api: &Context, namespace: &str, again: bool) -> Result<Left, Status> {
     let mut left = Left::default();
-    // What is kept apart may be known only as it was before the namespace began to end.
+    // The local copy of a separate store may be older than the termination of the namespace.
     for ledger in api.backends().apart().filter_map(Backend::ledger) {
         if let Err(error) = ledger.current().await {
             left.failures.note(error.message);
@@ -212,7 +218,7 @@ async fn sweep(api: &Context, namespace: &str, again: bool) -> Result<Left, Stat
     Ok(left)
 }
 
-/// The resources whose objects live in namespaces, each stored form once.
+/// Returns the resources whose objects are in namespaces, each stored type once.
 fn content(types: &Served) -> Vec<Arc<Resource>> {
     let stored = types.registry().stored().into_iter();
     stored.filter(|resource| resource.namespaced() && resource.can("delete")).cloned().collect()
@@ -238,7 +244,7 @@ fn count_finalizers(entry: &Entry, counts: &mut BTreeMap<String, u64>) {
     }
 }
 
-/// Waits until something of what is left changes, or the namespace itself does.
+/// Waits until a remaining object, or the namespace itself, changes.
 async fn wait(api: &Context, name: &str, left: &Left) -> Result<(), TailError> {
     let left_prefixes: Vec<Bytes> =
         left.resources.iter().map(|(resource, ..)| store::collection(resource, name)).collect();
@@ -268,7 +274,7 @@ async fn wait(api: &Context, name: &str, left: &Left) -> Result<(), TailError> {
     }
 }
 
-/// Takes our finalizer away, which removes the namespace unless another finalizer holds it.
+/// Removes our finalizer. The namespace is then removed unless it has another finalizer.
 async fn finalize(api: &Context, name: &str) -> Result<(), Status> {
     let word = api.naming().word;
     let without = |namespace: &Object| {
@@ -280,14 +286,16 @@ async fn finalize(api: &Context, name: &str) -> Result<(), Status> {
     Loopback::controller(api, NAME).change(api.namespaces(), ("", name), Endpoint::Finalize, without).await
 }
 
-/// One condition of a terminating namespace: type; then reason and message in trouble, or when all is well.
+/// A condition of a terminating namespace: its type; then reason and message, one pair in case of problems
+/// and one if all is well.
 struct Deletion {
     kind: &'static str,
     trouble: Option<(&'static str, String)>,
     well: (&'static str, &'static str),
 }
 
-/// Says in the namespace's conditions what is left. A namespace that goes at once gets none.
+/// Reports the remaining objects in the namespace's conditions. A namespace that is removed at once gets no
+/// conditions.
 async fn report(api: &Context, name: &str, left: &Left) -> Result<(), Status> {
     let conditions = conditions(left);
     let tell = |namespace: &Object| {
@@ -307,7 +315,8 @@ async fn report(api: &Context, name: &str, left: &Left) -> Result<(), Status> {
     Loopback::controller(api, NAME).change(api.namespaces(), ("", name), Endpoint::Status, tell).await
 }
 
-/// The five conditions in upstream's order, with its texts (docs/api/controllers.md#namespace-controller).
+/// Returns the five conditions in upstream's order, with its texts
+/// (docs/api/controllers.md#namespace-controller).
 fn conditions(left: &Left) -> [Deletion; 5] {
     let failures = left.failures.text().map(|list| {
         format!("Failed to delete all resource types, {} remaining: {list}", left.failures.count)
@@ -359,7 +368,7 @@ fn conditions(left: &Left) -> [Deletion; 5] {
 }
 
 impl Deletion {
-    /// Puts it into a list of conditions.
+    /// Sets the condition in a list of conditions.
     fn tell(&self, list: &mut Vec<Value>) {
         let (status, (reason, message)) = match &self.trouble {
             Some((reason, message)) => ("True", (*reason, message.as_str())),

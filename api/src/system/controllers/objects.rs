@@ -1,12 +1,12 @@
-//! Stored objects as controllers read them: all of a collection, as trees.
+//! Reads all stored objects of a collection as trees, for controllers.
 
 use bytes::Bytes;
 use engine::{Revision, Snapshot};
 
 use values::json::{self, Value};
 
-/// The objects below `prefix`, each with its revision. One that cannot be read is passed over: requests for it are
-/// answered with an error anyway.
+/// Returns the objects below `prefix`, each with its revision. Objects that cannot be read are skipped,
+/// because requests for them return an error anyway.
 pub(super) fn objects(snapshot: &Snapshot, prefix: &Bytes) -> Vec<(Revision, Value)> {
     let read = |entry: engine::Entry| {
         let revision = entry.revision();

@@ -1,8 +1,8 @@
-//! The service by which pods reach this server, and its endpoints: made when they are missing, put right when they
-//! are changed (docs/api/operations.md#service-of-the-server).
+//! The service by which pods reach this server, and its endpoints: created if they are missing, and repaired
+//! if they were changed (docs/api/operations.md#service-of-the-server).
 //!
 //! ```text
-//! tails on the three objects ─ any change ─► newest state of each → as it should be? ─ no ─► store
+//! tails on the three objects ─ any change ─► newest state of each → correct? ─ no ─► store
 //! several servers, each: every 10 s ─► own address, for 15 s; addresses of all ─► the endpoints, in the same way
 //! ```
 
@@ -27,13 +27,14 @@ use values::status::{Reason, Status};
 /// Port of the service.
 const PORT: i64 = 443;
 
-/// Between two times that a server says that it is alive.
+/// Interval at which a server announces that it is alive.
 const TELL: Duration = Duration::from_secs(10);
 
-/// How often an object is tried again after another writer was faster; its next change brings it up again.
+/// Maximum number of attempts to write an object after conflicts with other writers; the next change of the
+/// object leads to further attempts.
 const ATTEMPTS_MAX: usize = 5;
 
-/// Follows the objects.
+/// Runs the controller, which follows the service and its endpoints.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let mut tails = tails(&api, wanted(&api).into_iter().map(|wanted| wanted.target))?;
     loop {
@@ -42,8 +43,8 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// Follows the endpoints, on each of several servers: all servers are behind the service that say so lately, and one that is
-/// about to end takes itself away ([`withdraw`]).
+/// Runs the controller of the endpoints, on each of several servers. The endpoints are all servers that have
+/// recently announced themselves; a server that is about to stop removes itself ([`withdraw`]).
 pub(super) async fn follow_endpoints(api: Arc<Context>) -> Ending {
     let (Some(ledger), Some(own)) = (api.ledger(), published(&api)) else {
         return std::future::pending().await;
@@ -65,7 +66,7 @@ pub(super) async fn follow_endpoints(api: Arc<Context>) -> Ending {
     std::future::pending().await
 }
 
-/// Takes this server away from the endpoints: it stops.
+/// Removes this server from the endpoints because it stops.
 pub(super) async fn withdraw(api: &Context) {
     let (Some(ledger), Some(own)) = (api.ledger(), published(api)) else { return };
     let withdrawn = async {
@@ -77,13 +78,13 @@ pub(super) async fn withdraw(api: &Context) {
     }
 }
 
-/// Makes the endpoints those of all servers that are alive. Their ports are those of the server that started last: the others
-/// keep what they find.
+/// Sets the endpoints to all servers that are alive. Their ports are those of the server that started last:
+/// the other servers keep the ports that they find.
 async fn ensure_endpoints(api: &Context, own: SocketAddr, keeps_ports: bool) -> Result<(), Status> {
     let Some(ledger) = api.ledger() else { return Ok(()) };
     let addresses = ledger.in_service().await?;
     if addresses.is_empty() {
-        // A server that has just said that it is there would see itself.
+        // This server has just announced itself, so the list should at least contain this server.
         return Err(Status::internal("no server says that it is alive: the endpoints stay as they are"));
     }
     let loopback = Loopback::new(api);
@@ -93,13 +94,13 @@ async fn ensure_endpoints(api: &Context, own: SocketAddr, keeps_ports: bool) -> 
     ensure(&loopback, endpoint_objects(api.naming(), &addresses, &ports)).await
 }
 
-/// The ports of endpoints that are in one subset, as they should be.
+/// Returns the ports of endpoints, if they are in a single subset as expected.
 fn ports_of(endpoints: &Value) -> Option<Vec<Value>> {
     let [subset] = endpoints.get("subsets")?.as_array()? else { return None };
     subset.get("ports")?.as_array().map(<[_]>::to_vec).filter(|ports| !ports.is_empty())
 }
 
-/// The changes of some objects from now on.
+/// Returns tails of some objects, from now on.
 fn tails(api: &Context, targets: impl IntoIterator<Item = Target>) -> Result<Vec<Tail>, Trouble> {
     let revision = api.engine().revision();
     let tail = |target: Target| {
@@ -117,7 +118,7 @@ async fn changed(tails: &mut [Tail]) -> Result<(), TailError> {
     futures_util::future::select_all(changes).await.0.map(drop)
 }
 
-/// Makes the objects what they should be before the first request.
+/// Creates or repairs the objects before the first request.
 ///
 /// # Errors
 /// The store failed.
@@ -125,10 +126,11 @@ pub async fn prepare(api: &Context) -> Result<(), Status> {
     ensure(&Loopback::new(api).unasked(), wanted(api)).await
 }
 
-/// Makes the objects what they should be.
+/// Creates or repairs the objects.
 ///
 /// # Errors
-/// The store failed. An object that cannot be made (another service has its address) is reported in the log.
+/// The store failed. An object that cannot be created (another service has its address) is reported in the
+/// log.
 async fn ensure(loopback: &Loopback<'_>, wanted: Vec<Wanted>) -> Result<(), Status> {
     for Wanted { target, object, decides } in wanted {
         for _ in 0..ATTEMPTS_MAX {
@@ -141,7 +143,7 @@ async fn ensure(loopback: &Loopback<'_>, wanted: Vec<Wanted>) -> Result<(), Stat
             };
             let written = match existing {
                 None => loopback.create(&target, object.clone()).await,
-                // The family of a slice cannot change.
+                // The address family of a slice cannot change.
                 Some(existing) if !same(&existing, &object, "addressType") => {
                     match loopback.delete(&target, &existing).await {
                         Ok(Written::Done) => continue,
@@ -167,15 +169,15 @@ async fn ensure(loopback: &Loopback<'_>, wanted: Vec<Wanted>) -> Result<(), Stat
     Ok(())
 }
 
-/// One object as it should be.
+/// The desired state of one object.
 struct Wanted {
     target: Target,
     object: Value,
-    /// What must agree, as paths; the rest is left to clients.
+    /// Paths of the fields that must agree; the other fields are left to clients.
     decides: &'static [&'static str],
 }
 
-/// The objects of the server's own service.
+/// Returns the objects of the server's own service.
 pub fn own(api: &Context) -> Vec<Target> {
     wanted(api).into_iter().map(|wanted| wanted.target).collect()
 }
@@ -188,14 +190,15 @@ fn wanted(api: &Context) -> Vec<Wanted> {
         object: service(naming, address, api.own_service()),
         decides: &["spec.ports", "spec.type"],
     }];
-    // Those of several servers are kept by each of them.
+    // If there are several servers, each of them maintains the endpoints.
     if let Some(advertised) = published(api).filter(|_| api.ledger().is_none()) {
         all.extend(endpoint_objects(naming, &[advertised.ip()], &[port_of(advertised)]));
     }
     all
 }
 
-/// Where others reach the server, if endpoints say so: at a loopback address they do not, and endpoints may not have one.
+/// Returns the address for endpoints, if the settings ask for endpoints. A loopback address is excluded:
+/// other hosts cannot reach it, and it is invalid in endpoints.
 fn published(api: &Context) -> Option<SocketAddr> {
     let settings = api.own_service();
     settings.advertised.filter(|advertised| settings.has_endpoints && !advertised.ip().is_loopback())
@@ -235,7 +238,7 @@ fn same(existing: &Value, wanted: &Value, path: &str) -> bool {
     existing.as_object().zip(wanted.as_object()).is_some_and(|(a, b)| same_at(a, b, path))
 }
 
-/// `existing` with what decides as it is wanted; `None` if it is so.
+/// Returns `existing` with the fields in `decides` set as in `wanted`; `None` if they agree already.
 fn put_right(existing: Value, wanted: &Value, decides: &[&'static str]) -> Option<Value> {
     let (Value::Object(mut object), Some(wanted)) = (existing, wanted.as_object()) else { return None };
     if decides.iter().all(|path| same_at(&object, wanted, path)) {

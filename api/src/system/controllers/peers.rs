@@ -1,13 +1,15 @@
-//! The other servers on the same store: says to them where this one is, and asks them what they serve (docs/api/peers.md).
+//! The other servers on the same store (peers): announces the address of this server to them, and asks them
+//! what they serve (docs/api/peers.md).
 //!
 //! ```text
 //! every 10 s ─► own address, for 15 s
-//! tail on Leases ─► servers that came, went or began anew ─► ask each ─► table and aggregated discovery
-//! types, APIServices ─► versions that come from the store ─► not looked for at peers, and not in what they said before
+//! tail on Leases ─► servers that started, ended or restarted ─► ask each ─► table and aggregated discovery
+//! types, APIServices ─► versions from the store ─► ignored in the responses of peers
 //! ```
 //!
-//! A server that does not answer is asked again after a while, for as long as its Lease says that it lives; what it said before
-//! counts meanwhile, so that requests for it are told to try again instead of that there is nothing.
+//! A server that does not respond is asked again after a while, as long as its Lease says that it is alive.
+//! Its previous response remains valid in the meantime, so that clients get a retryable error for its
+//! resources instead of "not found".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -32,19 +34,19 @@ use values::json::{self, Value};
 use values::status::Status;
 use wire::outgoing;
 
-/// Between two times that the own address is told.
+/// Interval at which the own address is announced.
 const TELL: Duration = Duration::from_secs(10);
 
-/// How long one document of a peer may take.
+/// Time limit for one document of a peer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Until peers that did not answer are asked again.
+/// Time after which peers that did not respond are asked again.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Who asks peers.
+/// User of the queries.
 const ASKER: &str = "system:apiserver";
 
-/// Tells peers where this server is. Only where it has a ledger and an address.
+/// Announces the address of this server to peers, if it has a ledger and an address.
 pub(super) async fn tell(api: Arc<Context>) -> Ending {
     let (Some(ledger), Some(address)) = (api.ledger(), api.peers().address()) else {
         return std::future::pending().await;
@@ -57,7 +59,7 @@ pub(super) async fn tell(api: Arc<Context>) -> Ending {
     std::future::pending().await
 }
 
-/// Takes back what peers were told: this server stops.
+/// Withdraws the announcement because this server stops.
 pub(super) async fn withdraw(api: &Context) {
     if let (Some(ledger), Some(_)) = (api.ledger(), api.peers().address())
         && let Err(error) = ledger.withdraw(&identity::own_name(api)).await
@@ -66,7 +68,7 @@ pub(super) async fn withdraw(api: &Context) {
     }
 }
 
-/// Follows which peers there are, and what they serve.
+/// Follows the set of peers, and the resources that they serve.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let Some(ledger) = api.ledger() else { return std::future::pending().await };
     let own = identity::own_name(&api);
@@ -77,7 +79,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     };
     let mut leases = tail(identity::leases(&api)?)?;
     let mut services = tail(api_services(&api)?)?;
-    // The processes that answered, and when they were asked.
+    // The peers that responded: the process of each, and when it was asked.
     let mut answered: BTreeMap<String, (String, Instant)> = BTreeMap::new();
     loop {
         let mut alive = identity::servers(&api)?;
@@ -123,7 +125,7 @@ fn api_services(api: &Context) -> Result<bytes::Bytes, Status> {
     Ok(store::collection(Loopback::new(api).resource(&all)?, ""))
 }
 
-/// The versions that all servers know from the store: of custom types, and of extension servers.
+/// Returns the versions that all servers know from the store: those of custom types and of extension servers.
 fn from_store(api: &Context) -> BTreeSet<Version> {
     let types = api.types();
     let custom = types.registry().resources().filter(|resource| resource.table.message.custom);
@@ -131,7 +133,7 @@ fn from_store(api: &Context) -> BTreeSet<Version> {
     custom.chain(api.extensions().versions()).collect()
 }
 
-/// What each of these servers serves, or why that is not known.
+/// Returns what each of these servers serves, or why that is unknown.
 async fn ask_all<'s>(
     api: &Context,
     ledger: &dyn Ledger,

@@ -1,5 +1,5 @@
-//! One object of a kind in every active namespace, made when it is missing and put right when it is not as it
-//! should be.
+//! Maintains one object of a kind in every active namespace: creates the object if it is missing, and repairs
+//! it if it was changed.
 //!
 //! ```text
 //! tail on namespaces ── new one ────────────────┐
@@ -9,7 +9,7 @@
 //!                                               └────────── a while later ◄────┘
 //! ```
 //!
-//! A namespace that refuses the object delays no other.
+//! A namespace that refuses the object does not delay the others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,22 +28,23 @@ use values::json::Value;
 use values::retry::Attempts;
 use values::status::{Reason, Status};
 
-/// Pause before the object is tried again in namespaces that refused it.
+/// Pause before a retry in namespaces that refused the object.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Which object every namespace has.
+/// The object that every namespace should have.
 pub struct Wanted<F> {
-    /// Plural resource of the core group.
+    /// Plural resource name in the core group.
     pub resource: &'static str,
-    /// Name.
+    /// Name of the object.
     pub name: &'static str,
-    /// The controller that makes it.
+    /// The controller that writes the object.
     pub controller: &'static str,
-    /// The object as it should be, from the one that is there; `None` to leave it. Name and namespace are filled in.
+    /// Returns the desired object for the existing one; `None` to leave it unchanged. The caller sets name
+    /// and namespace.
     pub make: F,
 }
 
-/// Follows namespaces and objects.
+/// Runs the controller, which follows namespaces and objects.
 pub async fn follow<F>(api: Arc<Context>, wanted: Wanted<F>) -> Ending
 where
     F: Fn(Option<Value>) -> Option<Value> + Sync,
@@ -81,7 +82,7 @@ where
     }
 }
 
-/// Makes the object of each namespace what it should be; the namespaces that refused it.
+/// Creates or repairs the object in each namespace; returns the namespaces that refused it.
 async fn ensure_all<F>(
     api: &Context,
     wanted: &Wanted<F>,
@@ -116,7 +117,7 @@ where
         Target { group: "", version: "v1", resource: self.resource, namespace, name }
     }
 
-    /// Makes the object of one namespace what it should be, if the namespace is active.
+    /// Creates or repairs the object in one namespace, if the namespace is active.
     async fn ensure(&self, api: &Context, namespace: &str) -> Result<(), Status> {
         let loopback = Loopback::controller(api, self.controller);
         let target = self.target(namespace);
@@ -141,7 +142,8 @@ where
             match written {
                 Ok(Written::Done) => return Ok(()),
                 Ok(Written::Conflict) => {}
-                // What is there may have been made so that it cannot be put right (an immutable config map).
+                // The existing object may be immutable and therefore not repairable (an immutable config
+                // map).
                 Err(error) if error.reason == Reason::Invalid => {
                     tracing::warn!(?target, %error, "object cannot be put right");
                     return Ok(());

@@ -1,4 +1,4 @@
-//! Checks the types in validating policies and tells what was found in their status
+//! Type-checks validating policies and writes the findings to their status
 //! (docs/api/controllers.md#types-in-policies). Each generation of a policy is checked once.
 
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use values::json::{Object, Value};
 use values::object::at;
 use values::status::{Reason, Status};
 
-/// By this name it is known to authorization.
+/// Name of the controller for authorization.
 const NAME: &str = "validatingadmissionpolicy-status-controller";
 
-/// Follows the policies.
+/// Runs the controller, which follows the policies.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let resource = Loopback::new(&api).resource(&target())?;
     let prefix = store::collection(resource, "");

@@ -4,10 +4,10 @@
 //! tail of everything ─ delete, end of a pod, change of a quota ─► namespace is due ─► count a snapshot ─► ledger
 //! ```
 //!
-//! Admission adds what is written before it is stored. This controller finds what is deleted, and corrects what a crash
-//! left counted. It counts beside the writes and holds nothing that they need (`writes/admission/quota/ledger.rs`). A
-//! namespace rests after each count, so that counting takes a bounded part of the processor however many objects a
-//! namespace has and however often they change.
+//! Admission adds the usage of a write before it is stored. This controller subtracts deleted objects, and
+//! corrects wrong counts after a crash. It counts concurrently with writes and holds no lock that they need
+//! (`writes/admission/quota/ledger.rs`). After each count it pauses for the namespace, so that counting takes
+//! a bounded share of the processor however many objects a namespace has and however often they change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -32,25 +32,26 @@ use values::json::{Object, Value};
 use values::object::{at, meta, same_at};
 use values::status::Status;
 
-/// Time between two counts of everything: pods that should have ended by now make no event.
+/// Interval of counts of all namespaces: a pod that should have ended by now causes no event.
 const RESYNC: Duration = Duration::from_secs(5 * 60);
 
-/// Pause before a namespace is counted again whose quotas changed during the count.
+/// Pause before a namespace is counted again because its quotas changed during the count.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Pause after a count that failed.
+/// Pause after a failed count.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// A namespace rests this many times as long as its count took: counting takes a fifth of a core at most.
+/// Ratio of the pause after a count to the duration of the count: counting takes at most a fifth of a core.
 const REST_FACTOR: u32 = 4;
 
-/// Namespaces counted at once: one that a slow webhook keeps waiting does not delay the others.
+/// Maximum number of namespaces counted at the same time, so that a namespace with a slow webhook does not
+/// delay the others.
 const NAMESPACES_MAX: usize = 8;
 
-/// Objects counted before other tasks have their turn; about a millisecond of work for pods.
+/// Number of objects that are counted before the task yields; about a millisecond of work for pods.
 const OBJECTS_AT_ONCE: usize = 64;
 
-/// Keeps the status of all quotas right.
+/// Runs the controller, which keeps the status of all quotas correct.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let mut events = api.backends().changes(&api.backends().snapshots(), GATHERED)?;
     let counting = Counting::new(&api);
@@ -104,7 +105,7 @@ struct Counting {
     api: Arc<Context>,
     store: Arc<StoredQuotas>,
     quotas: Arc<Resource>,
-    /// Resources whose updates may lower their usage without a share.
+    /// Resources whose updates may lower their usage without admission.
     changing: [Arc<Resource>; 2],
 }
 
@@ -128,16 +129,16 @@ impl Counting {
         entries.map(|entry| store::identity(&self.quotas, entry.key()).0.to_owned()).collect()
     }
 
-    /// Returns the namespace whose usage an event may lower, or whose quotas it changes. `prefixes` caches, for each
-    /// namespace, what the keys begin with that its quotas count.
+    /// Returns the namespace whose usage an event may lower, or whose quotas it changes. `prefixes` caches,
+    /// for each namespace, the key prefixes of the resources that its quotas count.
     fn concerned(&self, event: &Event, prefixes: &mut HashMap<String, Vec<String>>) -> Option<String> {
         let key = std::str::from_utf8(&event.key).ok()?;
-        // `/<group>/<resource>/<namespace>/<name>`
+        // The key is `/<group>/<resource>/<namespace>/<name>`.
         let mut parts = key.split('/').skip(3);
         let (namespace, _name) = (parts.next()?, parts.next()?);
         let is_of = |resource: &Resource| key.starts_with(&resource.stored().key_prefix);
         if is_of(&self.quotas) {
-            // The recount after the last quota of a namespace forgets its account.
+            // The count after the last quota of a namespace was deleted removes its account.
             let is_due = event.kind == EventKind::Delete || self.is_unknown(event);
             if is_due {
                 return Some(namespace.to_owned());
@@ -156,11 +157,11 @@ impl Counting {
         is_due.then(|| namespace.to_owned())
     }
 
-    /// Returns what the keys of the resources begin with that the quotas of a namespace count.
+    /// Returns the key prefixes of the resources that the quotas of a namespace count.
     fn prefixes(&self, namespace: &str) -> Vec<String> {
         let types = self.api.types();
         let mut prefixes: Vec<String> = Vec::new();
-        // A quota that cannot be read is reported by the count.
+        // The count reports a quota that cannot be read.
         for (_, quota) in self.store.read(namespace).unwrap_or_default() {
             let hard = at(&quota, "spec.hard").and_then(Value::as_object).into_iter().flat_map(Object::iter);
             for (name, _) in hard {
@@ -175,7 +176,7 @@ impl Counting {
         prefixes
     }
 
-    /// Returns whether a quota counts other things than its status says.
+    /// Returns whether the resources of a quota differ from those in its status.
     fn is_unknown(&self, event: &Event) -> bool {
         let object = store::read(event.entry.clone()).and_then(|stored| stored.object(&self.quotas));
         object.is_ok_and(|object| {
@@ -186,8 +187,8 @@ impl Counting {
         })
     }
 
-    /// Returns whether the update of a pod or claim may lower what a quota counts of it: the pod has ended or should have
-    /// by now, or the object has left a scope.
+    /// Returns whether the update of a pod or claim may lower its usage: the pod has ended or should have
+    /// ended by now, or the object has left a scope.
     fn is_lower(&self, resource: &Resource, event: &Event) -> Result<bool, Status> {
         let Some(previous) = &event.previous else { return Ok(false) };
         let usage = |entry: &engine::Entry| {
@@ -197,7 +198,7 @@ impl Counting {
         Ok(usage(&event.entry)?.is_below(&usage(previous)?))
     }
 
-    /// Recounts a namespace. Returns how long it rests now, and whether it is done.
+    /// Counts a namespace again. Returns the pause after the count, and whether the count is complete.
     async fn recount_and_rest(&self, namespace: &str) -> (Duration, bool) {
         let began = Instant::now();
         match self.recount(namespace).await {
@@ -210,7 +211,7 @@ impl Counting {
         }
     }
 
-    /// Counts the usage of a namespace. Returns `false` if its quotas changed meanwhile.
+    /// Counts the usage of a namespace. Returns `false` if its quotas changed in the meantime.
     async fn recount(&self, namespace: &str) -> Result<bool, Status> {
         let ledger = &self.api.lookup().quotas;
         if !self.store.has_any(namespace) {
@@ -256,7 +257,7 @@ impl Counting {
         Ok(Total { uid: meta(quota, "uid").to_owned(), hard, used })
     }
 
-    /// Adds what the objects of one resource use.
+    /// Adds the usage of the objects of one resource.
     async fn add(
         &self,
         namespace: &str,

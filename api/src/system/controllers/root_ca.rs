@@ -1,5 +1,5 @@
-//! Every active namespace has a config map with the certificates by which its pods know the server; changed ones
-//! are restored (docs/api/controllers.md#root-ca-publisher).
+//! Maintains a config map in every active namespace with the certificates by which pods verify the server;
+//! changed config maps are restored (docs/api/controllers.md#root-ca-publisher).
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::writes::context::Context;
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// Key of the config map under which the certificates stand.
+/// Key of the certificates in the config map.
 const KEY: &str = "ca.crt";
 
-/// Follows namespaces and config maps.
+/// Runs the controller, which follows namespaces and config maps.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let naming = api.naming();
     let certificates = api.root_ca().to_owned();
@@ -21,8 +21,8 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     per_namespace::follow(api, Wanted { resource: "configmaps", name, controller, make }).await
 }
 
-/// What the config map should be, if it is not: only these data and this annotation; its labels, other annotations
-/// and identity stay.
+/// Returns the config map with only these data and this annotation, if it differs; its labels, other
+/// annotations and identity are unchanged.
 fn wanted(naming: &Naming, certificates: &str, existing: Option<Value>) -> Option<Value> {
     let annotation = naming.label("description");
     let description = format!(

@@ -1,9 +1,10 @@
-//! Which controllers run, as `--controllers` says it: `*` for those that run by default, `name` for one more, `-name`
-//! for one less. The first word about a controller counts (upstream's controller manager).
+//! The selection of controllers in the flag `--controllers`: `*` for those that run by default, `name` to
+//! enable one, `-name` to disable one. The first entry for a controller takes precedence (as in upstream's
+//! controller manager).
 
 use std::fmt;
 
-/// The controllers of this server, by the names upstream gives them and the shorter ones it had before.
+/// Names of the controllers of this server: upstream's current name, and its older, shorter name.
 pub const KNOWN: [(&str, &str); 15] = [
     ("bootstrap-signer-controller", "bootstrapsigner"),
     ("certificatesigningrequest-approving-controller", "csrapproving"),
@@ -22,11 +23,11 @@ pub const KNOWN: [(&str, &str); 15] = [
     ("validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status"),
 ];
 
-/// Those that run only where they are named.
+/// Controllers that run only if they are named.
 const BY_NAME: [&str; 3] =
     ["bootstrap-signer-controller", "storage-version-migrator-controller", "token-cleaner-controller"];
 
-/// A choice of controllers. All that run by default do unless something else is said.
+/// A selection of controllers. Without entries, all controllers run that run by default.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Selection(Vec<String>);
 
@@ -37,10 +38,10 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// Reads the value of the flag.
+    /// Parses the value of the flag.
     ///
     /// # Errors
-    /// A name that no controller has.
+    /// The text contains a name that no controller has.
     pub fn parse(text: &str) -> Result<Selection, String> {
         let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
         let mut selected = Vec::new();
@@ -58,7 +59,7 @@ impl Selection {
         Ok(Selection(selected))
     }
 
-    /// Whether a controller runs.
+    /// Returns whether a controller is selected.
     pub fn has(&self, name: &str) -> bool {
         let word = self.0.iter().find(|word| word.strip_prefix('-').unwrap_or(word) == name);
         match word {
@@ -78,7 +79,7 @@ impl fmt::Display for Selection {
 mod tests {
     use super::*;
 
-    /// The table of the documentation lists every controller with both names and its default.
+    /// The table in the documentation must list every controller with both names and its default.
     #[test]
     fn the_documentation_lists_the_controllers() {
         let page = include_str!("../../../../docs/api/controllers.md");

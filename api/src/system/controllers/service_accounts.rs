@@ -1,5 +1,5 @@
-//! Every active namespace has the service account `default`, which pods run as that name none
-//! (docs/api/controllers.md#service-account-controller).
+//! Maintains the service account `default` in every active namespace. Pods that name no service account run
+//! as this one (docs/api/controllers.md#service-account-controller).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::per_namespace::{self, Wanted};
 use crate::writes::context::Context;
 use values::json::{Object, Value};
 
-/// Follows namespaces and service accounts.
+/// Runs the controller, which follows namespaces and service accounts.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let make = |existing: Option<Value>| match existing {
         Some(_) => None,

@@ -1,14 +1,15 @@
-//! The default ServiceCIDR: the object that says to clients from which networks services get their addresses
+//! The default ServiceCIDR: the object that tells clients from which networks services get their addresses
 //! (docs/api/operations.md#service-of-the-server).
 //!
 //! ```text
-//! tail on the object ─ any change ─► is it there? ─ no ──► create
-//!                                              └── yes ─► condition Ready, if there is none and the networks are ours
+//! tail on the object ─ any change ─► does it exist? ┬─ no ──► create
+//!                                                   └─ yes ─► condition Ready, if there is none and the networks are ours
 //! ```
 //!
-//! The server makes it with its own networks and marks it ready, as upstream's apiserver does. It never changes an object
-//! that names other networks: an operator may have begun to move services to these. The object does not decide anything
-//! here; addresses come from the flag `--service-cluster-ip-range`.
+//! The server creates the object with its own networks and marks it ready, as upstream's apiserver does. It
+//! never changes an object that names other networks, because an operator may have begun to migrate services
+//! to these networks. The object has no effect on this server; the addresses come from the flag
+//! `--service-cluster-ip-range`.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use values::naming::Naming;
 use values::object::{at, meta};
 use values::status::{Reason, Status};
 
-/// Follows the object.
+/// Runs the controller, which follows the object.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let target = target(api.naming());
     let key = store::key(Loopback::new(&api).resource(&target)?, "", &target.name);
@@ -35,7 +36,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// Makes the object before the first request.
+/// Creates the object before the first request.
 ///
 /// # Errors
 /// The store failed.
@@ -43,7 +44,7 @@ pub async fn prepare(api: &Context) -> Result<(), Status> {
     ensure(&Loopback::new(api).unasked(), api).await
 }
 
-/// The object of the server's own networks.
+/// Returns the object of the server's own networks.
 pub fn target(naming: &Naming) -> Target {
     Target {
         group: "networking",
@@ -54,8 +55,8 @@ pub fn target(naming: &Naming) -> Target {
     }
 }
 
-/// Creates the object if it is missing, and marks it ready. A conflict needs no retry: the change of the other writer brings
-/// the caller back.
+/// Creates the object if it is missing, and marks it ready. A conflict needs no retry, because the other
+/// writer's change triggers the caller again.
 async fn ensure(loopback: &Loopback<'_>, api: &Context) -> Result<(), Status> {
     let target = target(api.naming());
     let networks: Vec<Value> = api.allocations().networks().map(Value::from).collect();
@@ -70,7 +71,7 @@ async fn ensure(loopback: &Loopback<'_>, api: &Context) -> Result<(), Status> {
         loopback.change(resource, ("", &target.name), Endpoint::Status, |old| marked(old, &networks)).await
     };
     match ensured.await {
-        // Another attempt would fail as well, and the server can do without the object.
+        // A retry would fail as well, and the server works without the object.
         Err(error) if matches!(error.reason, Reason::Invalid | Reason::StorageReadError) => {
             tracing::error!(?target, %error, "the default ServiceCIDR cannot be kept in order");
             Ok(())
@@ -79,7 +80,7 @@ async fn ensure(loopback: &Loopback<'_>, api: &Context) -> Result<(), Status> {
     }
 }
 
-/// The object with its condition; `None` if it has one, is being deleted, or is of other networks.
+/// Returns the object with the condition; `None` if it has one, is being deleted, or has other networks.
 fn marked(old: &Object, networks: &[Value]) -> Option<Object> {
     let conditions = at(old, "status.conditions").and_then(Value::as_array).unwrap_or_default();
     let is_marked = conditions.iter().any(|condition| condition.str_at(&["type"]) == READY.kind);

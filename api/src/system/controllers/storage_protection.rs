@@ -1,13 +1,14 @@
-//! Claims, volumes and volume attribute classes that are deleted go once nothing uses them: their finalizers, which
-//! admission sets, are taken away here (docs/api/admission.md#storage-protection).
+//! Protects claims, volumes and volume attribute classes from deletion while they are in use. Admission sets
+//! their finalizers, and this controller removes them after a deletion when the object is unused
+//! (docs/api/admission.md#storage-protection).
 //!
 //! ```text
-//! tails on claims, volumes, classes ─► what is being deleted ─┐
-//! tail on pods ───────────────────────────────────────────────┴─► still used? ─ no ─► finalizer away
+//! tails on claims, volumes, classes ─► objects being deleted ─┐
+//! tail on pods ───────────────────────────────────────────────┴─► still used? ─ no ─► finalizer removed
 //! ```
 //!
-//! Of each object that is being deleted the controller keeps a user that it found: while that one uses it, no other is
-//! looked for.
+//! For each object that is being deleted the controller remembers one object that uses it. As long as this
+//! one does, no other is searched for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use values::json::{Object, Value};
 use values::object::{at, finalizers, meta, set_finalizers};
 use values::status::Status;
 
-/// Follows what is protected, and the pods that use it.
+/// Runs the controller, which follows the protected objects and the pods that use them.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let lookup = api.lookup();
     let pods = lookup.resource("", "v1", "pods");
@@ -46,7 +47,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
         if is_due {
             protection.release(&mut waiting).await?;
         }
-        // While a class waits, each change of a claim or a volume is a reason to look.
+        // While a class waits, each change of a claim or a volume triggers a check.
         is_due = tokio::select! {
             events = of_pods.next(EVENTS_MAX) => {
                 drop(events?);
@@ -59,10 +60,10 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// The keys of objects that are being deleted, each with the key of one that uses it.
+/// Keys of objects that are being deleted, each with the key of an object that uses it.
 type Waiting = BTreeMap<Bytes, Option<Bytes>>;
 
-/// Takes note of changes of what is protected. Says whether one of them is being deleted.
+/// Notes changes of protected objects. Returns whether one of them is being deleted.
 fn note(waiting: &mut Waiting, events: &[Arc<Event>]) -> bool {
     let mut is_due = false;
     for event in events {
@@ -83,12 +84,12 @@ fn is_deleting(entry: &Entry) -> bool {
 struct Protection<'p> {
     api: &'p Context,
     pods: &'p Resource,
-    /// Claims, volumes, classes.
+    /// Claims, volumes, and classes, in this order.
     protected: &'p [Arc<Resource>; 3],
 }
 
 impl Protection<'_> {
-    /// What is being deleted of each resource.
+    /// Returns the objects of each resource that are being deleted.
     fn waiting(&self, snapshot: &Snapshot) -> [Waiting; 3] {
         self.protected.each_ref().map(|resource| {
             let entries = snapshot.prefix(&store::collection(resource, ""));
@@ -96,7 +97,7 @@ impl Protection<'_> {
         })
     }
 
-    /// Releases what is not used any more of that which is being deleted.
+    /// Removes the finalizers of waiting objects that are no longer used.
     async fn release(&self, waiting: &mut [Waiting; 3]) -> Result<(), Status> {
         let mut unused = Vec::new();
         let snapshot = self.api.engine().snapshot();
@@ -141,7 +142,8 @@ impl Protection<'_> {
         loopback.change(&self.protected[at], place, Endpoint::Main, without).await
     }
 
-    /// The key of an object that uses this one: `last` if it still does. A bound volume is used by the claim it names.
+    /// Returns the key of an object that uses this one; `last` if that one still does. A bound volume is used
+    /// by the claim that it names.
     fn user(
         &self,
         snapshot: &Snapshot,
@@ -175,7 +177,7 @@ impl Protection<'_> {
     }
 }
 
-/// The key of an object of a resource that `uses` another one, `last` before all.
+/// Returns the key of an object for which `uses` is true; `last` is checked first.
 fn find(
     snapshot: &Snapshot,
     resource: &Resource,
@@ -194,7 +196,7 @@ fn find(
     Ok(None)
 }
 
-/// A claim is used by the pods that a node runs with it.
+/// Returns whether a pod uses a claim: it refers to the claim and runs on a node.
 fn is_claim_used(pod: &Object, claim: &str) -> bool {
     let volumes = at(pod, "spec.volumes").and_then(Value::as_array).unwrap_or_default();
     let is_over = matches!(text(pod, "status.phase"), "Succeeded" | "Failed");
@@ -206,7 +208,7 @@ fn is_claim_used(pod: &Object, claim: &str) -> bool {
     !text(pod, "spec.nodeName").is_empty() && volumes.iter().any(uses)
 }
 
-/// A class is used by claims and volumes that have it, or are on the way to it.
+/// Returns whether a claim or volume uses a class: it has the class, or is changing to it.
 fn is_class_used(object: &Object, class: &str) -> bool {
     const FIELDS: [&str; 3] = [
         "spec.volumeAttributesClassName",
@@ -216,12 +218,12 @@ fn is_class_used(object: &Object, class: &str) -> bool {
     FIELDS.iter().any(|field| text(object, field) == class)
 }
 
-/// Places in [`PROTECTED`].
+/// Indexes into [`PROTECTED`].
 const CLAIMS: usize = 0;
 const VOLUMES: usize = 1;
 const CLASSES: usize = 2;
 
-/// The identities under which finalizers are taken away.
+/// Users under which finalizers are removed.
 const CONTROLLERS: [&str; 3] =
     ["pvc-protection-controller", "pv-protection-controller", "volumeattributesclass-protection-controller"];
 

@@ -1,7 +1,7 @@
-//! The system namespaces: made again when one of them was deleted (docs/api/operations.md#system-namespaces).
+//! Creates the system namespaces again if they were deleted (docs/api/operations.md#system-namespaces).
 //!
 //! ```text
-//! a tail on each namespace ─ any change ─► not there? ─► store
+//! a tail on each namespace ─ any change ─► missing? ─► store
 //! ```
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 use objects::store;
 
-/// Follows the system namespaces.
+/// Runs the controller, which follows the system namespaces.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let revision = api.engine().revision();
     let wanted: Vec<Desired> = bootstrap::namespaces(api.naming()).collect();
@@ -27,7 +27,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
         for Desired { target, object, .. } in &wanted {
             if loopback.get(target)?.is_none() {
                 tracing::info!(namespace = target.name, "making a system namespace again");
-                // A conflict says that it is there by now.
+                // A conflict means that the namespace exists by now.
                 loopback.create(target, object.clone()).await?;
             }
         }

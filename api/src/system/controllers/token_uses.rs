@@ -1,5 +1,5 @@
-//! Labels secrets with legacy tokens with the day of their last use, which controllers that remove unused ones read
-//! (docs/api/authentication.md#service-account-tokens).
+//! Labels secrets of legacy tokens with the date of their last use. Controllers that remove unused tokens
+//! read the label (docs/api/authentication.md#service-account-tokens).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,11 @@ use values::json::{Object, Value};
 use values::object::meta;
 use values::status::Status;
 
-/// Pause after secrets of which one cannot be labelled: the next use of its token names it again.
+/// Pause after a batch of secrets of which one could not be labelled. The next use of its token leads to
+/// another attempt.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Labels the secrets that authentication names.
+/// Runs the controller, which labels the secrets that authentication reports.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let loopback = Loopback::new(&api);
     let target = Target {
@@ -51,7 +52,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// Labels a secret with the day, if it is still the one whose token was used.
+/// Labels a secret with the date, if it is still the secret whose token was used.
 async fn write(
     loopback: &Loopback<'_>,
     secrets: &Resource,

@@ -1,12 +1,12 @@
-//! Finished jobs that say how long they want to be kept go when that time is over
+//! Deletes finished jobs after the time to live in their specification
 //! (docs/api/controllers.md#finished-jobs).
 //!
 //! ```text
 //! tail on jobs ─► when is it due? ─► agenda, earliest first ─ due ─► newest state: still due? ─► delete, foreground
 //! ```
 //!
-//! The agenda only says when to look: whether a job goes is decided from its newest state, so a changed time, a job of
-//! the same name or a clock that was set do no harm.
+//! The agenda only says when to check: the deletion of a job is decided from its newest state, so a changed
+//! time, a new job of the same name or a changed clock does no harm.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use types::schema::registry::Resource;
 use values::clock;
 use values::status::Status;
 
-/// Longest sleep before the clock is looked at again: it may have been set meanwhile.
+/// Maximum sleep before the clock is checked again, because the clock may have been changed.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
-/// Follows the jobs.
+/// Runs the controller, which follows the jobs.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let loopback = Loopback::controller(&api, "ttl-after-finished-controller");
     let (namespace, name) = (String::new(), String::new());
@@ -39,7 +39,8 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let prefix = store::collection(jobs, "");
     let snapshot = api.engine().snapshot();
     let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
-    // Seconds since the epoch, and where. A job may stand here several times; it is looked at each time.
+    // Time in seconds since the epoch, and key of the job. A job may have several entries; it is checked for
+    // each.
     let mut agenda: BTreeSet<(i64, Bytes)> = BTreeSet::new();
     for entry in snapshot.prefix(&prefix) {
         let Ok(record) = entry.read() else { continue };
@@ -83,7 +84,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// Deletes a job if it is due; when it is due later, says when.
+/// Deletes a job if it is due; if it is due later, returns the time and the key.
 async fn end(loopback: &Loopback<'_>, jobs: &Resource, key: Bytes) -> Result<Option<(i64, Bytes)>, Status> {
     let Some(stored) = loopback.store().get(&key)? else { return Ok(None) };
     let Some(life) = Life::read(&stored.record.value) else { return Ok(None) };
@@ -103,7 +104,7 @@ async fn end(loopback: &Loopback<'_>, jobs: &Resource, key: Bytes) -> Result<Opt
     }
 }
 
-/// What is read of a job.
+/// The fields of a job that the controller reads.
 #[derive(Deserialize)]
 struct Life {
     metadata: Metadata,
@@ -146,7 +147,8 @@ impl Life {
         serde_json::from_slice(value).ok()
     }
 
-    /// When the job is to go, in seconds since the epoch; `None` for one that is not finished, stays or goes already.
+    /// Returns the time at which the job is to be deleted, in seconds since the epoch; `None` if it is not
+    /// finished, has no time to live, or is already being deleted.
     fn due(&self) -> Option<i64> {
         let kept = self.spec.ttl_seconds_after_finished?;
         if !self.metadata.deletion_timestamp.is_empty() {

@@ -1,5 +1,5 @@
-//! Generates objects of any type from its table and a seed, for tests of codecs and of ownership. They have the
-//! protobuf form, without `kind` and `apiVersion`, which only JSON has.
+//! Generates objects of any type from its schema table and a seed, for tests of codecs and of field
+//! ownership. The objects have the protobuf form, without `kind` and `apiVersion`, which only JSON has.
 
 use crate::schema::decode_form::{is_always_written, zero_field};
 use crate::schema::table::{Field, Kind, Message, Shape};
@@ -9,7 +9,8 @@ use values::json::{Object, Value};
 /// Depth below which only required members are generated.
 const LEVELS_MAX: usize = 5;
 
-/// A canonical object: every field present with probability one half; zeros and extremes are frequent.
+/// Returns a canonical object. Every field is present with probability one half; zeros and extremes are
+/// frequent.
 pub fn object(random: &mut Random, message: &Message, level: usize) -> Object {
     let mut object = Object::new();
     for field in &*message.fields {
@@ -19,7 +20,7 @@ pub fn object(random: &mut Random, message: &Message, level: usize) -> Object {
     }
     object.retain(|name, value| {
         let field = message.field(name).expect("the members were made from the fields");
-        // Protobuf does not tell an empty list from none, whatever JSON does.
+        // Protobuf does not distinguish an empty list from an absent one, whatever JSON does.
         let is_none = matches!(value, Value::Array(items) if items.is_empty());
         if !is_none && !crate::schema::decode_form::is_left_out(field, value) {
             return true;
@@ -30,7 +31,7 @@ pub fn object(random: &mut Random, message: &Message, level: usize) -> Object {
     object
 }
 
-/// Leaves out about one in four of all members and elements.
+/// Removes about one in four of all members and elements.
 pub fn thin(random: &mut Random, value: &mut Value) {
     match value {
         Value::Object(members) => members.retain(|_, value| {
@@ -45,8 +46,8 @@ pub fn thin(random: &mut Random, value: &mut Value) {
     }
 }
 
-/// Makes one random change in a tree, as a patch might: removes, moves, duplicates or renames a member or an element,
-/// or replaces a value by one of another type.
+/// Makes one random change in a tree, as a patch might: removes, moves, duplicates or renames a member or an
+/// element, or replaces a value by one of another type.
 pub fn disturb(random: &mut Random, value: &mut Value) {
     let choice = random.below(8);
     match value {

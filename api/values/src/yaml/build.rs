@@ -1,7 +1,8 @@
-//! Nodes to a JSON tree: keys become names, scalars get their types, and mappings are merged.
+//! Converts YAML nodes to a JSON tree: keys become names, scalars get their types, and mappings are merged.
 //!
-//! A merge (`<<`) sets the members of another mapping at the place where it stands: as in the reference server's library
-//! and against the specification, it replaces those that stand before it. Setting a member twice is a duplicate.
+//! A merge (`<<`) sets the members of another mapping at its own position. As in the library of the reference
+//! server, and contrary to the specification, it replaces members that stand before it. Setting a member
+//! twice is a duplicate.
 
 use std::borrow::Cow;
 
@@ -11,10 +12,10 @@ use super::decode::{Document, YamlError};
 use super::scalar::{self, KeyKind, MappingKey, Resolved, Tag};
 use crate::json::{DEPTH_MAX, Key, MemberCollector, Value};
 
-/// Most duplicate keys reported for one document (docs/api/encodings.md#strict-decoding).
+/// Maximum number of duplicate keys reported for one document (docs/api/encodings.md#strict-decoding).
 const DUPLICATES_MAX: usize = 100;
 
-/// Longest text of a container in an error, in bytes.
+/// Maximum length of the text of a container in an error, in bytes.
 const SHOWN_BYTES_MAX: usize = 16 * 1024;
 
 /// An open container.
@@ -28,12 +29,12 @@ enum Frame {
 #[derive(Default)]
 struct Mapping {
     members: MemberCollector,
-    /// The names by the kinds of their keys. Made for the first key that is not a text.
+    /// The names together with the kinds of their keys. Created for the first key that is not a string.
     names: Option<HashSet<(KeyKind, String)>>,
     expect: Expect,
 }
 
-/// State of a mapping: the part that must come next.
+/// State of a mapping: what is expected next.
 #[derive(Default)]
 enum Expect {
     #[default]
@@ -50,15 +51,15 @@ pub(super) struct Builder {
     stack: Vec<Frame>,
     root: Value,
     duplicates: Vec<String>,
-    /// Nodes that were built, and those of them that aliases stand for.
+    /// Number of nodes that were built; `aliased` counts those that come from aliases.
     built: u64,
     aliased: u64,
-    /// An error that is told if there is no other.
+    /// An error that is reported if there is no other.
     late: Option<YamlError>,
 }
 
 impl Builder {
-    /// The document, when all its nodes were built.
+    /// Returns the document. All nodes must have been built.
     pub fn finish(self) -> Result<Document, YamlError> {
         match self.late {
             Some(error) => Err(error),
@@ -66,7 +67,8 @@ impl Builder {
         }
     }
 
-    /// Counts a node. The bound on the share of nodes that come from aliases is the reference server's.
+    /// Counts a node. The limit on the share of nodes that come from aliases is the one of the reference
+    /// server.
     pub fn count(&mut self, is_aliased: bool) {
         self.built += 1;
         self.aliased += u64::from(is_aliased);
@@ -80,7 +82,7 @@ impl Builder {
         if is_excessive { Err(YamlError::Aliasing) } else { Ok(()) }
     }
 
-    /// Whether the next node is to be merged into the current mapping.
+    /// Returns whether the next node is to be merged into the current mapping.
     pub fn expects_merge(&mut self) -> bool {
         matches!(self.expected(), Some(Expect::Merge))
     }
@@ -99,7 +101,7 @@ impl Builder {
         }
     }
 
-    /// The error for a node that cannot be merged.
+    /// Returns the error for a node that cannot be merged.
     pub fn not_a_map() -> YamlError {
         YamlError::meant("map merge requires map or sequence of maps as the value")
     }
@@ -112,14 +114,14 @@ impl Builder {
         }
     }
 
-    /// Notes where the value that the current mapping expects begins.
+    /// Notes the line at which the expected value of the current mapping begins.
     fn begin(&mut self, begin: usize) {
         if let Some(Expect::Value(_, line)) = self.expected() {
             line.get_or_insert(begin);
         }
     }
 
-    /// An alias; the node that it stands for follows.
+    /// Adds an alias; the caller adds the node that it stands for next.
     pub fn alias(&mut self, line: usize, is_aliased: bool, is_mapping: bool) -> Result<(), YamlError> {
         if self.expects_merge() && !is_mapping {
             return Err(Self::not_a_map());
@@ -128,12 +130,12 @@ impl Builder {
         self.counted(is_aliased)
     }
 
-    /// The start of a sequence.
+    /// Begins a nested sequence.
     pub fn open_sequence(&mut self, line: usize, is_aliased: bool) -> Result<(), YamlError> {
         self.open(line, is_aliased, Frame::Sequence(Vec::new()))
     }
 
-    /// The start of a mapping.
+    /// Begins a nested mapping, or one to be merged.
     pub fn open_mapping(&mut self, line: usize, is_aliased: bool) -> Result<(), YamlError> {
         if self.expects_merge() {
             self.expect_key();
@@ -152,7 +154,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The end of a container.
+    /// Ends the current container.
     pub fn close(&mut self) -> Result<(), YamlError> {
         let value = match self.stack.pop() {
             Some(Frame::Sequence(items)) => Value::Array(items),
@@ -166,7 +168,7 @@ impl Builder {
         Ok(())
     }
 
-    /// A scalar; in key position it becomes the key.
+    /// Adds a scalar; in key position the scalar becomes the key.
     pub fn scalar(
         &mut self,
         text: Cow<'_, str>,
@@ -230,7 +232,8 @@ impl Builder {
         if let Some(reason) = key.unsupported {
             let value = if value.is_null() { "<nil>".to_owned() } else { go_syntax(&value) };
             let what = format!("{reason}, key: {}, value: {value}", key.shown);
-            // Keys are converted before numbers are written.
+            // An unsupported key is reported in preference to an unsupported number, because the reference
+            // server converts keys first.
             if !matches!(self.late, Some(YamlError::UnsupportedKey(_))) {
                 self.late = Some(YamlError::UnsupportedKey(what));
             }
@@ -258,14 +261,14 @@ impl Mapping {
         let names = self
             .names
             .get_or_insert_with(|| members.names().map(|name| (KeyKind::Text, name.to_owned())).collect());
-        // Not a number is not equal to itself.
+        // NaN is not equal to itself, so it is never a duplicate key.
         let is_new = names.insert((kind, name.clone())) || name == ".nan" && kind == KeyKind::Float;
         self.members.set(Key::Owned(name), value);
         !is_new
     }
 }
 
-/// The share of nodes that may come from aliases in a document of this many nodes.
+/// Returns the share of nodes that may come from aliases in a document of this many nodes.
 fn alias_share_max(nodes: u64) -> f64 {
     const SMALL: f64 = 400_000.0;
     const LARGE: f64 = 4_000_000.0;
@@ -273,7 +276,7 @@ fn alias_share_max(nodes: u64) -> f64 {
     0.99 - 0.89 * above.clamp(0.0, 1.0)
 }
 
-/// A value in Go's `%#v` format, cut when it is long.
+/// Returns a value in the `%#v` format of Go, cut if it is too long.
 fn go_syntax(value: &Value) -> String {
     let mut out = String::new();
     write_go_syntax(value, &mut out);

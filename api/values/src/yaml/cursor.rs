@@ -1,13 +1,14 @@
-//! A position in the text with the classes of characters that YAML 1.1 distinguishes.
+//! A position in the text, with the character classes that YAML 1.1 distinguishes.
 //!
-//! Beyond the end every byte is 0, which the text itself cannot contain, so that a look ahead needs no bounds.
+//! Every byte beyond the end reads as 0, which the text itself cannot contain, so lookahead needs no bounds
+//! checks.
 
 use super::token::Mark;
 
 /// A cursor that counts lines and columns.
 pub(super) struct Cursor<'t> {
     text: &'t str,
-    /// In bytes.
+    /// Offset in bytes.
     at: usize,
     mark: Mark,
 }
@@ -25,17 +26,17 @@ impl<'t> Cursor<'t> {
         self.mark.column
     }
 
-    /// In bytes.
+    /// Returns the current position in bytes.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// The text from a position of this cursor to the current one.
+    /// Returns the text from a position of this cursor to the current one.
     pub fn since(&self, start: usize) -> &'t str {
         &self.text[start..self.at]
     }
 
-    /// The text from one position to another.
+    /// Returns the text from one position to another.
     pub fn between(&self, start: usize, end: usize) -> &'t str {
         &self.text[start..end]
     }
@@ -44,18 +45,18 @@ impl<'t> Cursor<'t> {
         self.text[self.at..].starts_with('\u{feff}')
     }
 
-    /// Whether fewer than `count` bytes are left.
+    /// Returns whether fewer than `count` bytes are left.
     pub fn is_within(&self, count: usize) -> bool {
         self.text.len() - self.at < count
     }
 
-    /// The next byte.
+    /// Returns the next byte without consuming it.
     #[inline]
     pub fn peek(&self) -> u8 {
         self.peek_at(0)
     }
 
-    /// The byte `ahead` of the next one.
+    /// Returns the byte `ahead` bytes after the next one.
     #[inline]
     pub fn peek_at(&self, ahead: usize) -> u8 {
         self.text.as_bytes().get(self.at + ahead).copied().unwrap_or(0)
@@ -66,7 +67,7 @@ impl<'t> Cursor<'t> {
         self.peek() == 0
     }
 
-    /// A space or a tab.
+    /// Returns whether the next byte is a space or a tab.
     #[inline]
     pub fn is_blank(&self) -> bool {
         matches!(self.peek(), b' ' | b'\t')
@@ -87,7 +88,7 @@ impl<'t> Cursor<'t> {
         self.is_end() || self.is_break()
     }
 
-    /// A space, a tab, a line break or the end.
+    /// Returns whether the cursor is at a space, a tab, a line break or the end.
     #[inline]
     pub fn is_white(&self) -> bool {
         self.is_white_at(0)
@@ -98,23 +99,23 @@ impl<'t> Cursor<'t> {
         matches!(self.peek_at(ahead), b' ' | b'\t' | 0) || self.break_len(ahead) > 0
     }
 
-    /// A letter, a digit, `-` or `_`.
+    /// Returns whether the next byte is a letter, a digit, `-` or `_`.
     #[inline]
     pub fn is_word(&self) -> bool {
         self.peek().is_ascii_alphanumeric() || matches!(self.peek(), b'-' | b'_')
     }
 
-    /// Whether a line begins here with `---` or `...` as a word of its own.
+    /// Returns whether a line begins here with `---` or `...`, followed by white space or the end.
     pub fn is_document_indicator(&self) -> bool {
         self.is_indicator(b'-') || self.is_indicator(b'.')
     }
 
-    /// Whether a line begins here with three of `byte` as a word of their own.
+    /// Returns whether a line begins here with three times `byte`, followed by white space or the end.
     pub fn is_indicator(&self, byte: u8) -> bool {
         self.mark.column == 0 && (0..3).all(|ahead| self.peek_at(ahead) == byte) && self.is_white_at(3)
     }
 
-    /// Length in bytes of the line break `ahead`; 0 if there is no break.
+    /// Returns the length in bytes of the line break at offset `ahead`; 0 if there is no break.
     #[inline]
     fn break_len(&self, ahead: usize) -> usize {
         match self.peek_at(ahead) {
@@ -126,7 +127,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Skips one character, which is not a line break.
+    /// Skips one character, which must not be a line break.
     #[inline]
     pub fn skip(&mut self) {
         let width = match self.peek() {
@@ -140,7 +141,7 @@ impl<'t> Cursor<'t> {
         self.mark.column += 1;
     }
 
-    /// Skips characters up to white space or a byte that stops the run, and returns them.
+    /// Skips characters up to white space or a byte for which `is_stop` holds, and returns them.
     #[inline]
     pub fn take_run(&mut self, is_stop: impl Fn(u8) -> bool) -> &'t str {
         let start = self.at;
@@ -150,7 +151,7 @@ impl<'t> Cursor<'t> {
         self.since(start)
     }
 
-    /// Skips `count` characters, which are not line breaks.
+    /// Skips `count` characters, which must not be line breaks.
     pub fn skip_many(&mut self, count: usize) {
         (0..count).for_each(|_| self.skip());
     }

@@ -1,4 +1,5 @@
-//! The last stage: events to a tree, with the meaning that the reference server's library gives them.
+//! The last step: builds a tree from events, with the meaning that the library of the reference server gives
+//! them.
 //!
 //! ```text
 //! Parser ──Event──► Loader ──► Builder ──► Document
@@ -7,9 +8,10 @@
 //!                   record
 //! ```
 //!
-//! The events of anchored nodes are recorded, and an alias plays them again, as if the text stood there once more: so
-//! errors, lines and duplicate keys are told as the reference server tells them. Both the record and the number of
-//! replayed events are bounded. Open containers are on a heap-allocated stack, so that nesting uses no call stack.
+//! The loader records the events of anchored nodes, and an alias replays them as if the text stood there once
+//! more. Therefore errors, lines and duplicate keys are reported as the reference server reports them. Both
+//! the record and the number of replayed events are bounded. Open containers are on a heap-allocated stack,
+//! so nesting uses no call stack.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -23,21 +25,22 @@ use super::scalar::Tag;
 use crate::cancellation;
 use crate::json::Value;
 
-/// Most memory that anchored nodes and their copies may add to a document, in bytes: a little more than the largest
-/// request body, so that aliases cannot express more than a body without them.
+/// Maximum amount of memory that anchored nodes and their copies may add to a document, in bytes: a little
+/// more than the largest request body, so that aliases cannot express more than a body without them.
 const COPIED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// One YAML document as a tree.
+/// A YAML document as a tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
-    /// The tree; of a key that was set twice, the last value. An empty text is `null`.
+    /// The tree. If a key was set twice, it has the last value. An empty text is `null`.
     pub value: Value,
-    /// `line 4: key "a" already set in map`, in document order, at most 100.
+    /// Messages such as `line 4: key "a" already set in map`, in document order, at most 100.
     pub duplicates: Vec<String>,
 }
 
 impl Document {
-    /// The error of strict decoding for the duplicates, in one text; `None` if there are none.
+    /// Returns the error of strict decoding for the duplicates, in one text; `None` if there are no
+    /// duplicates.
     pub fn strict_error(&self) -> Option<String> {
         (!self.duplicates.is_empty()).then(|| format!("{STRICT_PREFIX}{}", self.duplicates.join(SEPARATOR)))
     }
@@ -46,54 +49,55 @@ impl Document {
 const STRICT_PREFIX: &str = "yaml: unmarshal errors:\n  ";
 const SEPARATOR: &str = "\n  ";
 
-/// The warnings for an error of strict decoding: one for each line of [`Document::strict_error`], any other text
-/// unchanged (docs/api/encodings.md#strict-decoding).
+/// Splits an error of strict decoding into warnings: one for each line of [`Document::strict_error`]. Any
+/// other text is returned unchanged (docs/api/encodings.md#strict-decoding).
 pub fn warnings(sentence: &str) -> impl Iterator<Item = &str> {
     sentence.strip_prefix(STRICT_PREFIX).unwrap_or(sentence).split(SEPARATOR)
 }
 
-/// Why a text is not one YAML document that JSON can represent.
+/// Reason why a text is not a YAML document that JSON can represent.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum YamlError {
     /// The bytes are not text that YAML allows.
     #[error("yaml: {0}")]
     Reader(String),
-    /// Not YAML, or not resolvable.
+    /// The text is not YAML, or a tag, anchor or merge in it cannot be resolved.
     #[error("yaml: {}{what}", if *.line == 0 { String::new() } else { format!("line {line}: ") })]
     Syntax {
-        /// Line of the text, as the reference server counts it; 0 for none.
+        /// Line of the text, as the reference server counts lines; 0 if the line is unknown.
         line: usize,
-        /// The error there.
+        /// Description of the error.
         what: String,
     },
     /// Anchors and aliases expand beyond the size of a request body.
     #[error("yaml: document contains excessive aliasing")]
     Aliasing,
-    /// Nested deeper than [`DEPTH_MAX`](crate::json::DEPTH_MAX).
+    /// The document is nested deeper than [`DEPTH_MAX`](crate::values::json::DEPTH_MAX).
     #[error("yaml: exceeded max depth")]
     Depth,
-    /// A key without a JSON form, in words that include its value.
+    /// A key has no JSON form; the message includes the value of the key.
     #[error("unsupported map key of type: {0}")]
     UnsupportedKey(String),
-    /// A number without a JSON form.
+    /// A number has no JSON form.
     #[error("json: unsupported value: {0}")]
     Unsupported(&'static str),
 }
 
 impl YamlError {
-    /// An error of what a node means, which is told without its line.
+    /// Returns an error about the meaning of a node, which is reported without a line.
     pub(super) fn meant(what: impl Into<String>) -> Self {
         YamlError::Syntax { line: 0, what: what.into() }
     }
 }
 
-/// Reads the first YAML document of a text. As in the reference server, what follows it is not read.
+/// Parses the first YAML document of a text. As in the reference server, the text after it is not read.
 ///
-/// Costs time in proportion to the text, and memory in proportion to it and to a constant for aliases.
+/// Time is proportional to the length of the text. Memory is proportional to that length plus a constant for
+/// aliases.
 ///
 /// # Errors
-/// See [`YamlError`]. A syntax error anywhere in the document comes before all errors of what its nodes mean. Duplicate
-/// keys are no error; they are returned beside the tree.
+/// See [`YamlError`]. A syntax error anywhere in the document takes precedence over errors about the meaning
+/// of nodes. Duplicate keys are not an error; they are returned in addition to the tree.
 pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
     let source = reader::read(text);
     let mut parser = Parser::new(&source);
@@ -112,14 +116,14 @@ pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
     }
 }
 
-/// An event in the record.
+/// A recorded event.
 struct Recorded<'t> {
     node: RecordedNode<'t>,
     line: usize,
 }
 
 enum RecordedNode<'t> {
-    /// The number of an anchor.
+    /// An alias with the number of its anchor.
     Alias(usize),
     Scalar {
         text: Cow<'t, str>,
@@ -141,7 +145,7 @@ impl RecordedNode<'_> {
     }
 }
 
-/// An anchored node in the record.
+/// A recorded node that has an anchor.
 struct Anchor {
     start: usize,
     /// `None` until the node is complete.
@@ -149,38 +153,41 @@ struct Anchor {
     is_mapping: bool,
 }
 
-/// A part of the record that is played.
+/// A range of the record that is being replayed.
 struct Playing {
     range: Range<usize>,
-    /// Whether an alias is the reason.
+    /// Whether an alias caused the replay.
     is_aliased: bool,
-    /// Whether it is one of several mappings to merge.
+    /// Whether the range is one of several mappings to merge.
     is_merged: bool,
 }
 
 #[derive(Default)]
 struct Loader<'t> {
     builder: Builder,
-    /// The first error of what a node means. Nothing is built any more then, but syntax errors are still looked for.
+    /// The first error about the meaning of a node. After it nothing is built any more, but syntax errors are
+    /// still detected.
     failure: Option<YamlError>,
     record: Vec<Recorded<'t>>,
     copied_bytes: usize,
     anchors: Vec<Anchor>,
-    /// The last anchor of each name.
+    /// The most recent anchor of each name.
     names: HashMap<&'t str, usize>,
-    /// The anchor of each open container, if it has one.
+    /// For each open container its anchor, if it has one.
     open: Vec<Option<usize>>,
     /// Number of open containers with an anchor.
     open_anchors: usize,
-    /// Where the list of mappings to merge begins that is being recorded, and how many containers are open around it.
+    /// Start of the list of mappings to merge that is being recorded, and the number of containers that are
+    /// open around it.
     merge_list: Option<(usize, usize)>,
 }
 
 impl<'t> Loader<'t> {
-    /// Takes the next event of the document.
+    /// Processes the next event of the document.
     ///
     /// # Errors
-    /// An unknown anchor, or that the record is full. Other errors are kept until the document has been read.
+    /// The anchor of an alias is unknown, or the record is full. Other errors are kept until the document has
+    /// been read.
     fn take(&mut self, kind: EventKind<'t>, line: usize) -> Result<(), YamlError> {
         cancellation::step();
         let (anchor, is_mapping) = match &kind {
@@ -278,7 +285,7 @@ impl<'t> Loader<'t> {
         }
     }
 
-    /// Accounts for an event in the record.
+    /// Charges an event of the record against the memory limit.
     fn charge(&mut self, event: &Recorded<'_>) -> Result<(), YamlError> {
         self.copied_bytes += size_of::<Recorded<'_>>() + event.node.text_len();
         if self.copied_bytes > COPIED_BYTES_MAX { Err(YamlError::Aliasing) } else { Ok(()) }
@@ -300,7 +307,7 @@ impl<'t> Loader<'t> {
         }
     }
 
-    /// Notes an alias; returns what it stands for in the record.
+    /// Adds an alias to the tree; returns the range of the record that it stands for.
     fn enter_alias(
         &mut self,
         anchor: usize,
@@ -312,7 +319,7 @@ impl<'t> Loader<'t> {
         Ok(start..end.unwrap_or(start))
     }
 
-    /// Plays a part of the record.
+    /// Replays a range of the record.
     fn play(&mut self, range: Range<usize>, is_aliased: bool) -> Result<(), YamlError> {
         let mut playing = vec![Playing { range, is_aliased, is_merged: false }];
         while let Some(top) = playing.last_mut() {
@@ -348,7 +355,8 @@ impl<'t> Loader<'t> {
                     let end = items.last().map_or(at + 1, |last| last.end);
                     top.range.start = (end + 1).min(top.range.end);
                     self.builder.expect_key();
-                    // The last pushed is played first: earlier mappings of the list take precedence.
+                    // The last pushed item is replayed first, so earlier mappings of the list take
+                    // precedence.
                     playing.extend(items.into_iter().map(|range| Playing {
                         range,
                         is_aliased,
@@ -366,7 +374,7 @@ impl<'t> Loader<'t> {
         Ok(())
     }
 
-    /// The items of the sequence that begins at a position of the record.
+    /// Returns the items of the sequence that begins at a position of the record.
     fn items(&self, start: usize) -> Vec<Range<usize>> {
         let mut items = Vec::new();
         let (mut depth, mut item) = (0_usize, start + 1);

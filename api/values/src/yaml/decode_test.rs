@@ -34,7 +34,7 @@ fn documents_become_the_trees_of_the_same_json() {
         ("t: 2001-01-01T00:00:00Z", r#"{"t":"2001-01-01T00:00:00Z"}"#),
         ("\u{feff}a: 1", r#"{"a":1}"#),
         ("a: 1\na: 2\n", r#"{"a":2}"#),
-        ("c: {w: 3, <<: {w: 1}}", r#"{"c":{"w":1}}"#), // a merge replaces what stands before it
+        ("c: {w: 3, <<: {w: 1}}", r#"{"c":{"w":1}}"#), // a merge replaces members before it
         ("1: a\n1.0: b", r#"{"1":"b"}"#),
         ("", "null"),
     ] {
@@ -53,7 +53,7 @@ fn duplicate_keys_are_reported_with_the_line_of_their_value() {
             "line 5: key \"c\" already set in map",
             "line 6: key \"a\" already set in map",
             "line 8: key 1 already set in map",
-            "line 9: key \"f\" already set in map", // set by the merge before it
+            "line 9: key \"f\" already set in map", // the merge has set it before
             "line 11: key \"b\" already set in map",
         ]
     );
@@ -150,7 +150,7 @@ fn errors_count_lines_as_clients_know_them() {
         ("a: ]", "yaml: did not find expected node content"),
         ("a: {b: c}}", "yaml: did not find expected key"),
         ("x: 1\na: ]", "yaml: line 1: did not find expected node content"),
-        // Errors of what a node means have no line.
+        // Errors about the meaning of a node have no line.
         ("é: 1\nk: *x-1_y", "yaml: unknown anchor 'x-1_y' referenced"),
         ("x: 1\ny: 2\na: [1, 2\nb: }", "yaml: line 3: did not find expected ',' or ']'"),
     ] {
@@ -159,8 +159,8 @@ fn errors_count_lines_as_clients_know_them() {
     }
 }
 
-/// Layouts of the same few nodes, with the answers of the reference server's library (sigs.k8s.io/yaml): the JSON, the
-/// error of strict decoding, or the error.
+/// Reads many layouts of the same few nodes, and compares with the results of the library of the reference
+/// server (sigs.k8s.io/yaml): the JSON, the error of strict decoding, or the error.
 #[test]
 fn every_layout_is_read_as_the_reference_server_reads_it() {
     for row in include_str!("layouts.jsonl").lines() {
@@ -182,7 +182,7 @@ fn every_layout_is_read_as_the_reference_server_reads_it() {
 
 #[test]
 fn an_alias_stands_for_the_text_of_its_anchor() {
-    // Duplicates are told once more for each alias, and merges look at each key.
+    // Duplicates are reported again for each alias, and merges examine each key.
     let yaml = "a: &m {k: 1, k: 2}\nb: *m\nc: {<<: *m, k: 3}\n";
     let document = parse(yaml.as_bytes()).unwrap();
     assert_eq!(text(&document), r#"{"a":{"k":2},"b":{"k":2},"c":{"k":3}}"#);
@@ -200,7 +200,8 @@ fn an_alias_stands_for_the_text_of_its_anchor() {
 
 #[test]
 fn the_work_of_reading_grows_with_the_text() {
-    // Each text is refused or read after a number of steps in proportion to it; what is measured is whether it ends.
+    // Each text is refused or read after a number of steps proportional to its length; the test checks that
+    // the function returns at all.
     let n = 200_000;
     for yaml in [
         "[".repeat(n),

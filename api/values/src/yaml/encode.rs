@@ -1,10 +1,10 @@
-//! Tree to YAML, in the form of the reference server (docs/api/encodings.md#json-and-yaml-output).
+//! Encodes a tree as YAML in the format of the reference server (docs/api/encodings.md#json-and-yaml-output).
 //!
-//! Block style, two spaces per level, lists not indented below their key, members sorted, strings quoted where YAML 1.1
-//! would read another type.
+//! Block style, two spaces per level, lists not indented below their key, members sorted, strings quoted
+//! where YAML 1.1 would read another type.
 //!
-//! Output reads back as the same tree in our reader and in others: a string is unquoted only if every reader takes it
-//! for that string.
+//! The output reads back as the same tree in our reader and in other readers: a string is unquoted only if
+//! every reader reads it as that string.
 
 use std::cmp::Ordering;
 use std::io::Write;
@@ -13,7 +13,8 @@ use super::scalar::{self, Resolved};
 use crate::cancellation;
 use crate::json::{self, Object, Value};
 
-/// Longest key written before its colon on one line; readers search no further for the colon.
+/// Maximum length of a key that is written before its colon on one line; readers do not search further for
+/// the colon.
 const KEY_BYTES_MAX: usize = 128;
 
 /// Appends `value` as a document, with a final newline.
@@ -28,8 +29,8 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the members of an object in their order, one below the other, without indentation. Several calls make one
-/// mapping.
+/// Appends the members of an object in their order, one per line, without indentation. Several calls produce
+/// one mapping.
 pub fn write_member(name: &str, value: &Value, out: &mut Vec<u8>) {
     member(name, value, 0, out);
 }
@@ -39,7 +40,8 @@ pub fn write_item(value: &Value, out: &mut Vec<u8>) {
     item(value, 0, out);
 }
 
-/// The order of members: alphabetic, with numbers in names by value, so that `a2` comes before `a10`.
+/// Compares names for the order of members: alphabetic, with numbers in names by value, so that `a2` comes
+/// before `a10`.
 pub fn compare_names(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.chars().peekable(), b.chars().peekable());
     // Whether the common prefix ends in a number that is not zero.
@@ -86,7 +88,7 @@ fn sorted(members: &Object) -> Vec<(&str, &Value)> {
     sorted
 }
 
-/// One member; the caller has indented the line. Ends its line.
+/// Writes one member, including the end of its line. The caller has indented the line.
 fn member(name: &str, value: &Value, level: usize, out: &mut Vec<u8>) {
     cancellation::step();
     if name.len() > KEY_BYTES_MAX {
@@ -119,7 +121,7 @@ fn member(name: &str, value: &Value, level: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// One item; the caller has indented the line. Ends its line.
+/// Writes one item, including the end of its line. The caller has indented the line.
 fn item(value: &Value, level: usize, out: &mut Vec<u8>) {
     cancellation::step();
     out.extend_from_slice(b"- ");
@@ -144,21 +146,21 @@ fn indent(level: usize, out: &mut Vec<u8>) {
     (0..level).for_each(|_| out.extend_from_slice(b"  "));
 }
 
-/// A scalar or an empty container; only a literal block takes more than one line.
+/// Writes a scalar or an empty container; only a literal block takes more than one line.
 fn write_flat(value: &Value, level: usize, out: &mut Vec<u8>) {
     match value {
         Value::Array(_) => out.extend_from_slice(b"[]"),
         Value::Object(_) => out.extend_from_slice(b"{}"),
         Value::String(text) if is_literal(text) => write_literal(text, level, out),
         Value::String(text) => write_quotable(text, out),
-        // Without a fraction it would read as an integer, and integers have no negative zero.
+        // Without a fraction the text would read as an integer, and integers have no negative zero.
         Value::Float(zero) if *zero == 0.0 && zero.is_sign_negative() => out.extend_from_slice(b"-0.0"),
         scalar => json::write(scalar, out),
     }
 }
 
-/// Whether a multi-line text becomes a literal block. White space at the ends of lines, leading white space and control
-/// characters would be lost or invisible there.
+/// Returns whether a multi-line text is written as a literal block. In a literal block, white space at the
+/// ends of lines, leading white space and control characters would be lost or invisible.
 fn is_literal(text: &str) -> bool {
     text.contains('\n')
         && !text.starts_with(char::is_whitespace)
@@ -167,7 +169,7 @@ fn is_literal(text: &str) -> bool {
 }
 
 fn write_literal(text: &str, level: usize, out: &mut Vec<u8>) {
-    // The chomping indicator: a block ends in one newline by default, `+` keeps more, `-` means none.
+    // The chomping indicator: by default a block ends in one newline; `+` keeps more, `-` removes all.
     let (lines, chomp) = match text.strip_suffix('\n') {
         None => (text, "-"),
         Some(lines) if lines.ends_with('\n') => (lines, "+"),
@@ -184,7 +186,7 @@ fn write_literal(text: &str, level: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// A string on one line, quoted if necessary.
+/// Writes a string on one line, quoted if necessary.
 fn write_quotable(text: &str, out: &mut Vec<u8>) {
     if !text.chars().all(is_printable) {
         return write_escaped(text, out);
@@ -204,12 +206,12 @@ fn write_quotable(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a character may be written unescaped.
+/// Returns whether a character may be written unescaped.
 fn is_printable(c: char) -> bool {
     !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Whether the text is a plain scalar: none of its characters is special at its position.
+/// Returns whether the text can be a plain scalar: no character is special at its position.
 fn is_plain(text: &str) -> bool {
     let starts_well = |text: &str| {
         let mut chars = text.chars();
@@ -227,7 +229,7 @@ fn is_plain(text: &str) -> bool {
         && !text.starts_with("...")
 }
 
-/// Base-60 numbers, `1:30:00.5`, which some readers of YAML 1.1 accept.
+/// Returns whether a text is a base-60 number, such as `1:30:00.5`, which some readers of YAML 1.1 accept.
 fn is_sexagesimal(text: &str) -> bool {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
@@ -240,7 +242,8 @@ fn is_sexagesimal(text: &str) -> bool {
     first && !rest.is_empty() && rest.iter().all(in_base) && digits(fraction)
 }
 
-/// Dates and times, which some readers convert: `2001-01-01`, `2001-1-1T0:0:0Z`.
+/// Returns whether a text is a date or a time that some readers convert, such as `2001-01-01` or
+/// `2001-1-1T0:0:0Z`.
 fn is_date(text: &str) -> bool {
     let mut parts = text.splitn(3, '-');
     let number = |part: &str, lens: std::ops::RangeInclusive<usize>| {

@@ -1,4 +1,5 @@
-//! The third stage: tokens to events, by the grammar of libyaml as the reference server's library has it.
+//! The third step: converts tokens to events, with the libyaml grammar that the library of the reference
+//! server uses.
 //!
 //! ```text
 //! stream   = document? (directive* DocumentStart node? DocumentEnd*)* StreamEnd
@@ -10,8 +11,9 @@
 //! entry    = node | Key node? (Value node?)?
 //! ```
 //!
-//! A mapping's value may also be a sequence whose entries stand in the column of the key; such a sequence has no start
-//! and end tokens. Open productions are on a stack of [`State`]s, so that nesting uses no call stack.
+//! The value of a mapping may also be a sequence whose entries are in the same column as the key; such a
+//! sequence has no start and end tokens. Open productions are on a stack of [`State`]s, so nesting uses no
+//! call stack.
 
 use std::borrow::Cow;
 
@@ -30,7 +32,7 @@ pub(super) struct Event<'t> {
     pub line: usize,
 }
 
-/// The kinds of events.
+/// The kind of an event, with its data.
 #[derive(Debug)]
 pub(super) enum EventKind<'t> {
     StreamEnd,
@@ -50,11 +52,11 @@ pub(super) struct Scalar<'t> {
     pub text: Cow<'t, str>,
     pub anchor: Option<&'t str>,
     pub tag: Tag,
-    /// Whether the text decides the type: the scalar is plain and without a tag, or its tag is `!`.
+    /// Whether the text determines the type: the scalar is plain and without a tag, or its tag is `!`.
     pub is_implicit: bool,
 }
 
-/// A production that is not complete.
+/// A production of the grammar that is not complete.
 #[derive(Clone, Copy, Debug)]
 enum State {
     ImplicitDocumentStart,
@@ -80,11 +82,11 @@ enum State {
     End,
 }
 
-/// Where a node stands.
+/// Context in which a node stands.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Place {
     Block,
-    /// In a block mapping.
+    /// In a block mapping, where a sequence need not be indented.
     BlockOrIndentless,
     Flow,
 }
@@ -100,9 +102,9 @@ struct Properties<'t> {
 pub(super) struct Parser<'t> {
     scanner: Scanner<'t>,
     state: State,
-    /// The states after the current one.
+    /// States to return to after the current one.
     states: Vec<State>,
-    /// Prefixes by handle.
+    /// Tag prefixes by handle.
     tag_directives: HashMap<String, String>,
 }
 
@@ -116,7 +118,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The next event.
+    /// Returns the next event of the stream.
     pub fn next(&mut self) -> Scanned<Event<'t>> {
         match self.state {
             State::ImplicitDocumentStart => self.document_start(true),
@@ -150,13 +152,13 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Whether the next token is of this kind, and the token's start.
+    /// Returns whether the next token is of this kind, and where that token starts.
     fn next_is(&mut self, is_kind: fn(&TokenKind<'t>) -> bool) -> Scanned<(bool, Mark)> {
         let token = self.scanner.peek()?;
         Ok((is_kind(&token.kind), token.start))
     }
 
-    /// Takes the next token if it is of this kind; returns its end.
+    /// Consumes the next token if it is of this kind, and returns the end of the token.
     fn take_if(&mut self, is_kind: fn(&TokenKind<'t>) -> bool) -> Scanned<Option<Mark>> {
         let token = self.scanner.peek()?;
         let found = is_kind(&token.kind).then_some(token.end);
@@ -170,13 +172,13 @@ impl<'t> Parser<'t> {
         self.state = self.states.pop().unwrap_or(State::End);
     }
 
-    /// A node in `place`, after which the parser goes on in `after`.
+    /// Parses a node in `place`; afterwards the parser continues in state `after`.
     fn node_then(&mut self, after: State, place: Place) -> Scanned<Event<'t>> {
         self.states.push(after);
         self.node(place)
     }
 
-    /// A node that is not there.
+    /// Returns the event for an absent node, which is an empty scalar.
     fn empty(&mut self, after: State, mark: Mark) -> Event<'t> {
         self.state = after;
         empty_scalar(mark)
@@ -302,7 +304,7 @@ impl<'t> Parser<'t> {
         Ok(event(kind, start))
     }
 
-    /// The scalar that comes next.
+    /// Consumes the next token, a scalar, and returns its event.
     fn scalar(&mut self, start: Mark, Properties { anchor, tag }: Properties<'t>) -> Event<'t> {
         self.pop_state();
         let (text, is_plain) = match self.scanner.skip() {
@@ -313,7 +315,7 @@ impl<'t> Parser<'t> {
         event(EventKind::Scalar(Scalar { text, anchor, tag, is_implicit }), start)
     }
 
-    /// An anchor and a tag, in any order.
+    /// Parses an anchor and a tag, in any order.
     fn properties(&mut self, start: Mark) -> Scanned<Properties<'t>> {
         let mut found = Properties::default();
         let mut has_tag = false;
@@ -353,7 +355,7 @@ impl<'t> Parser<'t> {
         Ok(self.end(EventKind::SequenceEnd, at))
     }
 
-    /// Takes the token that ends a collection.
+    /// Consumes the token that ends a collection, and returns its event.
     fn end(&mut self, kind: EventKind<'t>, mark: Mark) -> Event<'t> {
         self.scanner.skip();
         self.pop_state();
@@ -400,7 +402,7 @@ impl<'t> Parser<'t> {
         Ok(self.empty(State::BlockMappingKey, mark))
     }
 
-    /// A key or a value of a block mapping.
+    /// Parses a key or a value of a block mapping.
     fn block_mapping_node(&mut self, after: State, mark: Mark) -> Scanned<Event<'t>> {
         let (is_empty, _) =
             self.next_is(|kind| matches!(kind, TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd))?;
@@ -410,7 +412,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Takes the comma between the entries of a flow collection, or finds that the collection ends.
+    /// Consumes the comma between the entries of a flow collection, or detects the end of the collection.
     fn flow_separator(
         &mut self,
         is_first: bool,
@@ -445,7 +447,8 @@ impl<'t> Parser<'t> {
         self.node_then(State::FlowSequenceEntry, Place::Flow)
     }
 
-    /// As in the reference server, the token that stands for an empty key is skipped.
+    /// Parses the key of an entry. As in the reference server, the token in the position of an empty key is
+    /// skipped.
     fn flow_sequence_entry_key(&mut self) -> Scanned<Event<'t>> {
         let skipped = self.take_if(|kind| {
             matches!(kind, TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowSequenceEnd)
@@ -507,12 +510,13 @@ fn empty_scalar<'t>(mark: Mark) -> Event<'t> {
     event(EventKind::Scalar(scalar), mark)
 }
 
-/// An error of the grammar at a position. Lines are counted from 0, and the first is not told.
+/// Returns a grammar error at a position. Lines are counted from 0; an error on the first line is reported
+/// without its line.
 fn error(what: &str, at: Mark) -> YamlError {
     YamlError::Syntax { line: at.line, what: what.to_owned() }
 }
 
-/// The tag that is meant; `None` for an undefined handle.
+/// Returns the tag that a handle and a suffix denote; `None` for an undefined handle.
 fn resolved(directives: &HashMap<String, String>, TagParts { handle, suffix }: &TagParts) -> Option<Tag> {
     if handle.is_empty() {
         return Some(Tag::by_name(suffix));

@@ -1,5 +1,5 @@
-//! YAML: text to tree, as the reference server reads it before it continues as with JSON, and tree to text
-//! (docs/api/encodings.md#content-type, #json-and-yaml-output, #strict-decoding).
+//! YAML: converts text to a tree, as the reference server does before it continues as with JSON, and a tree
+//! to text (docs/api/encodings.md#content-type, #json-and-yaml-output, #strict-decoding).
 //!
 //! ```text
 //! bytes ──reader──► text ──scan──► tokens ──grammar──► events ──decode, build──► Document { value, duplicates }
@@ -9,12 +9,13 @@
 //! tree ──encode──► text, sorted, quoted where `scalar` says so
 //! ```
 //!
-//! The tree is then handled like one from JSON: by `schema::conform`, or by the apply verb for configurations. Knows no
-//! schemas and no kinds.
+//! The tree is then handled like one from JSON: by `schema::conform`, or by the apply verb for
+//! configurations. This module knows no schemas and no kinds.
 //!
-//! The scanner and the grammar are our own because no maintained crate accepts the same language: the reference server
-//! uses goyaml v2, an old libyaml with YAML 1.1 and with rules of its own for tabs, indentation and block scalars. Every
-//! stage costs time in proportion to the text and keeps open constructs on the heap.
+//! The scanner and the grammar are our own because no maintained crate accepts the same language: the
+//! reference server uses goyaml v2, an old libyaml with YAML 1.1 and with its own rules for tabs, indentation
+//! and block scalars. Every step takes time proportional to the length of the text and keeps open constructs
+//! on the heap.
 
 mod build;
 mod cursor;

@@ -1,25 +1,26 @@
-//! The first stage: bytes to text. Finds the encoding, and the first character that YAML does not allow.
+//! The first step: converts bytes to text. This step determines the encoding, and finds the first character
+//! that YAML does not allow.
 //!
-//! A stream is UTF-8 unless it begins with the byte order mark of UTF-16. A disallowed character is an error only when
-//! the scanner comes near it: the reference server reads in blocks of 512 bytes, so it never sees a bad byte that
-//! follows the first document by more than that, and an earlier syntax error is reported first. The text of a
-//! [`Source`] therefore ends where the block of that character begins.
+//! A stream is UTF-8 unless it begins with the byte order mark of UTF-16. A disallowed character is an error
+//! only when the scanner comes near it: the reference server reads in blocks of 512 bytes, so it never sees a
+//! bad byte that follows the first document by more than that, and it reports an earlier syntax error first.
+//! The text of a [`Source`] therefore ends where the block of that character begins.
 
 use std::borrow::Cow;
 
 use super::decode::YamlError;
 
-/// Bytes that the reference server reads at a time.
+/// Number of bytes that the reference server reads at a time.
 const BLOCK_BYTES: usize = 512;
 
 /// The text that can be scanned.
 pub(super) struct Source<'t> {
     pub text: Cow<'t, str>,
-    /// The error that stands behind the text; `None` if the text is complete.
+    /// The error to report when the scanner reaches the end of the text; `None` if the text is complete.
     pub error: Option<YamlError>,
 }
 
-/// Reads a stream of bytes. Costs one pass over it.
+/// Decodes a stream of bytes in a single pass.
 pub(super) fn read(bytes: &[u8]) -> Source<'_> {
     match bytes {
         [0xff, 0xfe, rest @ ..] => read_utf16(rest, u16::from_le_bytes),
@@ -48,7 +49,7 @@ fn read_utf8(bytes: &[u8]) -> Source<'_> {
 
 const CONTROL: &str = "control characters are not allowed";
 
-/// The text before the block of the character at `at`.
+/// Returns the text before the block that contains the character at `at`.
 fn cut<'t>(text: &'t str, at: usize, what: &str) -> Source<'t> {
     let mut end = 0;
     while end + BLOCK_BYTES <= at {
@@ -60,10 +61,10 @@ fn cut<'t>(text: &'t str, at: usize, what: &str) -> Source<'t> {
     Source { text: text[..end].into(), error: Some(YamlError::Reader(what.to_owned())) }
 }
 
-/// The position of the first character that YAML does not allow.
+/// Returns the position of the first character that YAML does not allow.
 fn disallowed(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
-    // The other bytes from 0x80 on continue or begin characters that are all allowed.
+    // The other bytes from 0x80 on belong to characters that are all allowed.
     let is_suspect =
         |byte: u8| matches!(byte, ..0x20 | 0x7f | 0xc2 | 0xef) && !matches!(byte, b'\t' | b'\n' | b'\r');
     let mut at = 0;
@@ -77,7 +78,7 @@ fn disallowed(text: &str) -> Option<usize> {
     }
 }
 
-/// Why the first sequence of these bytes is not UTF-8.
+/// Returns why the first sequence of these bytes is not UTF-8.
 fn invalid_sequence(bytes: &[u8]) -> &'static str {
     let first = bytes.first().copied().unwrap_or_default();
     let width = match first {

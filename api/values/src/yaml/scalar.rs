@@ -1,32 +1,33 @@
-//! Resolves YAML scalars: YAML 1.1 as in the reference server's library.
+//! Resolves YAML scalars with the rules of YAML 1.1, as the library of the reference server does.
 //!
-//! `yes`, `on` and `y` are booleans; `0644`, `0o644`, `0x1f` and `0b1` are integers, with underscores anywhere; `1:30`
-//! and dates are strings. Quoted scalars are strings; tagged scalars have the type of their tag.
+//! `yes`, `on` and `y` are booleans; `0644`, `0o644`, `0x1f` and `0b1` are integers, with underscores
+//! anywhere; `1:30` and dates are strings. Quoted scalars are strings; tagged scalars have the type of their
+//! tag.
 
 use cel::number::format_double;
 
 use crate::json::Value;
 use crate::json::plain_number;
 
-/// A scalar after YAML 1.1 has resolved its type.
+/// The type of a scalar, with the value of anything but strings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Resolved {
     Null,
     Bool(bool),
     Int(i64),
-    /// An integer that only fits 64 bits without a sign.
+    /// An integer that fits 64 bits only without a sign.
     Uint(u64),
-    /// Also infinite and not a number, which have no JSON form.
+    /// A float, including infinity and NaN, which have no JSON form.
     Float(f64),
-    /// The text itself.
+    /// A string: the text of the scalar itself.
     Text,
 }
 
 impl Resolved {
-    /// The value in a JSON tree.
+    /// Returns the value in a JSON tree.
     ///
     /// # Errors
-    /// The number that JSON cannot express, as Go writes it.
+    /// JSON cannot express the number; the error is the number as Go writes it.
     pub fn value(self, text: String) -> Result<Value, &'static str> {
         Ok(match self {
             Resolved::Null => Value::Null,
@@ -42,7 +43,7 @@ impl Resolved {
     }
 }
 
-/// The prefix of the tags that the specification defines.
+/// Prefix of the tags that the specification defines.
 pub(super) const CORE_PREFIX: &str = "tag:yaml.org,2002:";
 
 /// The tag of a scalar.
@@ -51,7 +52,7 @@ pub(super) enum Tag {
     /// There is no tag.
     #[default]
     Absent,
-    /// `!`
+    /// The tag `!`.
     NonSpecific,
     Str,
     Int,
@@ -61,12 +62,12 @@ pub(super) enum Tag {
     Timestamp,
     Binary,
     Merge,
-    /// Any other tag; the text is kept.
+    /// Any other tag; the scalar keeps its text.
     Other,
 }
 
 impl Tag {
-    /// The tag with this full name.
+    /// Returns the tag with this full name.
     pub(super) fn by_name(name: &str) -> Self {
         match name.strip_prefix(CORE_PREFIX) {
             Some("str") => Tag::Str,
@@ -83,7 +84,7 @@ impl Tag {
     }
 }
 
-/// The meaning of an unquoted scalar without a tag.
+/// Resolves an unquoted scalar without a tag.
 pub(super) fn resolve(text: &str) -> Resolved {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Resolved::Null,
@@ -100,10 +101,10 @@ pub(super) fn resolve(text: &str) -> Resolved {
     }
 }
 
-/// The meaning of a scalar under a tag.
+/// Resolves a scalar with a tag.
 ///
 /// # Errors
-/// The text is of another type than the tag says.
+/// The text is not of the type that the tag requires.
 pub(super) fn resolve_tagged(tag: Tag, text: &str) -> Result<Resolved, String> {
     let wanted = match tag {
         Tag::Absent => return Ok(resolve(text)),
@@ -130,7 +131,7 @@ pub(super) fn resolve_tagged(tag: Tag, text: &str) -> Result<Resolved, String> {
     }
 }
 
-/// The text that the base64 of a `!!binary` scalar encodes.
+/// Decodes the base64 of a `!!binary` scalar to text.
 ///
 /// # Errors
 /// The scalar is not base64.
@@ -140,7 +141,8 @@ pub(super) fn binary(text: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// `2001-1-2`, `2001-1-2 3:04:05.6` or `2001-01-02T03:04:05.6Z`, with an offset in place of the `Z`.
+/// Returns whether a text is a timestamp: `2001-1-2`, `2001-1-2 3:04:05.6` or `2001-01-02T03:04:05.6Z`, with
+/// an offset in place of the `Z`.
 fn is_timestamp(text: &str) -> bool {
     let Some((date, rest)) = text.split_once(['T', 't', ' ']).or(Some((text, ""))) else { return false };
     let number =
@@ -184,7 +186,7 @@ fn is_timestamp(text: &str) -> bool {
         && (!is_zoned || zone == "Z" || zone.get(1..).is_some_and(is_offset))
 }
 
-/// The number of an unquoted scalar, if it is one.
+/// Returns the number that an unquoted scalar denotes, if any.
 fn number(text: &str) -> Option<Resolved> {
     let plain = match text.as_bytes().first()? {
         b'.' => return decimal(&without_separators(text)?),
@@ -194,7 +196,7 @@ fn number(text: &str) -> Option<Resolved> {
     integer(&plain).or_else(|| decimal(&plain))
 }
 
-/// The text without underscores, each of which must stand between two digits.
+/// Returns the text without underscores, each of which must stand between two digits.
 fn without_separators(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
@@ -203,7 +205,7 @@ fn without_separators(text: &str) -> Option<String> {
     underscores.all(|(at, _)| is_separator(at)).then(|| text.replace('_', ""))
 }
 
-/// An integer of 64 bits, whose prefix gives its base; a leading zero alone means octal.
+/// Parses a 64-bit integer, whose prefix determines its base; a leading zero alone means octal.
 fn integer(text: &str) -> Option<Resolved> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' | b'+' => text.split_at(1),
@@ -229,7 +231,7 @@ fn integer(text: &str) -> Option<Resolved> {
     }
 }
 
-/// `[-+]?(.digits|digits[.digits])([eE][-+]?digits)?`
+/// Parses `[-+]?(.digits|digits[.digits])([eE][-+]?digits)?`.
 fn decimal(text: &str) -> Option<Resolved> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
@@ -245,7 +247,7 @@ fn decimal(text: &str) -> Option<Resolved> {
     text.parse().ok().filter(|value: &f64| value.is_finite()).map(Resolved::Float)
 }
 
-/// The kinds of keys that are compared with each other; the keys `1`, `1.0` and `"1"` are different.
+/// The type of a key for comparisons with other keys; the keys `1`, `1.0` and `"1"` are different.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum KeyKind {
     Text,
@@ -258,16 +260,16 @@ pub(super) enum KeyKind {
 /// A key of a mapping.
 #[derive(Clone, Debug)]
 pub(super) struct MappingKey {
-    /// The name of the member in JSON.
+    /// Name of the member in JSON.
     pub name: String,
     pub kind: KeyKind,
-    /// The key in messages, as Go writes it.
+    /// The key as Go writes it in messages.
     pub shown: String,
-    /// Why JSON cannot have the member; the value follows in the message.
+    /// Reason why JSON cannot represent the member; the message also contains the value.
     pub unsupported: Option<&'static str>,
 }
 
-/// The key that a scalar is.
+/// Converts a scalar to a key.
 pub(super) fn key(resolved: Resolved, text: String) -> MappingKey {
     let plain = |kind, name: String| MappingKey { shown: name.clone(), name, kind, unsupported: None };
     match resolved {
@@ -277,7 +279,7 @@ pub(super) fn key(resolved: Resolved, text: String) -> MappingKey {
         Resolved::Bool(value) => plain(KeyKind::Bool, value.to_string()),
         Resolved::Int(value) => plain(KeyKind::Int, value.to_string()),
         Resolved::Float(value) => {
-            // The reference server writes the name with the digits of a number of 32 bits.
+            // The reference server writes the name with the digits of a 32-bit number.
             let name = match value as f32 {
                 f32::INFINITY => ".inf".to_owned(),
                 f32::NEG_INFINITY => "-.inf".to_owned(),

@@ -1,4 +1,5 @@
-//! The second stage: text to tokens, by the rules of libyaml as the reference server's library has them (YAML 1.1).
+//! The second step: converts text to tokens, with the libyaml rules that the library of the reference server
+//! uses (YAML 1.1).
 //!
 //! ```text
 //! Cursor ──fetch──► queue ──peek, skip──► grammar
@@ -6,8 +7,8 @@
 //!                     └── `:` puts `Key` (and the start of a block mapping) before the token of its simple key
 //! ```
 //!
-//! A token that may be a *simple key* waits in the queue until a `:` follows it or cannot follow any more: on another
-//! line, or after 1024 characters. This bounds the queue, and with it the cost of inserting into it.
+//! A token that may be a *simple key* waits in the queue until a `:` follows or can no longer follow: on
+//! another line, or after 1024 characters. This bounds the queue, and with it the cost of inserting into it.
 
 use std::collections::VecDeque;
 
@@ -16,27 +17,27 @@ use super::decode::YamlError;
 use super::reader::Source;
 use super::token::{Mark, Token, TokenKind};
 
-/// Characters within which the `:` of a simple key must follow its start. Source: YAML 1.2, section 7.4.
+/// Maximum distance in characters from the start of a simple key to its `:`. Source: YAML 1.2, section 7.4.
 const SIMPLE_KEY_CHARS_MAX: usize = 1024;
 
-/// Most nested flow collections, and most nested block collections, as in the reference server.
+/// Maximum number of nested flow collections, and of nested block collections, as in the reference server.
 const LEVELS_MAX: usize = 10_000;
 
 /// A token that becomes a key if a `:` follows.
 #[derive(Clone, Copy)]
 struct SimpleKey {
     is_possible: bool,
-    /// Whether nothing but a key may stand there.
+    /// Whether only a key is allowed at this position.
     is_required: bool,
-    /// Whether the token waits in the queue until it is decided.
+    /// Whether the token waits in the queue until it is known to be a key or not.
     is_awaited: bool,
-    /// Number of the token in the stream.
+    /// Number of the token in the stream, counted from the start.
     token: usize,
     mark: Mark,
 }
 
 impl SimpleKey {
-    /// No key, at token number `token`.
+    /// Returns the value that means "no key", at token number `token`.
     fn none(token: usize, mark: Mark) -> Self {
         SimpleKey { is_possible: false, is_required: false, is_awaited: false, token, mark }
     }
@@ -45,25 +46,25 @@ impl SimpleKey {
 /// A token in the queue.
 struct Queued<'t> {
     token: Token<'t>,
-    /// The flow level on which this token may be a simple key.
+    /// Flow level on which this token may be a simple key; `None` if it cannot be a key.
     key_level: Option<usize>,
 }
 
 /// The scanner of one stream.
 pub(super) struct Scanner<'t> {
     pub(super) cursor: Cursor<'t>,
-    /// The error that stands behind the text.
+    /// The error to report when the scanner reaches the end of the text.
     error_behind: Option<&'t YamlError>,
     queue: VecDeque<Queued<'t>>,
-    /// Tokens that were taken from the queue.
+    /// Number of tokens that were taken from the queue.
     taken: usize,
-    /// Column of the current block collection; -1 outside of any.
+    /// Column of the current block collection; -1 outside of block collections.
     pub(super) indent: isize,
     indents: Vec<isize>,
-    /// The possible simple key of each flow level; the first is that of block context.
+    /// The possible simple key of each flow level; the first one belongs to the block context.
     keys: Vec<SimpleKey>,
     pub(super) is_key_allowed: bool,
-    /// The level of the simple key that the next token may be.
+    /// Flow level on which the next token may be a simple key.
     saved_level: Option<usize>,
 }
 
@@ -85,7 +86,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The next token.
+    /// Returns the next token without consuming it.
     pub fn peek(&mut self) -> Scanned<&Token<'t>> {
         while self.needs_more()? {
             self.fetch()?;
@@ -96,13 +97,13 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Takes the token that was peeked.
+    /// Consumes the token that was peeked.
     pub fn skip(&mut self) -> Option<Token<'t>> {
         self.taken += 1;
         self.queue.pop_front().map(|queued| queued.token)
     }
 
-    /// An error at the current position. The first line is not told.
+    /// Returns an error at the current position. An error on the first line is reported without its line.
     pub(super) fn error(&self, what: impl Into<String>) -> YamlError {
         let line = self.cursor.mark().line;
         YamlError::Syntax { line: if line > 0 { line + 1 } else { 0 }, what: what.into() }
@@ -112,7 +113,7 @@ impl<'t> Scanner<'t> {
         self.keys.len() > 1
     }
 
-    /// Whether the first token of the queue is missing, or may still turn out to be a key.
+    /// Returns whether the first token of the queue is missing, or may still turn out to be a key.
     fn needs_more(&mut self) -> Scanned<bool> {
         let Some(head) = self.queue.front() else { return Ok(true) };
         match head.key_level {
@@ -127,7 +128,7 @@ impl<'t> Scanner<'t> {
 
     fn fetch(&mut self) -> Scanned {
         let fetched = self.fetch_token();
-        // No token ends more than four bytes before the point up to which the text had to be known.
+        // No token ends more than four bytes before the end of the text that the scanner had to look at.
         match self.error_behind {
             Some(error) if self.cursor.is_within(4) => Err(error.clone()),
             _ => fetched,
@@ -165,7 +166,8 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Skips white space and comments. Tabs may not indent, nor follow `-`, `?` and the `:` of a complex key.
+    /// Skips white space and comments. Tabs are not allowed as indentation, nor after `-`, `?` and the `:` of
+    /// a complex key.
     fn skip_to_token(&mut self) {
         if self.cursor.position() == 0 && self.cursor.is_byte_order_mark() {
             self.cursor.skip();
@@ -192,18 +194,19 @@ impl<'t> Scanner<'t> {
         self.queue.push_back(Queued { token, key_level });
     }
 
-    /// Inserts a token without characters before token `number` of the stream; at the end if that one was taken.
+    /// Inserts a token without characters before token `number` of the stream, or at the end if that token
+    /// was already taken.
     fn insert(&mut self, number: usize, kind: TokenKind<'t>, mark: Mark) {
         let at = number.checked_sub(self.taken).unwrap_or(self.queue.len());
         self.queue.insert(at, Queued { token: Token { kind, start: mark, end: mark }, key_level: None });
     }
 
-    /// Number of the next token to be pushed.
+    /// Returns the number of the next token to be pushed.
     fn next_number(&self) -> usize {
         self.taken + self.queue.len()
     }
 
-    /// Skips characters that are a token by themselves.
+    /// Consumes characters that form a token by themselves.
     fn push_indicator(&mut self, kind: TokenKind<'t>, chars: usize) {
         let start = self.cursor.mark();
         self.cursor.skip_many(chars);
@@ -241,7 +244,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Gives up the possible simple key of this flow level.
+    /// Discards the possible simple key of this flow level.
     fn remove_key(&mut self) -> Scanned {
         let level = self.keys.len() - 1;
         let key = &mut self.keys[level];
@@ -251,7 +254,8 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Begins a block collection at a column, unless it is open; its start stands before token `number`.
+    /// Begins a block collection at a column, unless it is already open. The start token is inserted before
+    /// token `number`.
     fn roll_indent(&mut self, mark: Mark, number: usize, kind: TokenKind<'t>) -> Scanned {
         let column = mark.column as isize;
         if self.is_in_flow() || self.indent >= column {
@@ -266,7 +270,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Ends the block collections that are indented more than a column.
+    /// Ends the block collections that are indented more than `column`.
     fn unroll_indent(&mut self, column: isize) {
         if self.is_in_flow() {
             return;
@@ -281,7 +285,7 @@ impl<'t> Scanner<'t> {
         self.error(format!("exceeded max depth of {LEVELS_MAX}"))
     }
 
-    /// Ends all block collections, where something other than their content follows.
+    /// Ends all block collections, because something follows that cannot be their content.
     fn leave_blocks(&mut self) -> Scanned {
         self.unroll_indent(-1);
         self.remove_key()?;
@@ -326,7 +330,7 @@ impl<'t> Scanner<'t> {
         self.remove_key()?;
         if self.is_in_flow() {
             let inner = self.keys.pop();
-            // As in the reference server, a collection without anything that may be a key is not awaited as a key.
+            // As in the reference server, an empty collection is not awaited as a key.
             if let (Some(inner), Some(outer)) = (inner, self.keys.last_mut())
                 && inner.token == outer.token
             {
@@ -345,7 +349,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// In a flow collection the grammar refuses the token.
+    /// Scans a `-`. In a flow collection the token is passed on, and the grammar refuses it.
     fn fetch_block_entry(&mut self) -> Scanned {
         if !self.is_in_flow() {
             if !self.is_key_allowed {
@@ -394,7 +398,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// A token that may be a simple key, and that no simple key may follow.
+    /// Scans a token that may be a simple key and that no simple key may follow directly.
     fn fetch_word(&mut self, scan: fn(&mut Self) -> Scanned<(TokenKind<'t>, Mark)>) -> Scanned {
         self.save_key()?;
         self.is_key_allowed = false;

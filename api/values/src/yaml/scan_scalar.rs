@@ -1,4 +1,4 @@
-//! Scans the text of scalars: block (`|`, `>`), quoted and plain ones, with their rules of folding lines.
+//! Scans the text of scalars: block (`|`, `>`), quoted and plain scalars, with their rules for folding lines.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,10 @@ enum Chomping {
     Keep,
 }
 
-/// White space between two parts of a scalar that is folded.
+/// White space between two parts of a folded scalar.
 #[derive(Default)]
 struct Gap<'t> {
-    /// Returns the first line break; empty without one.
+    /// The first line break, or empty.
     first_break: &'t str,
     /// The line breaks after the first one.
     more_breaks: String,
@@ -31,7 +31,8 @@ impl<'t> Gap<'t> {
         }
     }
 
-    /// Writes the breaks as they are folded: a single line feed is a space, others lose the first line feed.
+    /// Appends the folded line breaks: a single line feed becomes a space; from several line breaks the first
+    /// line feed is dropped.
     fn fold_into(&mut self, text: &mut String) {
         match self.first_break {
             "\n" if self.more_breaks.is_empty() => text.push(' '),
@@ -45,7 +46,7 @@ impl<'t> Gap<'t> {
 }
 
 impl<'t> Scanner<'t> {
-    /// Scans a block scalar from its `|` or `>` on.
+    /// Scans a block scalar from its `|` or `>`.
     pub(super) fn scan_block_scalar(&mut self) -> Scanned<TokenKind<'t>> {
         let is_literal = self.cursor.peek() == b'|';
         self.cursor.skip();
@@ -59,7 +60,7 @@ impl<'t> Scanner<'t> {
         let mut was_blank = false;
         self.scan_block_indent(&mut indent, &mut more_breaks)?;
         while self.cursor.column() == indent && !self.cursor.is_end() {
-            // Lines that begin with white space are not folded, nor are their neighbours.
+            // A line that begins with white space is not folded with the lines before and after it.
             let is_blank = self.cursor.is_blank();
             if !is_literal && !was_blank && !is_blank && leading_break == "\n" {
                 if more_breaks.is_empty() {
@@ -88,7 +89,7 @@ impl<'t> Scanner<'t> {
         Ok(TokenKind::Scalar { text: text.into(), is_plain: false })
     }
 
-    /// Scans the rest of the first line: `+` or `-`, and the indentation if it is given, in any order.
+    /// Scans the rest of the first line: `+` or `-`, and the indentation if one is given, in any order.
     fn scan_block_header(&mut self) -> Scanned<(Chomping, usize)> {
         let mut chomping = self.scan_chomping();
         let mut increment = 0;
@@ -121,8 +122,8 @@ impl<'t> Scanner<'t> {
         found
     }
 
-    /// Skips indentation and empty lines, whose breaks are collected. An indentation of 0 is not known yet: it becomes
-    /// that of the first line with content, or of the longest empty line before it.
+    /// Skips indentation and empty lines, and collects the line breaks. An `indent` of 0 means unknown: it
+    /// becomes the indentation of the first line with content, or of the longest empty line before it.
     fn scan_block_indent(&mut self, indent: &mut usize, breaks: &mut String) -> Scanned {
         let mut widest = 0;
         loop {
@@ -145,13 +146,13 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Scans a quoted scalar from its first quote on.
+    /// Scans a quoted scalar from its first quote.
     pub(super) fn scan_quoted(&mut self) -> Scanned<(TokenKind<'t>, Mark)> {
         let quote = self.cursor.peek();
         self.cursor.skip();
         let start = self.cursor.position();
         let is_special = |byte: u8| byte == quote || byte == b'\\' && quote == b'"';
-        // Most quoted texts are part of the input as they stand.
+        // Most quoted texts occur in the input exactly as they are, so they need no copy.
         loop {
             self.cursor.take_run(is_special);
             if self.cursor.peek() == b' ' {
@@ -170,9 +171,9 @@ impl<'t> Scanner<'t> {
         Ok((TokenKind::Scalar { text, is_plain: false }, self.cursor.mark()))
     }
 
-    /// Scans up to the closing quote, after `before`.
+    /// Scans the text up to the closing quote; `before` is the text that was already scanned.
     fn scan_quoted_rest(&mut self, quote: u8, before: &str) -> Scanned<String> {
-        // Spaces before a line break are not part of the text, so they wait.
+        // Spaces before a line break are not part of the text, so they are held back.
         let mut text = before.trim_end_matches(' ').to_owned();
         let mut spaces = before[text.len()..].to_owned();
         let is_special = |byte: u8| byte == quote || byte == b'\\' && quote == b'"';
@@ -222,7 +223,7 @@ impl<'t> Scanner<'t> {
                     break;
                 }
                 match is_after_break && gap.first_break.is_empty() {
-                    // After an escaped line break the others are kept.
+                    // After an escaped line break the following line breaks are kept.
                     true => gap.more_breaks.push_str(found),
                     false => gap.add_break(found),
                 }
@@ -235,7 +236,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Scans an escape sequence from its backslash on.
+    /// Scans an escape sequence from its backslash.
     fn scan_escape(&mut self) -> Scanned<char> {
         let (plain, digits) = match self.cursor.peek_at(1) {
             b'0' => ('\0', 0),
@@ -280,7 +281,7 @@ impl<'t> Scanner<'t> {
             |byte: u8| is_in_flow && matches!(byte, b',' | b'?' | b'[' | b']' | b'{' | b'}');
         let indent = self.indent + 1;
         let start = self.cursor.position();
-        // While there is no line break, the text is that between `start` and `end`.
+        // As long as there is no line break, the text is the input between `start` and `end`.
         let (mut end, mut end_mark) = (start, self.cursor.mark());
         let mut folded: Option<String> = None;
         let mut gap = Gap::default();

@@ -28,7 +28,7 @@ impl<'t> Scanner<'t> {
         Ok(kind)
     }
 
-    /// Letters, digits, `-` and `_`.
+    /// Scans letters, digits, `-` and `_`.
     fn scan_name(&mut self) -> &'t str {
         let start = self.cursor.position();
         while self.cursor.is_word() {
@@ -79,7 +79,7 @@ impl<'t> Scanner<'t> {
         Ok(TokenKind::TagDirective(Box::new(TagDirective { handle, prefix })))
     }
 
-    /// Scans an anchor or an alias from its `&` or `*` on.
+    /// Scans an anchor or an alias from its `&` or `*`.
     pub(super) fn scan_anchor(&mut self) -> Scanned<(TokenKind<'t>, Mark)> {
         let is_alias = self.cursor.peek() == b'*';
         self.cursor.skip();
@@ -93,7 +93,7 @@ impl<'t> Scanner<'t> {
         Ok((kind, self.cursor.mark()))
     }
 
-    /// Scans a tag from its `!` on.
+    /// Scans a tag from its `!`.
     pub(super) fn scan_tag(&mut self) -> Scanned<(TokenKind<'t>, Mark)> {
         let parts = if self.cursor.peek_at(1) == b'<' {
             self.cursor.skip_many(2);

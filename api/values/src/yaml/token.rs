@@ -1,15 +1,15 @@
-//! Positions and tokens: what the scanner hands to the parser.
+//! Positions and tokens, which the scanner passes to the parser.
 
 use std::borrow::Cow;
 
 /// A position in the text.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Mark {
-    /// In characters from the start.
+    /// Offset in characters from the start of the text.
     pub index: usize,
-    /// From 0.
+    /// Line number, counted from 0.
     pub line: usize,
-    /// In characters from the start of the line.
+    /// Offset in characters from the start of the line.
     pub column: usize,
 }
 
@@ -21,8 +21,8 @@ pub(super) struct Token<'t> {
     pub end: Mark,
 }
 
-/// The kinds of tokens. Those without a character of their own (`Block…Start`, `BlockEnd`, and the `Key` of a simple
-/// key) follow from the indentation and from a `:` that comes later.
+/// The kinds of tokens. Tokens without characters of their own (`Block…Start`, `BlockEnd`, and the `Key` of a
+/// simple key) follow from the indentation and from a later `:`.
 #[derive(Debug)]
 pub(super) enum TokenKind<'t> {
     StreamEnd,
@@ -47,14 +47,14 @@ pub(super) enum TokenKind<'t> {
     Scalar { text: Cow<'t, str>, is_plain: bool },
 }
 
-/// `%TAG handle prefix`
+/// The directive `%TAG handle prefix`.
 #[derive(Clone, Debug)]
 pub(super) struct TagDirective {
     pub handle: String,
     pub prefix: String,
 }
 
-/// A tag as it is written: `!suffix`, `!handle!suffix`, or `!<suffix>`, which has an empty handle.
+/// A tag as written: `!suffix`, `!handle!suffix`, or `!<suffix>`, which has an empty handle.
 #[derive(Debug)]
 pub(super) struct TagParts {
     pub handle: String,

@@ -1,14 +1,14 @@
-//! Labels that have some values alone, as the operator wants it: every other value is shown as one
-//! (docs/api/operations.md#metrics).
+//! Lists of allowed values of metric labels, set by the operator: every other value is replaced by one fixed
+//! value (docs/api/operations.md#metrics).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is shown of other values.
+/// Replacement for values that are not allowed.
 const UNEXPECTED: &str = "unexpected";
 
-/// The allowed values by family and label.
+/// Allowed values by family and label.
 #[derive(Debug, Default)]
 pub struct Allowed {
     values: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
@@ -16,10 +16,10 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Reads pairs of `family,label` and values separated by commas.
+    /// Parses pairs of `family,label` and values separated by commas.
     ///
     /// # Errors
-    /// The first key that is none.
+    /// The error is the first invalid key.
     pub fn parse<'p>(pairs: impl IntoIterator<Item = (&'p str, &'p str)>) -> Result<Allowed, String> {
         let mut allowed = Allowed::default();
         for (key, list) in pairs {
@@ -34,17 +34,17 @@ impl Allowed {
         Ok(allowed)
     }
 
-    /// Whether labels of a family have some values alone.
+    /// Returns whether a label of the family is restricted to allowed values.
     pub fn is_about(&self, family: &str) -> bool {
         self.values.contains_key(family)
     }
 
-    /// How often a value was replaced.
+    /// Returns how often a value was replaced.
     pub fn replaced(&self) -> u64 {
         self.replaced.load(Ordering::Relaxed)
     }
 
-    /// Labels as they are between braces, with their allowed values.
+    /// Replaces the values that are not allowed in `text`, the labels as written between braces.
     pub fn labels(&self, family: &str, text: &str) -> String {
         let Some(allowed) = self.values.get(family) else { return text.to_owned() };
         let mut out = String::with_capacity(text.len());
@@ -64,7 +64,7 @@ impl Allowed {
     }
 }
 
-/// Where a value ends: at a quote that is not escaped.
+/// Returns where a value ends: at the first quote that is not escaped.
 fn value_end(text: &str) -> usize {
     let mut escaped = false;
     text.bytes()
@@ -76,12 +76,12 @@ fn value_end(text: &str) -> usize {
         .unwrap_or(text.len())
 }
 
-/// Whether a text can be the name of a family.
+/// Returns whether a text can be the name of a family.
 pub fn is_family(text: &str) -> bool {
     is_name(text, ":_")
 }
 
-/// Whether a name begins with a letter or one of the marks, and goes on with these and digits.
+/// Returns whether a name begins with a letter or one of `marks`, and continues with these and digits.
 fn is_name(text: &str, marks: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphabetic() || marks.contains(c);
     text.starts_with(fits) && text.chars().all(|c| fits(c) || c.is_ascii_digit())

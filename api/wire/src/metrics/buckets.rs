@@ -1,17 +1,19 @@
-//! Bounds of histograms, as dashboards know them.
+//! Bucket bounds of histograms, equal to those that existing dashboards expect.
 //!
-//! Each bound is given once, as it is written; the number that values are compared with is worked out at compile time.
+//! Each bound is written once, as it appears in the output; the number that values are compared with is
+//! computed at compile time.
 
 use super::family::Bound;
 
 /// Histograms of durations count microseconds and are written in seconds.
 const MICROS: u64 = 1_000_000;
-/// Histograms of sizes and numbers are written as they count.
+/// Histograms of sizes and numbers are written in the unit in which they count.
 const ONE: u64 = 1;
-/// Histograms of shares count thousandths.
+/// Histograms of ratios count thousandths.
 const MILLIS: u64 = 1_000;
 
-/// The bounds that are written so, in units of which `unit` are one of the metric's. What is smaller than a unit is 0.
+/// Converts bounds as written to numbers in the counting unit; `unit` counting units make one unit of the
+/// output. Results are rounded down, so a bound below one counting unit is 0.
 const fn bounds<const N: usize>(unit: u64, shown: [&'static str; N]) -> [Bound; N] {
     let mut made = [(0, ""); N];
     let mut index = 0;
@@ -23,7 +25,7 @@ const fn bounds<const N: usize>(unit: u64, shown: [&'static str; N]) -> [Bound; 
     made
 }
 
-/// A decimal number with an optional exponent, `1.05e+06`, times `unit`, rounded down.
+/// Returns a decimal number with an optional exponent, such as `1.05e+06`, times `unit`, rounded down.
 const fn scaled(shown: &str, unit: u64) -> u64 {
     let bytes = shown.as_bytes();
     let (mut digits, mut exponent, mut index, mut is_fraction) = (0_u128, 0_i32, 0, false);
@@ -60,7 +62,7 @@ const fn scaled(shown: &str, unit: u64) -> u64 {
     value as u64
 }
 
-/// Durations of requests and of accesses to the store, in microseconds.
+/// Durations of requests and of store operations, in microseconds.
 pub const REQUESTS_US: &[Bound] = &bounds(
     MICROS,
     [
@@ -69,19 +71,19 @@ pub const REQUESTS_US: &[Bound] = &bounds(
     ],
 );
 
-/// Times until connections through the proxy of a network are made, in microseconds.
+/// Durations until connections through an egress proxy are established, in microseconds.
 pub const TUNNELS_US: &[Bound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "2.5", "12.5"]);
 
-/// Durations of calls of a signer of tokens, in microseconds.
+/// Durations of calls to the external token signer, in microseconds.
 pub const SIGNER_US: &[Bound] = &bounds(
     MICROS,
     ["0.001", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30", "60"],
 );
 
-/// Durations of requests as service level indicators count them: the same from 50 ms on.
+/// Durations of requests for service level indicators, in microseconds: the bounds of requests from 50 ms on.
 pub const INDICATORS_US: &[Bound] = REQUESTS_US.split_at(2).1;
 
-/// Sizes of answers, in bytes.
+/// Sizes of responses, in bytes.
 pub const ANSWERS_BYTES: &[Bound] =
     &bounds(ONE, ["1000", "10000", "100000", "1e+06", "1e+07", "1e+08", "1e+09"]);
 
@@ -112,27 +114,27 @@ pub const IDENTITY_US: &[Bound] = &bounds(
 /// Durations of admission, in microseconds.
 pub const ADMISSION_US: &[Bound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "1", "2.5"]);
 
-/// Durations of expressions of admission policies, in microseconds: what takes none is below the first bound.
+/// Durations of expressions of admission policies, in microseconds. The first bound is 0 microseconds.
 pub const POLICIES_US: &[Bound] = &bounds(MICROS, ["5e-07", "0.001", "0.01", "0.1", "1"]);
 
 /// Durations of match conditions, in microseconds.
 pub const CONDITIONS_US: &[Bound] =
     &bounds(MICROS, ["0.001", "0.005", "0.01", "0.025", "0.1", "0.2", "0.25"]);
 
-/// Durations of calls of admission webhooks, in microseconds.
+/// Durations of calls to admission webhooks, in microseconds.
 pub const WEBHOOKS_US: &[Bound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "1", "2.5", "10", "25"]);
 
-/// Durations of the stages of a request, in microseconds.
+/// Durations of the steps of a request, in microseconds.
 pub const STAGES_US: &[Bound] = &bounds(
     MICROS,
     ["0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "0.1", "0.3", "1", "5", "10", "15", "30"],
 );
 
-/// How long requests wait for seats and hold them, in microseconds.
+/// Durations for which requests wait for seats and occupy them, in microseconds.
 pub const SEATS_US: &[Bound] =
     &bounds(MICROS, ["0", "0.005", "0.02", "0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "15", "30"]);
 
-/// Times that are left to client certificates, in seconds.
+/// Remaining lifetimes of client certificates, in seconds.
 pub const LIFETIMES_S: &[Bound] = &bounds(
     ONE,
     [
@@ -153,24 +155,24 @@ pub const LIFETIMES_S: &[Bound] = &bounds(
     ],
 );
 
-/// Durations of comparisons, in microseconds.
+/// Durations of checks whether an update changes anything but timestamps, in microseconds.
 pub const COMPARISONS_US: &[Bound] =
     &bounds(MICROS, ["0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "0.1", "0.3", "1", "5"]);
 
-/// Durations of writes by what becomes of unknown fields: those of requests from 50 ms on.
+/// Durations of writes by unknown-field policy, in microseconds: the bounds of requests from 50 ms on.
 pub const VALIDATIONS_US: &[Bound] = INDICATORS_US;
 
-/// Times until watches that begin with a list have sent it, in microseconds.
+/// Durations until watches that begin with a list have sent the list, in microseconds.
 pub const WATCH_LISTS_US: &[Bound] = &bounds(
     MICROS,
     ["0.05", "0.1", "0.2", "0.4", "0.6", "0.8", "1", "2", "4", "6", "8", "10", "15", "20", "30", "45", "60"],
 );
 
-/// Durations of calls of other servers, in microseconds.
+/// Durations of calls to other servers, in microseconds.
 pub const CALLS_US: &[Bound] =
     &bounds(MICROS, ["0.005", "0.025", "0.1", "0.25", "0.5", "1", "2", "4", "8", "15", "30", "60"]);
 
-/// Sizes of what other servers are sent and answer, in bytes.
+/// Sizes of requests to other servers and of their responses, in bytes.
 pub const MESSAGES_BYTES: &[Bound] = &bounds(
     ONE,
     [
@@ -188,21 +190,21 @@ pub const MESSAGES_BYTES: &[Bound] = &bounds(
     ],
 );
 
-/// Seats that a level wants, in thousandths of its own.
+/// Seats that a priority level demands, in thousandths of its own seats.
 pub const DEMAND_MILLIS: &[Bound] =
     &bounds(MILLIS, ["0.2", "0.4", "0.6", "0.8", "1", "1.2", "1.4", "1.7", "2", "2.8", "4", "6"]);
 
-/// Requests of a level, in thousandths of what it holds.
+/// Requests of a priority level, in thousandths of its capacity.
 pub const FILLED_MILLIS: &[Bound] =
     &bounds(MILLIS, ["0", "0.001", "0.003", "0.01", "0.03", "0.1", "0.25", "0.5", "0.75", "1"]);
 
-/// Seats of a level in use, in thousandths of its own.
+/// Seats of a priority level in use, in thousandths of its own seats.
 pub const SEATED_MILLIS: &[Bound] = &bounds(
     MILLIS,
     ["0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "0.95", "0.99", "1"],
 );
 
-/// Requests that read or write, in thousandths of how many may.
+/// Read or write requests in progress, in thousandths of their limit.
 pub const KINDS_MILLIS: &[Bound] = &bounds(
     MILLIS,
     [
@@ -211,13 +213,13 @@ pub const KINDS_MILLIS: &[Bound] = &bounds(
     ],
 );
 
-/// Lengths of queues.
+/// Numbers of requests in a queue.
 pub const QUEUES: &[Bound] = &bounds(ONE, ["0", "10", "25", "50", "100", "250", "500", "1000"]);
 
-/// Watches that a write is sent to.
+/// Number of watches that receive a write.
 pub const WATCHERS: &[Bound] = &bounds(ONE, ["0", "1", "10", "100", "1000", "10000"]);
 
-/// Seats of a request.
+/// Number of seats of a request.
 pub const ESTIMATES: &[Bound] = &bounds(ONE, ["1", "2", "4", "8", "16", "32", "64", "100"]);
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The families that are counted where things happen, each said once: where it is kept, its name, labels and help
-//! (docs/api/operations.md#metrics).
+//! The metric families that are counted where events happen. Each is declared once: its field, name, labels
+//! and help (docs/api/operations.md#metrics).
 //!
-//! Flow control keeps its own (`state/fairness/meter.rs`), and `scrape.rs` adds what is read from the other parts.
+//! Flow control has its own families (`state/fairness/meter.rs`), and `scrape.rs` adds values that are read
+//! from other modules.
 
 use super::buckets::{
     ADMISSION_US, CALLS_US, COMPARISONS_US, CONDITIONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S,
@@ -24,8 +25,8 @@ const CONDITION: &[&str] = &["kind", "name", "operation", "type"];
 const CALL: &[&str] = &["host", "verb"];
 const TUNNEL: &[&str] = &["protocol", "transport"];
 
-/// A struct of families with its empty value and a walk over all of them. A line of it is
-/// `field: Type = how to make it(stability, name, labels, bounds if any), help;`.
+/// Declares a struct of families with a constructor and an iterator over all of them. A line has the form
+/// `field: Type = constructor(stability, name, labels, bounds if any), help;`.
 macro_rules! families {
     ($(#[$doc:meta])* $of:ident {
         $($field:ident: $family:ident = $make:ident($stability:ident, $name:literal, $labels:expr $(, $bounds:expr)?),
@@ -54,7 +55,7 @@ macro_rules! families {
         }
 
         impl $of {
-            /// Each family.
+            /// Returns every family of the struct.
             pub fn all(&self) -> impl Iterator<Item = &dyn Family> {
                 [$(&self.$field as &dyn Family),*].into_iter()
             }
@@ -63,7 +64,7 @@ macro_rules! families {
 }
 
 families! {
-    /// Families of the stages of a request, of watches and of the store.
+    /// Metric families of the steps of a request, of watches and of the store.
     Families {
         watch_events_rendered: Counter = new(Own, "apiserver_watch_events_rendered_total", NONE),
             "Changes made into a watch event, once for all watchers of the same form.";
@@ -161,7 +162,7 @@ families! {
 }
 
 families! {
-    /// Calls of admission webhooks: how long they take, and what comes of them.
+    /// Metric families of calls to admission webhooks: durations and outcomes.
     Webhooks {
         durations: Histograms = of_durations(Stable,
             "apiserver_admission_webhook_admission_duration_seconds", PLUGIN, WEBHOOKS_US),
@@ -178,7 +179,8 @@ families! {
 }
 
 families! {
-    /// Validations of admission policies that were refused, warned of or recorded, or that failed.
+    /// Metric families of validating admission policies: validations that were denied, warned about or
+    /// audited, or that failed.
     Validations {
         counts: Counters = new(Beta, "apiserver_validating_admission_policy_check_total", VALIDATED),
             "Validations of policies that were refused, warned of or recorded, or that failed.";
@@ -189,7 +191,7 @@ families! {
 }
 
 families! {
-    /// Mutations of admission policies.
+    /// Metric families of mutating admission policies.
     Mutations {
         counts: Counters = new(Alpha, "apiserver_mutating_admission_policy_check_total", MUTATED),
             "Mutations of policies.";
@@ -200,7 +202,7 @@ families! {
 }
 
 families! {
-    /// Match conditions, counted where they are asked, be it of a policy or of a webhook.
+    /// Metric families of match conditions, of policies and of webhooks.
     Conditions {
         errors: Counters = new(Alpha, "apiserver_admission_match_condition_evaluation_errors_total", CONDITION),
             "Match conditions that failed.";
@@ -213,7 +215,7 @@ families! {
 }
 
 families! {
-    /// What audit counts.
+    /// Metric families of audit events.
     Audited {
         events: Counters = new(Alpha, "apiserver_audit_event_total", NONE), "Audit events.";
         levels: Counters = new(Alpha, "apiserver_audit_level_total", &["level"]),
@@ -226,7 +228,7 @@ families! {
 }
 
 families! {
-    /// Calls of other servers: webhooks, extension servers, issuers.
+    /// Metric families of calls to other servers: webhooks, extension servers, token issuers.
     Calls {
         requests: Counters = new(Alpha, "rest_client_requests_total", &["code", "host", "method"]),
             "Calls of other servers by what they answered.";
@@ -245,7 +247,7 @@ families! {
 }
 
 families! {
-    /// Calls of the process that signs service account tokens.
+    /// Metric families of calls to the external signer of service account tokens.
     Signed {
         fetched: Gauges = new(Alpha, "apiserver_externaljwt_fetch_keys_success_timestamp", NONE),
             "Time at which the signer told its keys last, in seconds since the epoch.";
@@ -262,7 +264,7 @@ families! {
 }
 
 families! {
-    /// What is known of the health checks.
+    /// Metric families of health checks.
     Checked {
         state: Gauges = new(Stable, "kubernetes_healthcheck", &["name", "type"]),
             "Whether a health check passed when it was asked last.";

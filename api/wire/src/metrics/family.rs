@@ -1,8 +1,8 @@
-//! Families of series: numbers and histograms by label values, counted where things happen and written when a client
-//! asks (docs/api/operations.md#metrics).
+//! Metric families: numbers and histograms by label values, counted where events happen and written when a
+//! client scrapes them (docs/api/operations.md#metrics).
 //!
-//! A series is found in one map under a read lock and changed by relaxed additions. Where a caller counts very often
-//! it keeps the series itself.
+//! A series is found in one map under a read lock and changed by relaxed additions. A caller that counts very
+//! often keeps a reference to the series.
 
 use std::fmt::{self, Display, Write};
 use std::hash::{Hash, Hasher};
@@ -15,30 +15,30 @@ use parking_lot::RwLock;
 
 use super::page::{self, Kind, Page, Stability};
 
-/// Most series of a family; what would be in others is not counted.
+/// Maximum number of series of a family; values for further series are not counted.
 const SERIES_MAX: usize = 10_000;
 
-/// An upper bound, as a number of the histogram's unit and as it is written.
+/// An upper bound: its value in the counting unit of the histogram, and its text in the output.
 pub type Bound = (u64, &'static str);
 
-/// What a family is.
+/// The fixed properties of a family.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// Name.
+    /// Name of the metric.
     pub name: &'static str,
-    /// How far its name and labels can be relied on.
+    /// Stability level of the name and the labels.
     pub stability: Stability,
-    /// What it says.
+    /// Help text of the metric.
     pub help: &'static str,
-    /// Names of its labels, sorted.
+    /// Names of the labels, sorted.
     pub labels: &'static [&'static str],
 }
 
-/// Values of the labels of a series.
+/// Label values of a series.
 #[derive(Debug, Eq, PartialEq)]
 struct Values(Box<[Box<str>]>);
 
-/// The same, borrowed.
+/// Borrowed label values of a series.
 struct Wanted<'w>(&'w [&'w str]);
 
 impl Hash for Values {
@@ -59,7 +59,7 @@ impl Equivalent<Values> for Wanted<'_> {
     }
 }
 
-/// Series of one kind, by the values of their labels.
+/// All series of a family, by their label values.
 #[derive(Debug)]
 struct Series<T> {
     definition: Definition,
@@ -71,7 +71,7 @@ impl<T> Series<T> {
         Series { definition, all: RwLock::default() }
     }
 
-    /// The series with these values; `None` where there are too many.
+    /// Returns the series with these label values; `None` if the family has too many series.
     fn of(&self, values: &[&str], make: impl FnOnce() -> T) -> Option<Arc<T>> {
         debug_assert_eq!(values.len(), self.definition.labels.len(), "{}", self.definition.name);
         if let Some(series) = self.all.read().get(&Wanted(values)) {
@@ -85,17 +85,20 @@ impl<T> Series<T> {
         Some(all.entry(key).or_insert_with(|| Arc::new(make())).clone())
     }
 
-    /// Calls `reset` for each series. They stay, as some are kept by those who count.
+    /// Calls `reset` for each series. The series stay in the map, because callers may keep references to
+    /// them.
     fn reset(&self, reset: impl Fn(&T)) {
         self.all.read().values().for_each(|series| reset(series));
     }
 
-    /// Forgets the series for whose values `is_kept` says no. Who counts in one of them counts in vain.
+    /// Removes the series for whose label values `is_kept` returns `false`. Later counts in a removed series
+    /// are lost.
     fn retain(&self, is_kept: impl Fn(&[Box<str>]) -> bool) {
         self.all.write().retain(|values, _| is_kept(&values.0));
     }
 
-    /// Calls `write` for each series that counts with its labels as text, in the order of these.
+    /// Calls `write` for each series for which `counts` returns `true`, with its labels as text, in the order
+    /// of the labels.
     fn each(&self, counts: impl Fn(&T) -> bool, mut write: impl FnMut(&str, &T)) {
         let all = self.all.read();
         let mut lines: Vec<(String, &Arc<T>)> = all
@@ -111,16 +114,16 @@ impl<T> Series<T> {
     }
 }
 
-/// What every family can do.
+/// The operations that every family has.
 pub trait Family: fmt::Debug + Sync {
-    /// Writes its head and its numbers.
+    /// Writes the head lines and the numbers of the family.
     fn write(&self, page: &mut Page<'_>);
 
-    /// Forgets what was counted. What is going on stays.
+    /// Resets the counts. Gauges of operations in progress stay.
     fn reset(&self);
 }
 
-/// Labels as they are written between braces.
+/// Returns labels as written between braces.
 pub fn labels_text<'l>(labels: impl Iterator<Item = (&'l str, &'l str)>) -> String {
     let mut text = String::new();
     for (name, value) in labels {
@@ -130,7 +133,7 @@ pub fn labels_text<'l>(labels: impl Iterator<Item = (&'l str, &'l str)>) -> Stri
     text
 }
 
-/// A label value with what would end it escaped.
+/// A label value in which quotes, backslashes and line breaks are written escaped.
 struct Escaped<'e>(&'e str);
 
 impl Display for Escaped<'_> {
@@ -147,7 +150,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// One number that only grows, for who counts very often.
+/// A single counter, for callers that count very often.
 #[derive(Debug)]
 pub struct Counter {
     definition: Definition,
@@ -155,17 +158,17 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Nothing so far.
+    /// Creates a counter at zero.
     pub fn new(definition: Definition) -> Counter {
         Counter { definition, count: AtomicU64::new(0) }
     }
 
-    /// Counts `more`.
+    /// Adds `more` to the counter.
     pub fn add(&self, more: u64) {
         self.count.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// How much was counted since the start of the process.
+    /// Returns the count since the start of the process.
     pub fn value(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -176,33 +179,33 @@ impl Family for Counter {
         page.family(&self.definition, Kind::Counter).number("", self.value());
     }
 
-    /// Numbers of this server alone go on growing.
+    /// Does nothing: counters of this server's own metrics keep growing.
     fn reset(&self) {}
 }
 
-/// Numbers that only grow.
+/// Counters that share a name and differ by label values.
 #[derive(Debug)]
 pub struct Counters(Series<AtomicU64>);
 
 impl Counters {
-    /// None so far.
+    /// Creates a family without series.
     pub fn new(definition: Definition) -> Counters {
         Counters(Series::new(definition))
     }
 
-    /// Counts one.
+    /// Adds one to the series with these label values.
     pub fn count(&self, values: &[&str]) {
         self.add(values, 1);
     }
 
-    /// Counts `more`.
+    /// Adds `more` to the series with these label values.
     pub fn add(&self, values: &[&str], more: u64) {
         if let Some(series) = self.of(values) {
             series.fetch_add(more, Ordering::Relaxed);
         }
     }
 
-    /// A series, for who counts often.
+    /// Returns a series, for callers that count often.
     pub fn of(&self, values: &[&str]) -> Option<Arc<AtomicU64>> {
         self.0.of(values, AtomicU64::default)
     }
@@ -231,11 +234,11 @@ impl Family for Counters {
     }
 }
 
-/// Numbers that rise and fall.
+/// Gauges that share a name and differ by label values.
 #[derive(Debug)]
 pub struct Gauges(Series<AtomicI64>);
 
-/// One in a gauge, as long as this lives.
+/// A unit in a gauge that is subtracted when this value is dropped.
 #[derive(Debug)]
 pub struct Held(Arc<AtomicI64>);
 
@@ -246,38 +249,39 @@ impl Drop for Held {
 }
 
 impl Gauges {
-    /// None so far.
+    /// Creates a family without series.
     pub fn new(definition: Definition) -> Gauges {
         Gauges(Series::new(definition))
     }
 
-    /// One more, as long as the result lives.
+    /// Adds one to a gauge until the result is dropped.
     pub fn hold(&self, values: &[&str]) -> Option<Held> {
         let series = self.of(values)?;
         series.fetch_add(1, Ordering::Relaxed);
         Some(Held(series))
     }
 
-    /// A series, for who counts often.
+    /// Returns a series, for callers that count often.
     pub fn of(&self, values: &[&str]) -> Option<Arc<AtomicI64>> {
         self.0.of(values, AtomicI64::default)
     }
 
-    /// Sets a number.
+    /// Sets the gauge with these label values.
     pub fn set(&self, values: &[&str], value: i64) {
         if let Some(series) = self.of(values) {
             series.store(value, Ordering::Relaxed);
         }
     }
 
-    /// Adds to a number.
+    /// Adds to the gauge with these label values.
     pub fn add(&self, values: &[&str], more: i64) {
         if let Some(series) = self.of(values) {
             series.fetch_add(more, Ordering::Relaxed);
         }
     }
 
-    /// Forgets the numbers of what is there no more: those for whose values `is_kept` says no.
+    /// Removes the series of things that no longer exist: those for whose label values `is_kept` returns
+    /// `false`.
     pub fn retain(&self, is_kept: impl Fn(&[Box<str>]) -> bool) {
         self.0.retain(is_kept);
     }
@@ -297,44 +301,44 @@ impl Family for Gauges {
     fn reset(&self) {}
 }
 
-/// Histograms of one unit.
+/// Histograms that share a name and bounds and differ by label values.
 #[derive(Debug)]
 pub struct Histograms {
     series: Series<Histogram>,
     bounds: &'static [Bound],
-    /// How many of the histogram's unit are one of the metric's.
+    /// Number of counting units in one unit of the output.
     unit: f64,
 }
 
 impl Histograms {
-    /// Durations, counted in microseconds and written in seconds.
+    /// Creates histograms of durations, counted in microseconds and written in seconds.
     pub fn of_durations(definition: Definition, bounds: &'static [Bound]) -> Histograms {
         Histograms { series: Series::new(definition), bounds, unit: 1e6 }
     }
 
-    /// Sizes or numbers.
+    /// Creates histograms of sizes or numbers.
     pub fn of_sizes(definition: Definition, bounds: &'static [Bound]) -> Histograms {
         Histograms { series: Series::new(definition), bounds, unit: 1.0 }
     }
 
-    /// Shares of a whole, counted in thousandths.
+    /// Creates histograms of ratios, counted in thousandths.
     pub fn of_shares(definition: Definition, bounds: &'static [Bound]) -> Histograms {
         Histograms { series: Series::new(definition), bounds, unit: 1e3 }
     }
 
-    /// Counts a value.
+    /// Counts a value in the series with these label values.
     pub fn record(&self, values: &[&str], value: u64) {
         if let Some(series) = self.of(values) {
             series.record(value);
         }
     }
 
-    /// Counts a time.
+    /// Counts a duration in the series with these label values.
     pub fn time(&self, values: &[&str], time: Duration) {
         self.record(values, micros(time));
     }
 
-    /// A series, for who counts often.
+    /// Returns a series, for callers that count often.
     pub fn of(&self, values: &[&str]) -> Option<Arc<Histogram>> {
         self.series.of(values, || Histogram::new(self.bounds))
     }
@@ -350,7 +354,7 @@ impl Family for Histograms {
             head.histogram(labels, histogram, self.unit);
             written += 1;
         });
-        // Bounds can be seen before there is something to count.
+        // The bounds are written even if nothing was counted yet.
         if written == 0 && (definition.labels.is_empty() || page::is_announced(definition.name)) {
             let labels = labels_text(definition.labels.iter().map(|name| (*name, "")));
             head.histogram(&labels, &Histogram::new(self.bounds), self.unit);
@@ -368,35 +372,35 @@ impl Family for Histograms {
     }
 }
 
-/// A time as histograms count it.
+/// Returns a duration in microseconds.
 pub fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Numbers sorted into ranges.
+/// A histogram: counts of values by range.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [Bound],
-    /// One for each bound, and one for what is above all of them.
+    /// A counter for each bound, and one for values above all bounds.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
 impl Histogram {
-    /// Nothing so far.
+    /// Creates an empty histogram with these bounds.
     pub fn new(bounds: &'static [Bound]) -> Histogram {
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Histogram { bounds, counts, sum: AtomicU64::new(0) }
     }
 
-    /// Counts a value.
+    /// Counts a value in its range.
     pub fn record(&self, value: u64) {
         let index = self.bounds.partition_point(|(bound, _)| *bound < value);
         self.counts[index].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// Each bound as it is written, with the number of values up to it.
+    /// Returns each bound as written, with the number of values up to the bound.
     pub(super) fn totals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let bounds = self.bounds.iter().map(|(_, shown)| *shown).chain(["+Inf"]);
         bounds.zip(&self.counts).scan(0, |total, (bound, count)| {
@@ -405,12 +409,12 @@ impl Histogram {
         })
     }
 
-    /// Whether nothing was counted yet.
+    /// Returns whether nothing was counted yet.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0)
     }
 
-    /// The sum of all values.
+    /// Returns the sum of all values.
     pub(super) fn sum(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
     }

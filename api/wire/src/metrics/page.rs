@@ -1,4 +1,4 @@
-//! The page that Prometheus reads: families with their head lines, in the text format of version 0.0.4.
+//! The page that Prometheus scrapes: families with their head lines, in the text format version 0.0.4.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use super::allowed::Allowed;
 use super::family::{Definition, Histogram};
 use values::release;
 
-/// Families whose head is there before their first number: monitoring asks for them at the start.
+/// Families whose head is written before they have a number: monitoring queries them at the start.
 const ANNOUNCED: [&str; 5] = [
     "apiserver_longrunning_requests",
     "apiserver_request_timestamp_comparison_time",
@@ -17,7 +17,7 @@ const ANNOUNCED: [&str; 5] = [
     "apiserver_watch_events_total",
 ];
 
-/// Families that are going to be removed, and the release since which that is known.
+/// Families that are going to be removed, and the release in which they were deprecated.
 const DEPRECATED: [(&str, &str); 6] = [
     ("apiserver_flowcontrol_request_concurrency_in_use", "1.31.0"),
     ("apiserver_flowcontrol_request_concurrency_limit", "1.30.0"),
@@ -27,20 +27,20 @@ const DEPRECATED: [(&str, &str); 6] = [
     ("etcd_bookmark_counts", "1.36.0"),
 ];
 
-/// How far a name and its labels can be relied on.
+/// Stability level of a metric's name and labels.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Stability {
-    /// May change with every release.
+    /// The metric may change with every release.
     Alpha,
-    /// May get more labels.
+    /// The metric may get more labels.
     Beta,
-    /// Stays.
+    /// The metric does not change.
     Stable,
-    /// A family of this server alone; its help does not begin with a stability.
+    /// A family that only this server has; its help text does not begin with a stability level.
     Own,
 }
 
-/// Whether a family is there before its first number.
+/// Returns whether the head of a family is written before its first number.
 pub fn is_announced(name: &str) -> bool {
     ANNOUNCED.contains(&name)
 }
@@ -55,7 +55,7 @@ impl Stability {
         }
     }
 
-    /// How many releases a deprecated family is shown.
+    /// Returns for how many releases a deprecated family is still shown.
     fn releases_deprecated(self) -> u32 {
         match self {
             Stability::Alpha | Stability::Own => 0,
@@ -64,33 +64,34 @@ impl Stability {
         }
     }
 
-    /// As families are counted by it.
+    /// Returns the name under which families of this level are counted.
     fn counted_as(self) -> &'static str {
         if self == Stability::Own { "INTERNAL" } else { self.as_str() }
     }
 }
 
-/// What the numbers of a family do.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// Only grow.
+    /// A number that only grows.
     Counter,
-    /// Rise and fall.
+    /// A number that rises and falls.
     Gauge,
-    /// Are sorted into ranges.
+    /// Numbers of values by range.
     Histogram,
 }
 
-/// A page that is being written.
+/// A metrics page that is being written.
 #[derive(Debug)]
 pub struct Page<'p> {
     text: String,
-    /// Families that the operator does not want.
+    /// Families that the operator disabled.
     disabled: &'p BTreeSet<String>,
-    /// Whether families are shown that are hidden as they are deprecated.
+    /// Whether deprecated families that are hidden by default are written.
     shows_hidden: bool,
     allowed: Option<&'p Allowed>,
-    /// Numbers of the family that is being written, where those whose labels lost their difference are one.
+    /// Numbers of the current family, if it has restricted labels. Series whose labels became equal are added
+    /// up here.
     merged: Vec<(String, f64)>,
     written: BTreeMap<(&'static str, &'static str), u64>,
     disabled_count: u64,
@@ -99,7 +100,7 @@ pub struct Page<'p> {
 }
 
 impl<'p> Page<'p> {
-    /// An empty page.
+    /// Returns a page without families.
     pub fn new(disabled: &'p BTreeSet<String>) -> Page<'p> {
         Page {
             text: String::new(),
@@ -114,17 +115,18 @@ impl<'p> Page<'p> {
         }
     }
 
-    /// The same where some labels have their allowed values alone.
+    /// Restricts some labels to their allowed values.
     pub fn with_allowed(self, allowed: &'p Allowed) -> Page<'p> {
         Page { allowed: Some(allowed), ..self }
     }
 
-    /// The same with the families that are hidden otherwise.
+    /// Also writes deprecated families that are hidden by default, if `shows_hidden`.
     pub fn with_hidden(self, shows_hidden: bool) -> Page<'p> {
         Page { shows_hidden, ..self }
     }
 
-    /// Begins a family. Its head lines are written with its first number.
+    /// Begins a family. Its head lines are written with its first number, or at once if the family is
+    /// announced.
     pub fn family(&mut self, definition: &Definition, kind: Kind) -> Numbers<'_, 'p> {
         let Definition { name, stability, help, .. } = *definition;
         debug_assert!(self.names.borrow_mut().insert(name), "{name} is written twice");
@@ -148,38 +150,39 @@ impl<'p> Page<'p> {
         numbers
     }
 
-    /// The same, with the head lines there even if there is no number.
+    /// Begins a family whose head lines are written even if it has no number.
     pub fn announced(&mut self, definition: &Definition, kind: Kind) -> Numbers<'_, 'p> {
         let mut numbers = self.family(definition, kind);
         numbers.begin();
         numbers
     }
 
-    /// Writes the numbers that were put together.
+    /// Writes the merged numbers of the current family.
     fn end_family(&mut self) {
         for (series, value) in self.merged.drain(..) {
             let _ = writeln!(self.text, "{series} {value}");
         }
     }
 
-    /// How many families were written, by the release of their deprecation and their stability.
+    /// Returns how many families were written, by their deprecation release and stability level.
     pub fn counts(&self) -> BTreeMap<(&'static str, &'static str), u64> {
         self.written.clone()
     }
 
-    /// How many families the operator disabled, and how many of the others are hidden as they are deprecated.
+    /// Returns how many families the operator disabled, and how many of the other families are hidden because
+    /// they are deprecated.
     pub fn left_out(&self) -> (u64, u64) {
         (self.disabled_count, self.hidden_count)
     }
 
-    /// What was written.
+    /// Returns the text of the page.
     pub fn into_text(mut self) -> String {
         self.end_family();
         self.text
     }
 }
 
-/// The numbers of one family.
+/// Writer for the numbers of one family.
 #[derive(Debug)]
 pub struct Numbers<'n, 'p> {
     page: &'n mut Page<'p>,
@@ -187,16 +190,16 @@ pub struct Numbers<'n, 'p> {
     kind: Kind,
     head: Option<(Stability, &'static str)>,
     is_left_out: bool,
-    /// The values that labels of the family may have, if some have only these.
+    /// Allowed values of labels; `None` if the family has no restricted label.
     allowed: Option<&'p Allowed>,
 }
 
-/// The release in which a family was deprecated, or nothing.
+/// Returns the release in which a family was deprecated; empty if it is not deprecated.
 fn deprecation(name: &str) -> &'static str {
     DEPRECATED.iter().find(|(deprecated, _)| *deprecated == name).map_or("", |(_, release)| *release)
 }
 
-/// Whether a family is deprecated for so long that it is not shown.
+/// Returns whether a family has been deprecated for so long that it is hidden.
 fn is_hidden(name: &str, stability: Stability) -> bool {
     let minor = deprecation(name).split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
     let release = release::MINOR.parse::<u32>().unwrap_or_default();
@@ -204,7 +207,7 @@ fn is_hidden(name: &str, stability: Stability) -> bool {
 }
 
 impl Numbers<'_, '_> {
-    /// Whether the family is written at all; otherwise its numbers need not be found.
+    /// Returns whether the family is written. If not, its numbers need not be computed.
     pub fn is_shown(&self) -> bool {
         !self.is_left_out
     }
@@ -228,7 +231,7 @@ impl Numbers<'_, '_> {
         let _ = writeln!(self.page.text, "# HELP {name} {stability}{help}\n# TYPE {name} {kind}");
     }
 
-    /// Writes a number. `labels` are as between braces.
+    /// Writes a number. `labels` is the text between the braces.
     pub fn number(&mut self, labels: &str, value: impl Display) {
         self.begin();
         if self.is_left_out {
@@ -244,7 +247,7 @@ impl Numbers<'_, '_> {
         };
     }
 
-    /// Adds to the number whose labels are the same once they have their allowed values.
+    /// Adds to the number of the series that has the same labels after restriction to allowed values.
     fn merge(&mut self, suffix: &str, labels: &str, value: f64) {
         let Some(allowed) = self.allowed else { return };
         let labels = allowed.labels(self.name, labels);
@@ -268,7 +271,7 @@ impl Numbers<'_, '_> {
         self.merge("_count", labels, count as f64);
     }
 
-    /// Writes a histogram. `unit`: how many of its unit are one of the metric's.
+    /// Writes a histogram. `unit` is the number of its counting units in one unit of the metric.
     pub fn histogram(&mut self, labels: &str, histogram: &Histogram, unit: f64) {
         self.begin();
         if self.is_left_out {
@@ -301,7 +304,7 @@ mod tests {
         for (name, stability, want) in [
             ("etcd_bookmark_counts", Stability::Alpha, true), // deprecated in this release
             ("apiserver_request_slo_duration_seconds", Stability::Alpha, true),
-            ("apiserver_storage_objects", Stability::Stable, false), // for three releases it is shown
+            ("apiserver_storage_objects", Stability::Stable, false), // shown for three releases
             ("apiserver_storage_objects", Stability::Beta, true),
             ("apiserver_storage_db_total_size_in_bytes", Stability::Stable, true),
             ("apiserver_request_total", Stability::Alpha, false),

@@ -1,14 +1,14 @@
-//! How checks of admission policies are counted (docs/api/policies.md#metrics-of-policies).
+//! Counting of admission policy checks (docs/api/policies.md#metrics-of-policies).
 //!
-//! A policy counts a validation that it refuses, warns of or records, one that fails and is let through, and each
-//! mutation.
+//! For a validating policy, a check is counted if it denies, warns or audits, or if it fails and is ignored.
+//! For a mutating policy, each mutation is counted.
 
 use std::time::Duration;
 
 use super::families::{Mutations, Validations};
 
 impl Validations {
-    /// Counts a check with the values of its labels.
+    /// Counts a check with these label values.
     pub fn record(&self, labels: &[&str], took: Duration) {
         self.counts.count(labels);
         self.durations.time(labels, took);
@@ -16,15 +16,15 @@ impl Validations {
 }
 
 impl Mutations {
-    /// Counts a check with the values of its labels.
+    /// Counts a check with these label values.
     pub fn record(&self, labels: &[&str], took: Duration) {
         self.counts.count(labels);
         self.durations.time(labels, took);
     }
 }
 
-/// What failed, as labels name it. As kube-apiserver tells it: by how the text begins that the caller is told, also that of
-/// a refusal; no text is no failure.
+/// Returns the error type for a label. Like kube-apiserver, this function looks at the start of the message
+/// that the client gets, even the message of a denial. `None` means no error.
 pub fn error_type(failure: Option<&str>) -> &'static str {
     match failure {
         None => "no_error",

@@ -1,5 +1,5 @@
-//! What is counted of configuration files that are read again while the server runs: those of authentication and of
-//! authorization. A family begins with its first series.
+//! Metrics of configuration files that are reloaded while the server runs: those of authentication and of
+//! authorization. A family is written once it has a series.
 
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -54,25 +54,25 @@ macro_rules! definitions {
     };
 }
 
-/// Reloads of one file.
+/// Metrics of the reloads of one file.
 #[derive(Debug)]
 pub struct Reloads {
-    /// The server, as the series name it.
+    /// Hash of the host name, which identifies the server in labels.
     server: String,
     last: Gauges,
     count: Counters,
     config: Definition,
-    /// Hash of the contents in use.
+    /// Hash of the file contents in use.
     used: Mutex<Option<String>>,
 }
 
 impl Reloads {
-    /// Those of the file of authentication.
+    /// Creates the metrics of the authentication file.
     pub fn of_authentication() -> Reloads {
         Reloads::new(definitions!("authentication"))
     }
 
-    /// Those of the file of authorization.
+    /// Creates the metrics of the authorization file.
     pub fn of_authorization() -> Reloads {
         Reloads::new(definitions!("authorization"))
     }
@@ -88,18 +88,18 @@ impl Reloads {
         }
     }
 
-    /// The contents of the file are in use.
+    /// Counts a successful reload: the contents of the file are in use.
     pub fn succeeded(&self, contents: &[u8]) {
         self.ended("success");
         self.uses(contents);
     }
 
-    /// The contents of the file cannot be used, or not yet.
+    /// Counts a failed reload: the contents of the file cannot be used, or not yet.
     pub fn failed(&self) {
         self.ended("failure");
     }
 
-    /// Says which contents are in use, from the start on.
+    /// Sets the contents that are in use. Called also for the contents at the start of the server.
     pub fn uses(&self, contents: &[u8]) {
         *self.used.lock() = Some(hash(contents));
     }
@@ -110,7 +110,7 @@ impl Reloads {
         self.last.set(&[&self.server, status], i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
     }
 
-    /// Writes the families.
+    /// Writes the families of the file.
     pub fn write(&self, page: &mut Page<'_>) {
         self.last.write(page);
         self.count.write(page);
@@ -121,7 +121,7 @@ impl Reloads {
     }
 }
 
-/// Names a text without showing it.
+/// Returns a hash that identifies a text without revealing it.
 fn hash(text: &[u8]) -> String {
     let mut shown = "sha256:".to_owned();
     for byte in digest::digest(&digest::SHA256, text).as_ref() {

@@ -1,11 +1,12 @@
-//! What is counted of requests for resources: how many, how long, how large (docs/api/operations.md#metrics).
+//! Metrics of requests for resources: numbers, durations and sizes (docs/api/operations.md#metrics).
 //!
 //! ```text
-//! labels ─► Requests::begin ─► Measured ─ goes with the answer ─► counted when it is sent or its client is gone
+//! labels ─► Requests::begin ─► Measured ─ travels with the response ─► counted when it is sent or its client is gone
 //! ```
 //!
-//! A request finds the series of its labels in one map under a read lock, and the rest is a few relaxed additions. The
-//! labels come from the types that are served, so there are as many series as verbs of types, whatever clients ask for.
+//! A request finds the series of its labels in one map under a read lock, and the rest is a few relaxed
+//! additions. The labels come from the types that are served, so the number of series depends on the verbs of
+//! these types and not on the requests of clients.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -22,29 +23,31 @@ use super::family::{Definition, Family, Histogram, Histograms, micros};
 use super::page::{Kind, Page, Stability};
 use crate::server::body::Observer;
 
-/// Most series: those of some thousand custom types. Requests beyond are not counted.
+/// Maximum number of series, enough for some thousand custom types. Requests for further series are not
+/// counted.
 const SERIES_MAX: usize = 100_000;
 
-/// What a request is counted under.
+/// The labels under which a request is counted.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct Labels<'l> {
-    /// Upper case: `LIST`.
+    /// Verb in upper case, such as `LIST`.
     pub verb: &'static str,
-    /// `cluster`, `namespace` or `resource`.
+    /// Scope of the request: `cluster`, `namespace` or `resource`.
     pub scope: &'static str,
-    /// What a dry run asks for: `All`, `invalid`, or empty for none.
+    /// Dry run option: `All`, `invalid`, or empty if not requested.
     pub dry_run: &'static str,
-    /// Group of the resource.
+    /// API group of the resource.
     pub group: &'l str,
-    /// Version of the resource.
+    /// API version of the resource.
     pub version: &'l str,
-    /// Plural of the resource.
+    /// Plural name of the resource.
     pub resource: &'l str,
-    /// Subresource, or empty; the path of a request for no resource.
+    /// Subresource, or empty. The path if the request is not for a resource.
     pub subresource: &'l str,
 }
 
-/// [`Labels`] that are kept. The members are those of `Labels` in the same order, so that both have one hash.
+/// Owned [`Labels`] as a map key. The fields are those of `Labels` in the same order, so that both have the
+/// same hash.
 #[derive(Debug, Default, Eq, Hash, PartialEq)]
 struct Key {
     verb: &'static str,
@@ -81,7 +84,7 @@ impl<'l> Labels<'l> {
         }
     }
 
-    /// Of a path that is no resource's.
+    /// Returns the labels of a request whose path is not that of a resource.
     pub fn of_path(path: &'l str) -> Labels<'l> {
         Labels {
             verb: "GET",
@@ -94,28 +97,28 @@ impl<'l> Labels<'l> {
         }
     }
 
-    /// Whether durations tell how well clients are served.
+    /// Returns whether durations are a service level indicator.
     fn is_indicator(&self) -> bool {
         self.dry_run.is_empty() && !matches!(self.verb, "WATCH" | "CONNECT")
     }
 
-    /// Whether answers have sizes worth a series: those of reads.
+    /// Returns whether the sizes of responses are counted, which is so for reads.
     fn is_read(&self) -> bool {
         matches!(self.verb, "GET" | "LIST" | "WATCH")
     }
 }
 
-/// What is counted of the requests with the same labels.
+/// Metrics of the requests with the same labels.
 #[derive(Debug)]
 struct Series {
-    /// Requests by the code of their answer. Few codes, so a search is cheap.
+    /// Number of requests by response code. There are few codes, so a search is cheap.
     totals: Mutex<Vec<(StatusCode, u64)>>,
     durations: Histogram,
-    /// The durations that tell how well clients are served: none of streams and dry runs.
+    /// Durations for the service level indicator; `None` for streams and dry runs.
     indicators: Option<Histogram>,
-    /// Only of reads.
+    /// Sizes of responses; `None` except for reads.
     sizes: Option<Histogram>,
-    /// Streams that are open.
+    /// Number of open streams.
     open: Arc<AtomicI64>,
 }
 
@@ -129,13 +132,13 @@ impl Series {
     }
 }
 
-/// The series of all requests.
+/// Metrics of all requests.
 #[derive(Debug)]
 pub struct Requests {
     series: RwLock<HashMap<Key, Arc<Series>>>,
     reading: Arc<AtomicI64>,
     mutating: Arc<AtomicI64>,
-    /// Sizes of bodies.
+    /// Sizes of request bodies.
     pub bodies: Histograms,
 }
 
@@ -157,7 +160,7 @@ const fn stable(name: &'static str, labels: &'static [&'static str], help: &'sta
     Definition { name, stability: Stability::Stable, help, labels }
 }
 
-/// A request under way; it ends when this is dropped.
+/// A request in progress, which ends when this value is dropped.
 pub struct Inflight(Arc<AtomicI64>);
 
 impl Drop for Inflight {
@@ -167,28 +170,28 @@ impl Drop for Inflight {
 }
 
 impl Requests {
-    /// Counts a request as under way.
+    /// Counts a request as in progress.
     pub fn enter(&self, is_mutating: bool) -> Inflight {
         let kind = if is_mutating { &self.mutating } else { &self.reading };
         kind.fetch_add(1, Ordering::Relaxed);
         Inflight(kind.clone())
     }
 
-    /// The measurement of a request with an answer of `code` that was received at `received`; none where there are too
-    /// many series.
+    /// Returns the measurement of a request that was received at `received` and has a response of `code`;
+    /// `None` if there are too many series.
     pub fn measure(&self, labels: Labels<'_>, code: StatusCode, received: Instant) -> Option<Measured> {
         let series = self.of(labels)?;
         Some(Measured { series, code, received, bytes: 0 })
     }
 
-    /// Counts a request that is refused before its verb runs: it has a code, and no duration.
+    /// Counts a request that is refused before its verb runs: such a request has a code, but no duration.
     pub fn refuse(&self, labels: Labels<'_>, code: StatusCode) {
         if let Some(series) = self.of(labels) {
             series.count(code);
         }
     }
 
-    /// A stream that is open as long as the result lives.
+    /// Counts a stream as open until the result is dropped.
     pub fn open(&self, labels: Labels<'_>) -> Option<Inflight> {
         let series = self.of(labels)?;
         series.open.fetch_add(1, Ordering::Relaxed);
@@ -217,7 +220,7 @@ impl Requests {
         Some(series.clone())
     }
 
-    /// Writes all families.
+    /// Writes all families of requests.
     pub fn write(&self, page: &mut Page<'_>) {
         let all = self.series.read();
         let mut all: Vec<(&Key, &Arc<Series>)> = all.iter().collect();
@@ -256,7 +259,7 @@ impl Requests {
         let mut sizes = page.family(&stable("apiserver_response_sizes", &[], help), Kind::Histogram);
         let mut read = counted().filter_map(|(key, series)| Some((key, series.sizes.as_ref()?))).peekable();
         if read.peek().is_none() {
-            // Bounds can be seen before there is something to count.
+            // The bounds are written even if nothing was counted yet.
             sizes.histogram(&Key::default().text(false), &Histogram::new(ANSWERS_BYTES), 1.0);
         }
         for (key, histogram) in read {
@@ -279,7 +282,7 @@ impl Requests {
         self.bodies.write(page);
     }
 
-    /// Forgets what was counted, except what is going on.
+    /// Resets the counts, but not the gauges of requests in progress.
     pub fn reset(&self) {
         self.series.write().retain(|_, series| series.open.load(Ordering::Relaxed) != 0);
         self.bodies.reset();
@@ -287,7 +290,8 @@ impl Requests {
 }
 
 impl Key {
-    /// The labels as text. None of them can contain a character that would need an escape: they are names of types.
+    /// Returns the labels as text. No value can contain a character that needs an escape: the values are
+    /// names of types.
     fn text(&self, with_dry_run: bool) -> String {
         let Key { verb, scope, dry_run, group, version, resource, subresource } = self;
         let dry_run = if with_dry_run { format!("dry_run=\"{dry_run}\",") } else { String::new() };
@@ -299,7 +303,7 @@ impl Key {
     }
 }
 
-/// A request that is counted when this is dropped.
+/// A request that is counted when this value is dropped.
 pub struct Measured {
     series: Arc<Series>,
     code: StatusCode,

@@ -1,28 +1,28 @@
-//! Reads the answer of a webhook as the review that it should be, in the words of the reference server.
+//! Parses the response of a webhook as a review; error messages have the wording of the reference server.
 
 use crate::typed;
 use values::json::Value;
 use values::type_meta::type_of;
 
-/// Where the reference server says that it looked a kind up.
+/// The scheme that the reference server names in the "no kind is registered" error.
 const SCHEME: &str = "in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\"";
 
-/// The review that a webhook was asked with.
+/// The type of a review that was sent to a webhook.
 #[derive(Clone, Copy, Debug)]
 pub struct Review<'r> {
-    /// Full name of its group.
+    /// Full name of the API group.
     pub group: &'r str,
-    /// `v1`, `v1beta1`, or the only one that there is.
+    /// Version: `v1`, `v1beta1`, or the only version of the group.
     pub version: &'r str,
-    /// Its kind.
+    /// Kind of the review.
     pub kind: &'r str,
 }
 
 impl Review<'_> {
-    /// The document that an answer is. One that does not say what it is, is taken for a review.
+    /// Parses the document in a response. A document that does not state its type counts as a review.
     ///
     /// # Errors
-    /// It is no document, or of another kind or version.
+    /// The text is not a document, or it is of another kind or version.
     pub fn read(&self, text: &[u8]) -> Result<Value, String> {
         let answer = typed::parse(text)?;
         let (kind, api_version) = type_of(&answer);
@@ -44,11 +44,11 @@ impl Review<'_> {
         Ok(answer)
     }
 
-    /// Whether a document says that it is the review, in members whose names have the case of the schema. Of version v1beta1
-    /// none has to.
+    /// Checks that a document states the type of the review, in members whose names have exact case. Version
+    /// v1beta1 is not checked.
     ///
     /// # Errors
-    /// What it says that it is.
+    /// The message names the type that the document states.
     pub fn verify(&self, answer: &Value) -> Result<(), String> {
         let Review { group, version, kind } = *self;
         let (api_version, given) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
@@ -62,7 +62,7 @@ impl Review<'_> {
     }
 }
 
-/// Group and version of a document that was read.
+/// Splits an apiVersion into group and version.
 fn split(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
@@ -122,7 +122,7 @@ mod tests {
                 r#"{"APIVersion":"v1","Kind":"Status"}"#,
                 "converting (v1.Status) to (v1.Review): unknown conversion",
             ),
-            // Only members in the case of the schema verify it.
+            // Only members with the exact case of the schema are accepted.
             (
                 review,
                 r#"{"APIVersion":"g.example/v1","Kind":"Review"}"#,

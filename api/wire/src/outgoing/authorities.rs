@@ -1,12 +1,13 @@
-//! How the certificates of other servers are verified.
+//! Verification of the certificates of other servers.
 //!
 //! ```text
 //! certificate ─┬─ one of the authorities itself ─► dates, usage ─┬─► name
 //!              └─ another ─► path to one of the authorities ─────┘
 //! ```
 //!
-//! A certificate that is itself among the trusted ones needs no path, as in Go's verifier: what is self-signed with `CA:TRUE`
-//! is often given to clients as its own authority. The handshake proves the possession of the key in both cases.
+//! A certificate that is itself among the trusted ones needs no path, as in Go's verifier: a self-signed
+//! certificate with `CA:TRUE` is often given to clients as its own authority. The handshake proves possession
+//! of the key in both cases.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// The certificates that those of servers are verified against.
+/// The trusted certificates against which the certificates of servers are verified.
 #[derive(Debug)]
 pub struct Authorities {
     roots: RootCertStore,
@@ -33,10 +34,10 @@ impl Authorities {
         Authorities { roots: RootCertStore::empty(), leaves: TrustedLeaves::default(), algorithms }
     }
 
-    /// Reads PEM. A certificate that is not understood is left out, if there are others.
+    /// Parses PEM. Certificates that cannot be parsed are skipped, if there are others.
     ///
     /// # Errors
-    /// It is no PEM, or all certificates in it are not understood.
+    /// The text is not PEM, or no certificate in it can be parsed.
     pub fn read(text: &[u8]) -> Result<Authorities, String> {
         let mut authorities = Authorities::none();
         let mut unusable = None;
@@ -51,8 +52,8 @@ impl Authorities {
         }
     }
 
-    /// Returns why no authority can be read from the text that a configuration gives, in the words of Go's clients. An empty
-    /// text is no fault: it stands for the authorities of the system.
+    /// Returns why no authority can be read from the text in a configuration, with the wording of Go's
+    /// clients. An empty text is valid: it stands for the authorities of the system.
     pub fn fault(text: &[u8]) -> Option<&'static str> {
         let is_usable = Authorities::read(text).is_ok_and(|authorities| !authorities.is_empty());
         if text.is_empty() || is_usable {
@@ -67,7 +68,7 @@ impl Authorities {
         })
     }
 
-    /// Reads what is understood of a system's PEM.
+    /// Parses the PEM of the system; certificates that cannot be parsed are skipped.
     pub fn read_leniently(text: &[u8]) -> Authorities {
         let mut authorities = Authorities::none();
         for certificate in CertificateDer::pem_slice_iter(text).filter_map(Result::ok) {
@@ -82,12 +83,12 @@ impl Authorities {
         Ok(())
     }
 
-    /// Whether no certificate will do.
+    /// Returns whether there are no authorities, so that no certificate is accepted.
     pub fn is_empty(&self) -> bool {
         self.roots.is_empty()
     }
 
-    /// The same for the configuration of a TLS client.
+    /// Converts the authorities to a verifier for the configuration of a TLS client.
     pub fn into_verifier(self) -> Arc<dyn ServerCertVerifier> {
         Arc::new(self)
     }
@@ -140,9 +141,9 @@ impl ServerCertVerifier for Authorities {
     }
 }
 
-/// The same as rustls has it, which chooses the alert by it.
+/// Converts the reason to an error of rustls, which chooses the TLS alert by it.
 fn error(unfit: Unfit, time: UnixTime) -> Error {
-    // A certificate may end before 1970, and is then as much over.
+    // A certificate may have expired before 1970; the clamped time is in the past as well.
     let at = |seconds: i64| {
         UnixTime::since_unix_epoch(std::time::Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
     };

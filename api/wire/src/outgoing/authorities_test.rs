@@ -1,4 +1,4 @@
-//! Certificates of servers, made on the spot, against docs/api/client-configuration.md#certificates-of-servers.
+//! Tests docs/api/client-configuration.md#certificates-of-servers with generated server certificates.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -11,8 +11,8 @@ use super::*;
 /// A certificate and its PEM.
 type Made = (CertificateDer<'static>, String);
 
-/// What a server at `a.example` shows, valid in 2025 and 2026 and with `CA:TRUE`, changed by `change`, and signed with its own
-/// key or by `issuer`.
+/// Returns a certificate of a server at `a.example`, valid in 2025 and 2026 and with `CA:TRUE`, changed by
+/// `change`, and signed with its own key or by `issuer`.
 fn certificate(issuer: Option<&Issuer<'_, KeyPair>>, change: impl FnOnce(&mut CertificateParams)) -> Made {
     let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
     params.not_before = date_time_ymd(2025, 1, 1);
@@ -28,7 +28,7 @@ fn certificate(issuer: Option<&Issuer<'_, KeyPair>>, change: impl FnOnce(&mut Ce
     (made.der().clone(), made.pem())
 }
 
-/// What becomes of a certificate on 2026-01-01.
+/// Returns the result of verifying a certificate on 2026-01-01.
 fn verified(leaf: &CertificateDer<'_>, bundle: &str) -> String {
     let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(1_767_225_600));
     let name = ServerName::try_from("a.example").unwrap();
@@ -113,7 +113,7 @@ fn a_bundle_is_pem_of_which_something_is_understood() {
     }
 }
 
-/// Both a server and the authority of another cluster are often made with `CA:TRUE`.
+/// Both a server and the authority of another cluster often have certificates with `CA:TRUE`.
 #[test]
 fn a_foreign_authority_as_server_is_an_unknown_authority() {
     let ((leaf, _), (_, stranger)) = (certificate(None, |_| ()), certificate(None, |_| ()));

@@ -1,4 +1,4 @@
-//! Another server as an object of the API names it: by its URL, or as a service of this cluster.
+//! Another server as an object of the API names it: by a URL, or as a service of this cluster.
 
 use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -7,44 +7,44 @@ use super::{Authorities, Credentials, Endpoint, Identities};
 use values::base64_text;
 use values::json::{Object, Value};
 
-/// The port of a service whose reference names none.
+/// Port of a service reference that names no port.
 const PORT_DEFAULT: u16 = 443;
 
-/// A server that is called because an object says so.
+/// A server that is called because an object configures it.
 #[derive(Clone, Debug)]
 pub struct Client {
     endpoint: Result<Endpoint, String>,
     service: Option<Service>,
 }
 
-/// A service of this cluster that is called.
+/// Reference to a service of this cluster.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Service {
-    /// Its namespace.
+    /// Namespace of the service.
     pub namespace: String,
-    /// Its name.
+    /// Name of the service.
     pub name: String,
-    /// Its port.
+    /// Port of the service.
     pub port: u16,
 }
 
 impl Client {
-    /// Reads a client configuration with `url` or `service`, and `caBundle`. The server is told that it has so many
-    /// seconds.
+    /// Reads a client configuration with `url` or `service`, and `caBundle`. `seconds` is the timeout that is
+    /// sent to the server.
     pub fn read(config: &Value, seconds: i64) -> Client {
         Client::known(config, seconds, &Identities::default())
     }
 
-    /// The same for a server that is told who asks.
+    /// Reads a client configuration of a server to which this server authenticates itself.
     pub fn known(config: &Value, seconds: i64, identities: &Identities) -> Client {
         let service = config.get("service").filter(|service| !service.is_null()).map(Service::read);
         Client { endpoint: endpoint(config, service.as_ref(), seconds, identities), service }
     }
 
-    /// Where the server is now. `address` says where a service is.
+    /// Returns the current endpoint of the server. `address` resolves a service.
     ///
     /// # Errors
-    /// Why no call is possible.
+    /// The message says why no call is possible.
     pub fn endpoint_at(
         &self,
         address: impl FnOnce(&Service) -> Result<(String, u16), String>,
@@ -56,7 +56,7 @@ impl Client {
     }
 }
 
-/// The URL of a server with its timeout, and the authorities that it is verified against.
+/// Returns the URL of a server with its timeout, and the authorities that verify the server.
 fn endpoint(
     config: &Value,
     service: Option<&Service>,
@@ -66,7 +66,7 @@ fn endpoint(
     let base = match service {
         Some(Service { namespace, name, port }) => {
             let path = config.str_at(&["service", "path"]);
-            // The path of a service is the text itself.
+            // The path of a service reference is used literally.
             format!("https://{name}.{namespace}.svc:{port}{}", utf8_percent_encode(path, PATH))
         }
         None => with_path_anew(config.str_at(&["url"])),
@@ -92,7 +92,7 @@ fn endpoint(
     Ok(Endpoint::with(url, &credentials)?.through(identities.egress(service.is_some())))
 }
 
-/// Percent-encoding of a path as Go's URL type writes it: all characters but these are escaped.
+/// Characters of a path that are percent-encoded, as Go's URL type does: all except these.
 pub const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -108,7 +108,8 @@ pub const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// A URL whose path is decoded and encoded anew, as the reference server does before it calls: an escaped slash becomes one.
+/// Decodes and re-encodes the path of a URL, as the reference server does before a call: an escaped slash
+/// becomes a slash.
 fn with_path_anew(url: &str) -> String {
     let begin = url.find("://").map_or(0, |at| at + 3);
     let Some(at) = url[begin..].find('/') else { return url.to_owned() };
@@ -118,7 +119,7 @@ fn with_path_anew(url: &str) -> String {
 }
 
 impl Service {
-    /// Reads a reference.
+    /// Reads the reference from a `service` field.
     pub fn read(service: &Value) -> Service {
         let port = service.get("port").and_then(Value::as_i64);
         Service {
@@ -128,10 +129,11 @@ impl Service {
         }
     }
 
-    /// Where the service object says that it is reached: at its address in the cluster, or under another name.
+    /// Returns the address at which the service is reached according to its object: its cluster IP, or its
+    /// external name.
     ///
     /// # Errors
-    /// Why it cannot be reached.
+    /// The message says why the service cannot be reached.
     pub fn address(&self, object: Option<&Object>) -> Result<(String, u16), String> {
         let Service { name, port, .. } = self;
         let spec = object.and_then(|object| object.get("spec"));
@@ -150,11 +152,11 @@ impl Service {
         }
     }
 
-    /// Where one of the endpoints of the service is, as its slices say: of those that are ready, the one that `choose`
-    /// takes of so many.
+    /// Returns the address of one ready endpoint of the service according to its endpoint slices. `choose`
+    /// gets the number of ready endpoints and returns the index of one.
     ///
     /// # Errors
-    /// Why it cannot be reached.
+    /// The message says why the service cannot be reached.
     pub fn endpoint(
         &self,
         object: Option<&Object>,

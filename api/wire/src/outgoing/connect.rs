@@ -1,8 +1,8 @@
-//! Connections to other servers: dialed directly or through a proxy, encrypted if the endpoint says so, speaking HTTP/1,
-//! or HTTP/2 where many calls may share one.
+//! Connections to other servers: dialed directly or through a proxy, encrypted if the endpoint requires it,
+//! with HTTP/1, or with HTTP/2 where many calls may share a connection.
 //!
-//! Each step has a time limit of its own, besides that of the call. What a connection holds of an answer before it is read
-//! is bounded.
+//! Each step has its own time limit, in addition to that of the call. The amount of response data that a
+//! connection buffers is bounded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,26 +24,28 @@ use super::{Endpoint, Failure};
 use crate::keepalive;
 use crate::stream::AnyStream;
 
-/// Most bytes of an answer that are held before the reader takes them, which also bounds its head; and most headers.
+/// Maximum number of bytes of a response that are buffered before the reader takes them, which also bounds
+/// its head; and maximum number of headers.
 const READ_BYTES_MAX: usize = 128 * 1024;
 const HEADERS_MAX: usize = 256;
 
-/// For the TLS handshake after the TCP connection: that of the reference server's HTTP client.
+/// Time limit of the TLS handshake after the TCP connection: that of the reference server's HTTP client.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most bytes of all answers on a shared connection that are held before their readers take them: what each of them may
-/// hold, so that those who do not read hold up no others.
+/// Maximum number of bytes of all responses that are buffered on a shared connection: the sum of the limits
+/// of the responses, so that a slow reader does not block others.
 const CONNECTION_BYTES_MAX: u32 = (SHARED_MAX * READ_BYTES_MAX) as u32;
 
-/// When a quiet HTTP/2 connection is probed, and how long the answer may take: as the reference server's HTTP client has it.
+/// Interval after which an idle HTTP/2 connection is probed, and time limit for the reply: as in the
+/// reference server's HTTP client.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Names of protocols in the TLS handshake.
+/// Protocol names in the TLS handshake.
 const HTTP_1: &[u8] = b"http/1.1";
 const HTTP_2: &[u8] = b"h2";
 
-/// A connection; its task ends with this, when its last call is over or given up.
+/// A connection. Its task ends when this value is dropped, after its last call has finished or was cancelled.
 #[derive(Debug)]
 pub struct Connection {
     task: tokio::task::AbortHandle,
@@ -51,7 +53,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Its ends.
+    /// Returns the local and the remote address.
     pub(super) fn ends(&self) -> Ends {
         self.ends
     }
@@ -63,7 +65,8 @@ impl Drop for Connection {
     }
 }
 
-/// A new connection for one call, which may be an upgrade: it speaks HTTP/1. If there is none, the call is counted.
+/// Opens a connection for one call, which may be an upgrade, so it uses HTTP/1. A failure is counted as a
+/// failed call.
 pub(super) async fn connect<B>(
     endpoint: &Endpoint,
     method: &Method,
@@ -83,7 +86,8 @@ where
     counted_without(endpoint, method, connecting).await
 }
 
-/// A new connection for many calls: it speaks HTTP/2 where the server does. If there is none, the first is counted.
+/// Opens a connection for many calls, with HTTP/2 if the server supports it. A failure is counted as a failed
+/// call.
 pub(super) async fn connect_for_many(endpoint: &Endpoint, method: &Method) -> Result<Live, Failure> {
     let connecting = async {
         let (stream, ends) = reach(endpoint, &[HTTP_2, HTTP_1]).await?;
@@ -99,13 +103,14 @@ pub(super) async fn connect_for_many(endpoint: &Endpoint, method: &Method) -> Re
     counted_without(endpoint, method, connecting).await
 }
 
-/// The bytes of a connection.
+/// The byte stream of a connection, plain or encrypted.
 enum Stream {
     Plain(AnyStream),
     Tls(Box<TlsStream<AnyStream>>),
 }
 
-/// Reaches a server; `protocols` are those of HTTP that the TLS handshake offers (RFC 7301), the best one first.
+/// Connects to a server. `protocols` are the versions of HTTP that the TLS handshake offers (RFC 7301), in
+/// order of preference.
 async fn reach(endpoint: &Endpoint, protocols: &[&[u8]]) -> Result<(Stream, Ends), Failure> {
     let (host, port) = endpoint.address();
     let dialed =
@@ -117,7 +122,7 @@ async fn reach(endpoint: &Endpoint, protocols: &[&[u8]]) -> Result<(Stream, Ends
     };
     let mut config = config.clone();
     if !protocols.is_empty() {
-        // What the copies share are certificates, keys and remembered sessions.
+        // The copies share certificates, keys and resumable sessions.
         Arc::make_mut(&mut config).alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     }
     let handshake = TlsConnector::from(config).connect(name.clone(), stream);
@@ -128,7 +133,7 @@ async fn reach(endpoint: &Endpoint, protocols: &[&[u8]]) -> Result<(Stream, Ends
     }
 }
 
-/// Speaks HTTP/1 on a connection.
+/// Starts HTTP/1 on a connection.
 async fn begin<B, S>(stream: S, ends: Ends) -> Result<(http1::SendRequest<B>, Connection), Failure>
 where
     B: hyper::body::Body + Send + Unpin + 'static,
@@ -136,7 +141,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    // Some servers compare names of headers as they are usually written.
+    // Some servers compare header names in their usual spelling.
     let mut http = http1::Builder::new();
     http.title_case_headers(true).max_buf_size(READ_BYTES_MAX).max_headers(HEADERS_MAX);
     let (sender, connection) =
@@ -145,7 +150,7 @@ where
     Ok((sender, Connection { task: connection.abort_handle(), ends }))
 }
 
-/// Speaks HTTP/2 on a connection.
+/// Starts HTTP/2 on a connection.
 async fn begin_http2(stream: Box<TlsStream<AnyStream>>, ends: Ends) -> Result<Live, Failure> {
     let mut http = http2::Builder::new(TokioExecutor::new());
     http.timer(TokioTimer::new())
@@ -161,8 +166,8 @@ async fn begin_http2(stream: Box<TlsStream<AnyStream>>, ends: Ends) -> Result<Li
     Ok(Live::two(sender, Connection { task: connection.abort_handle(), ends }))
 }
 
-/// Connects to the first address of a host that takes the connection and that `guard` does not refuse; the failure names the
-/// first one.
+/// Connects to the first address of a host that accepts the connection and that `guard` does not refuse. A
+/// failure names the first address.
 pub(super) async fn dial(host: &str, port: u16, guard: &Guard) -> Result<TcpStream, Failure> {
     let addresses = tokio::net::lookup_host((host, port)).await;
     let addresses = addresses.map_err(|_| Failure::unknown_host(host))?;

@@ -1,7 +1,7 @@
-//! The numbers of outgoing calls: how many, with which outcome, and how long they took until the head of the answer.
+//! Metrics of outgoing calls: numbers, outcomes, and durations until the head of the response.
 //!
-//! Endpoints are made in many places, and none of them knows the metrics: a process has one place where its calls are
-//! counted.
+//! Endpoints are created in many modules that do not know the metrics, so the metrics of the process are a
+//! global variable of this module.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -11,15 +11,16 @@ use http::{Method, StatusCode};
 use super::{Endpoint, Failure};
 use crate::metrics::Metrics;
 
-/// Where calls are counted, once it is known.
+/// Metrics in which calls are counted, once they are set.
 static COUNTED: OnceLock<Arc<Metrics>> = OnceLock::new();
 
-/// Counts all calls of the process from now on. The first to ask gets them.
+/// Counts all calls of the process in `metrics` from now on. Only the first call of this function has an
+/// effect.
 pub fn count_in(metrics: &Arc<Metrics>) {
     let _ = COUNTED.set(metrics.clone());
 }
 
-/// Counts a call that has no connection.
+/// Waits for a connection; a failure is counted as a failed call.
 pub(super) async fn counted_without<C>(
     endpoint: &Endpoint,
     method: &Method,
@@ -29,7 +30,7 @@ pub(super) async fn counted_without<C>(
     connecting.await.inspect_err(|_| counted(endpoint, method, None, began))
 }
 
-/// Counts a call that began then; without a code it failed.
+/// Counts a call that began at `began`; a call without a code failed.
 pub(super) fn counted(endpoint: &Endpoint, method: &Method, code: Option<StatusCode>, began: Instant) {
     let Some(metrics) = COUNTED.get() else { return };
     let (host, port) = endpoint.address();
@@ -39,16 +40,16 @@ pub(super) fn counted(endpoint: &Endpoint, method: &Method, code: Option<StatusC
     metrics.outgoing.durations.time(&[&host, method.as_str()], began.elapsed());
 }
 
-/// Where a connection through the proxy of a network failed.
+/// Step at which a connection through an egress proxy failed.
 #[derive(Clone, Copy)]
 pub(super) enum Stage {
-    /// The proxy was not reached.
+    /// The proxy could not be reached.
     Connect,
-    /// It did not reach the other server.
+    /// The proxy could not reach the other server.
     Proxy,
 }
 
-/// Counts a connection that was begun then through the proxy of a network, by its protocol and transport.
+/// Counts a connection through an egress proxy that was begun at `began`, by its protocol and transport.
 pub(super) fn tunnelled(labels: [&str; 2], outcome: Result<(), Stage>, began: Instant) {
     let Some(metrics) = COUNTED.get() else { return };
     let [protocol, transport] = labels;

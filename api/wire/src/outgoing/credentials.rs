@@ -1,6 +1,7 @@
-//! How another server is known, and who this one is to it: certificates of authorities and clients, tokens, passwords.
+//! Verification of other servers, and authentication to them: certificates of authorities and clients,
+//! tokens, passwords.
 //!
-//! No `Debug`: keys and tokens must not reach a log.
+//! The types have no `Debug`: keys and tokens must not reach a log.
 
 use std::sync::Arc;
 
@@ -16,37 +17,38 @@ use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 
 use super::Authorities;
 
-/// What this server shows of itself.
+/// The credentials with which this server authenticates itself.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Identity {
-    /// PEM of a client certificate and its key.
+    /// PEM of the client certificate and of its key.
     pub certificate: Option<(Vec<u8>, Vec<u8>)>,
-    /// Bearer token; it counts before a password.
+    /// Bearer token; it takes precedence over a password.
     pub token: Option<String>,
     /// User name and password (RFC 7617).
     pub password: Option<(String, String)>,
 }
 
-/// How a server is known, and who asks it.
+/// How a server is verified, and how this server authenticates to it.
 #[derive(Clone, Copy, Default)]
 pub struct Credentials<'c> {
-    /// PEM of the certificates that the server's is verified against.
+    /// PEM of the authorities that verify the server's certificate.
     pub authorities: &'c [u8],
-    /// The same where those are empty. One that is not understood is left out, as a system's bundle may have such.
+    /// PEM of the authorities to use if `authorities` is empty. Certificates in it that cannot be parsed are
+    /// skipped, because the bundle of a system may contain some.
     pub otherwise: &'c [u8],
     /// Name that the server's certificate must have, if it is not the host of the URL.
     pub server_name: Option<&'c str>,
-    /// Who asks; none: the server is not told.
+    /// Credentials of this server; `None` if it does not authenticate itself.
     pub identity: Option<&'c Identity>,
-    /// Whether any certificate of the server will do.
+    /// Whether any certificate of the server is accepted.
     pub is_unverified: bool,
-    /// Further headers that say who asks, or for whom.
+    /// Further headers for authentication or impersonation.
     pub headers: &'c [(String, String)],
-    /// URL of a proxy.
+    /// URL of the proxy, if any.
     pub proxy: Option<&'c str>,
 }
 
-/// How servers are verified and who this one is, ready to be used for many connections.
+/// A TLS client configuration that can be used for many connections.
 #[derive(Clone, Debug)]
 pub struct Tls(pub(super) Arc<ClientConfig>);
 
@@ -54,13 +56,13 @@ impl Tls {
     /// Reads certificates and keys.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// A certificate or key cannot be parsed.
     pub fn new(credentials: &Credentials<'_>) -> Result<Tls, String> {
         Ok(Tls(Arc::new(config(credentials)?)))
     }
 }
 
-/// The headers that say who asks.
+/// Returns the headers that authenticate this server.
 pub(super) fn headers(credentials: &Credentials<'_>) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     let absent = Identity::default();
@@ -113,7 +115,7 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// Takes any certificate of a server, as the object that names the server asks for.
+/// Verifier that accepts any server certificate, for objects that ask for this.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

@@ -1,4 +1,5 @@
-//! How connections to other servers are made, by the network that they are in: directly, or through a proxy.
+//! Egress: how connections to other servers are made, depending on their network: directly, or through a
+//! proxy.
 //!
 //! ```text
 //! control plane   webhooks that a URL names, token and permission reviews, audit, traces
@@ -6,7 +7,7 @@
 //! etcd            the members of etcd
 //! ```
 //!
-//! Host names are resolved by the proxy. Timeouts are those of the caller.
+//! The proxy resolves host names. Timeouts are those of the caller.
 
 use std::sync::Arc;
 
@@ -21,17 +22,17 @@ use crate::stream::AnyStream;
 /// The networks of an EgressSelectorConfiguration.
 #[derive(Clone, Debug, Default)]
 pub struct Networks {
-    /// Where nodes, pods and services are.
+    /// Egress to the network of nodes, pods and services.
     pub cluster: Egress,
-    /// Where this server is.
+    /// Egress to the network of this server.
     pub control_plane: Egress,
-    /// Where etcd is.
+    /// Egress to the network of etcd.
     pub etcd: Egress,
-    /// Whether a configuration says how they are reached.
+    /// Whether a configuration sets the egress of the networks.
     pub is_configured: bool,
 }
 
-/// How connections into one network are made.
+/// The way in which connections into one network are made.
 #[derive(Clone, Debug, Default)]
 pub struct Egress(Way);
 
@@ -46,29 +47,29 @@ enum Way {
 }
 
 impl Egress {
-    /// Through the proxy with this URL.
+    /// Creates an egress through the proxy with this URL.
     ///
     /// # Errors
-    /// It is no URL of a proxy.
+    /// The URL is not that of a proxy.
     pub(super) fn by_url(url: &str) -> Result<Egress, String> {
         Ok(Egress(Way::Proxy(Arc::new(Proxy::read(url)?))))
     }
 
-    /// Through a proxy that this server has a connection of its own to.
+    /// Creates an egress through a proxy to which this server has its own connection.
     pub fn by_tunnel(tunnel: Tunnel) -> Egress {
         Egress(Way::Tunnel(Arc::new(tunnel)))
     }
 
-    /// Whether no proxy is asked.
+    /// Returns whether connections are made without a proxy.
     pub fn is_direct(&self) -> bool {
         matches!(self.0, Way::Direct)
     }
 
-    /// A connection to a server. Its ends are known where it is made directly; `guard` is asked there alone, because a proxy
-    /// is another host.
+    /// Connects to a server. The addresses of both ends are known only for a direct connection. `guard` is
+    /// applied only to direct connections, because a proxy is another host.
     ///
     /// # Errors
-    /// There is none.
+    /// The connection cannot be made.
     pub(super) async fn reach(
         &self,
         host: &str,
@@ -86,16 +87,16 @@ impl Egress {
         }
     }
 
-    /// A connection to a server.
+    /// Connects to a server.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The connection cannot be made.
     pub async fn connect(&self, host: &str, port: u16) -> Result<AnyStream, Failure> {
         self.reach(host, port, &Guard::Open).await.map(|(stream, _)| stream)
     }
 }
 
-/// A server as proxies are told of it.
+/// Returns the host and port of a server in the form that proxies expect.
 pub(super) fn authority(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }

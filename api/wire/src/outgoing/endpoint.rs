@@ -1,6 +1,7 @@
-//! Where another server is: the URL that is called, and the address and the kind of connection that lead there.
+//! The endpoint of another server: the URL that is called, and the address and the kind of the connection.
 //!
-//! Objects name servers by `https` only; plain connections are for what an operator's request names (pods, services).
+//! Objects name servers by `https` only; plain connections are for targets in a request of the operator
+//! (pods, services).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,10 @@ use super::guard::Guard;
 use super::pool::Pool;
 use super::{Credentials, Failure, Tls, credentials};
 
-/// Until a TCP connection is made, where the caller has no other bound: that of the reference server's HTTP client.
+/// Time limit for a TCP connection if the caller sets no other: that of the reference server's HTTP client.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where a server is, and how it is known.
+/// The address of a server, and how it is verified.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// The URL that is called, with its query.
@@ -25,40 +26,41 @@ pub struct Endpoint {
     /// Host and port of the connection.
     address: (String, u16),
     security: Security,
-    /// The headers that say who asks.
+    /// Headers that authenticate this server.
     identity: HeaderMap,
-    /// How the connection is made.
+    /// The way in which the connection is made.
     egress: Egress,
-    /// Where the connection must not lead.
+    /// Rule for addresses to which no connection is made.
     guard: Guard,
-    /// Until the TCP connection is made.
+    /// Time limit for the TCP connection.
     dial_timeout: Duration,
-    /// Connections that are kept; all copies of the endpoint share them.
+    /// Idle and shared connections; all copies of the endpoint share the pool.
     pool: Arc<Pool>,
 }
 
 /// Whether a connection is encrypted.
 #[derive(Clone, Debug)]
 pub(super) enum Security {
-    /// It is not, and the server is not verified.
+    /// The connection is not encrypted, and the server is not verified.
     Plain,
-    /// It is; the server's certificate must have this name.
+    /// The connection is encrypted; the server's certificate must have this name.
     Tls { config: Arc<ClientConfig>, name: ServerName<'static> },
 }
 
 impl Endpoint {
-    /// The server of an `https` URL. `authorities` is the PEM of the certificates that the server's is verified against.
+    /// Creates the endpoint of an `https` URL. `authorities` is the PEM of the authorities that verify the
+    /// server.
     ///
     /// # Errors
-    /// Why no call is possible.
+    /// The message says why no call is possible.
     pub fn new(url: Uri, authorities: &[u8]) -> Result<Endpoint, String> {
         Endpoint::with(url, &Credentials { authorities, ..Credentials::default() })
     }
 
-    /// The server of an `https` URL that wants to know who asks.
+    /// Creates the endpoint of an `https` URL with credentials.
     ///
     /// # Errors
-    /// Why no call is possible.
+    /// The message says why no call is possible.
     pub fn with(url: Uri, credentials: &Credentials<'_>) -> Result<Endpoint, String> {
         let (host, port) = host_and_port(&url);
         if url.scheme_str() != Some("https") || host.is_empty() {
@@ -79,7 +81,8 @@ impl Endpoint {
         })
     }
 
-    /// Where a redirect leads. Another host is not told who asks, and has to have a certificate of its own name.
+    /// Returns the endpoint of a redirect. Another host gets no credentials, and must have a certificate for
+    /// its own name.
     pub(super) fn redirected(&self, url: Uri) -> Result<Endpoint, String> {
         if url.authority() == self.url.authority() {
             return Ok(Endpoint { url, ..self.clone() });
@@ -95,10 +98,11 @@ impl Endpoint {
         Ok(Endpoint { url, address, security, identity, ..self.clone() })
     }
 
-    /// A path of a server at `host` (a name or an address) and `port`; without `tls` the connection is not encrypted.
+    /// Creates the endpoint of a path of a server at `host` (a name or an address) and `port`. Without `tls`
+    /// the connection is not encrypted.
     ///
     /// # Errors
-    /// Why no call is possible.
+    /// The message says why no call is possible.
     pub fn at_port(host: &str, port: u16, target: &str, tls: Option<&Tls>) -> Result<Endpoint, String> {
         let (scheme, security) = match tls {
             Some(Tls(config)) => {
@@ -120,33 +124,33 @@ impl Endpoint {
         })
     }
 
-    /// The same server with another bound for the TCP connection.
+    /// Sets the time limit for the TCP connection.
     #[must_use]
     pub fn dialed_within(self, dial_timeout: Duration) -> Endpoint {
         Endpoint { dial_timeout, ..self }
     }
 
-    /// The same server, to which no connection is made if its address is one that `guard` refuses.
+    /// Sets the rule for addresses to which no connection is made.
     #[must_use]
     pub fn guarded(self, guard: Guard) -> Endpoint {
         Endpoint { guard, ..self }
     }
 
-    /// The same server, in the network that is reached so, unless its credentials name a proxy.
+    /// Sets the egress, unless the credentials name a proxy.
     #[must_use]
     pub fn through(self, egress: &Egress) -> Endpoint {
         if self.egress.is_direct() { Endpoint { egress: egress.clone(), ..self } } else { self }
     }
 
-    /// Why there is no call, in the words of a call that failed.
+    /// Returns `why` in the format of a failed call.
     pub(super) fn no_call(&self, why: &str) -> String {
         Failure::Other(why.to_owned()).of(&self.url).to_string()
     }
 
-    /// Another path of the same server.
+    /// Returns the endpoint of another path of the same server.
     ///
     /// # Errors
-    /// It is no path.
+    /// The text is not a path.
     pub fn to(&self, path_and_query: &str) -> Result<Endpoint, String> {
         let mut parts = self.url.clone().into_parts();
         parts.path_and_query =
@@ -155,7 +159,7 @@ impl Endpoint {
         Ok(Endpoint { url, ..self.clone() })
     }
 
-    /// The URL.
+    /// Returns the URL that is called.
     pub fn url(&self) -> &Uri {
         &self.url
     }
@@ -188,13 +192,13 @@ impl Endpoint {
         &self.pool
     }
 
-    /// The same server, reached at another address.
+    /// Changes the address of the connection, but not the URL.
     pub fn at(mut self, host: String, port: u16) -> Endpoint {
         self.address = (host, port);
         self
     }
 
-    /// The same server, reached at another address that the URL names too.
+    /// Returns the endpoint at another address, which also appears in the URL.
     ///
     /// # Errors
     /// The host cannot be part of a URL.
@@ -207,7 +211,7 @@ impl Endpoint {
     }
 }
 
-/// Where a connection for a URL goes.
+/// Returns the host and the port of the connection for a URL.
 fn host_and_port(url: &Uri) -> (String, u16) {
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     (host, url.port_u16().unwrap_or(443))

@@ -1,4 +1,4 @@
-//! Why a call failed, in the words of the reference server.
+//! Reasons why a call failed, with the wording of the reference server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,35 +9,35 @@ use rustls::{CertificateError, Error as TlsError};
 
 use values::memory::Exhausted;
 
-/// Why there is no answer.
+/// Reason why there is no usable response.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Failure {
-    /// None in time.
+    /// The response did not arrive in time.
     #[error("context deadline exceeded")]
     Timeout,
-    /// The connection broke within the answer.
+    /// The connection broke in the middle of the response body.
     #[error("unexpected error when reading response body. Please retry. Original error: unexpected EOF")]
     Body,
-    /// The answer has more bytes than are read.
+    /// The response has more bytes than the limit.
     #[error("http: response body too large")]
     TooLong,
-    /// An answer that says failure, or nothing.
+    /// The response has a failure code.
     #[error("{text}")]
     Code {
-        /// The code of the answer.
+        /// Status code of the response.
         code: u16,
-        /// What it says.
+        /// Message from the response.
         text: String,
     },
-    /// The other end reset the connection.
+    /// The peer reset the connection.
     #[error("{0}")]
     Reset(String),
-    /// No connection, or none that lasted until the answer.
+    /// There was no connection, or it broke before the response.
     #[error("{0}")]
     Other(String),
 }
 
-/// The two ends of a connection: this one and the other.
+/// The local and the remote address of a connection.
 pub(super) type Ends = Option<(SocketAddr, SocketAddr)>;
 
 impl Failure {
@@ -57,7 +57,7 @@ impl Failure {
         Failure::Other(format!("dial tcp {shown}:{port}: i/o timeout"))
     }
 
-    /// An answer for which there is no memory, or never can be.
+    /// Returns the failure for a response for which there is not enough memory, or can never be.
     pub(super) fn no_room(error: &Exhausted) -> Failure {
         match error {
             Exhausted::Never { .. } => Failure::TooLong,
@@ -65,7 +65,7 @@ impl Failure {
         }
     }
 
-    /// A connection that is not made because of where it leads.
+    /// Returns the failure for a connection to an address that is not allowed.
     pub(super) fn not_allowed(address: SocketAddr) -> Failure {
         Failure::Other(format!("dial tcp {address}: address not allowed"))
     }
@@ -74,17 +74,17 @@ impl Failure {
         Failure::Other(format!("dial tcp: lookup {host}: no such host"))
     }
 
-    /// The other end reset the connection, if that is what happened.
+    /// Returns a failure if the peer reset the connection.
     fn reset(error: &(dyn std::error::Error + 'static), ends: Ends) -> Option<Failure> {
         let (here, there) = ends.filter(|_| is_io(error, io::ErrorKind::ConnectionReset))?;
         Some(Failure::Reset(format!("read tcp {here}->{there}: read: connection reset by peer")))
     }
 
-    /// Whether the same question may have another answer soon.
+    /// Returns whether a retry may succeed soon.
     pub fn is_passing(&self) -> bool {
         match self {
             Failure::Reset(_) => true,
-            // A server without what it needs, 503, says so on purpose.
+            // A server that lacks something that it needs sends a 503 on purpose.
             Failure::Code { code, .. } => matches!(code, 429 | 500..=502 | 504..),
             Failure::Timeout | Failure::Body | Failure::TooLong | Failure::Other(_) => false,
         }
@@ -124,12 +124,12 @@ impl Failure {
         })
     }
 
-    /// Names the call, where the failure is not an answer.
+    /// Adds the method Post and the URL to the message, unless the failure comes from a response.
     pub(super) fn of(self, url: &Uri) -> Failure {
         self.of_method("Post", url)
     }
 
-    /// The same for another method.
+    /// Adds the method and the URL to the message, unless the failure comes from a response.
     pub(super) fn of_method(self, method: &str, url: &Uri) -> Failure {
         match self {
             Failure::Timeout | Failure::Other(_) => Failure::Other(format!("{method} \"{url}\": {self}")),
@@ -139,15 +139,15 @@ impl Failure {
     }
 }
 
-/// How a failure begins that names the time.
+/// Start of the message of a certificate outside its validity period.
 const OUTSIDE_VALIDITY: &str = "certificate has expired or is not yet valid";
 
 fn certificate(why: &CertificateError) -> String {
     let shown =
         |time: UnixTime| values::clock::format_seconds(i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
     match why {
-        // An authority of the same name with another key is as unknown, and so is one that presents itself as the server, which
-        // is the only error of another kind.
+        // Go also reports an unknown authority if an authority of the same name has another key, or if an
+        // authority presents itself as the server. The latter is the only case of `Other`.
         CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_) => {
             "certificate signed by unknown authority".to_owned()
         }
@@ -163,7 +163,7 @@ fn certificate(why: &CertificateError) -> String {
         CertificateError::NotValidForNameContext { expected, presented } => {
             let expected = expected.to_str();
             let is_address = expected.parse::<std::net::IpAddr>().is_ok();
-            // Each is shown as `DnsName("a")` or `IpAddress(1.2.3.4)`.
+            // Each name is in the form `DnsName("a")` or `IpAddress(1.2.3.4)`.
             let names: Vec<&str> = presented
                 .iter()
                 .filter(|name| name.starts_with("IpAddress") == is_address)
@@ -183,7 +183,7 @@ fn certificate(why: &CertificateError) -> String {
     }
 }
 
-/// What a code other than success says. `said` is the text of the answer, or `unknown`.
+/// Returns the message for a code other than success. `said` is the text of the response, or `unknown`.
 pub fn unexpected_code(code: StatusCode, said: &str) -> String {
     match code.as_u16() {
         400 => "the server rejected our request for an unknown reason".to_owned(),
@@ -210,19 +210,19 @@ pub fn unexpected_code(code: StatusCode, said: &str) -> String {
     }
 }
 
-/// Whether the other end closed a connection without saying so by TLS, which many servers do.
+/// Returns whether the peer closed a connection without a TLS close notification, as many servers do.
 pub fn is_cut(error: &hyper::Error) -> bool {
     !error.is_incomplete_message() && is_end(error)
 }
 
-/// Whether a connection ended before an answer began.
+/// Returns whether a connection ended before a response began.
 fn is_end(error: &(dyn std::error::Error + 'static)) -> bool {
     error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message)
         || is_io(error, io::ErrorKind::UnexpectedEof)
         || error.source().is_some_and(is_end)
 }
 
-/// Whether an error of this kind is among the causes.
+/// Returns whether an I/O error of this kind is among the causes.
 fn is_io(error: &(dyn std::error::Error + 'static), kind: io::ErrorKind) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind)
         || error.source().is_some_and(|source| is_io(source, kind))

@@ -1,7 +1,7 @@
-//! Requests on connections to other servers, and their answers.
+//! Requests on connections to other servers, and their responses.
 //!
-//! A post follows redirects to other HTTPS URLs, a few of them and all within its deadline; answers that are read as they
-//! come are not followed.
+//! A POST follows a few redirects to other HTTPS URLs, all within its deadline. Streamed responses do not
+//! follow redirects.
 
 use std::io::Read;
 use std::ops::Deref;
@@ -22,28 +22,29 @@ use super::{Endpoint, Failure, failed, redirect};
 use crate::traces;
 use values::memory::{self, Charge};
 
-/// Most bytes of an answer that are read: far more than any object may have.
+/// Maximum number of bytes of a response that are read: far more than any object may have.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How often a server that asks for it is asked again within the deadline.
+/// Maximum number of retries within the deadline, for a server that asks for them.
 const RETRIES_MAX: usize = 10;
 
-/// Most bytes of a review that are read: a user with some ten thousand groups.
+/// Maximum number of bytes of a review that are read: enough for a user with some ten thousand groups.
 pub const REVIEW_BYTES_MAX: usize = 1024 * 1024;
 
-/// Longest answer that is read without a charge for its bytes. A charge for what it becomes is taken in any case.
+/// Maximum length of a response whose bytes are read without a charge. The decoded form is charged in any
+/// case.
 const UNCHARGED_BYTES_MAX: usize = 16 * 1024;
 
-/// An answer of a kind that says success.
+/// The response to a successful call.
 #[derive(Debug)]
 pub struct Answer {
-    /// The code, 200 to 206.
+    /// Status code, 200 to 206.
     pub code: StatusCode,
-    /// The body; never empty.
+    /// Response body; never empty.
     pub body: Reply,
 }
 
-/// The body of an answer. Memory for it, and for what it becomes when it is decoded, is charged until this is dropped.
+/// A response body. Memory for the body, and for its decoded form, is charged until this value is dropped.
 #[derive(Debug)]
 pub struct Reply {
     bytes: Bytes,
@@ -58,10 +59,10 @@ impl Deref for Reply {
     }
 }
 
-/// Posts JSON and reads the answer, all of it within `timeout`. `agent` names this server.
+/// Posts JSON and reads the response, all of it within `timeout`. `agent` is the user agent.
 ///
 /// # Errors
-/// No connection, no answer in time, an answer that is too long, or one of another code than success.
+/// There is no connection, no response in time, or the response is too long or has a code other than success.
 pub async fn post(
     endpoint: &Endpoint,
     agent: &str,
@@ -71,10 +72,10 @@ pub async fn post(
     post_at_most(endpoint, agent, body, (timeout, ANSWER_BYTES_MAX)).await
 }
 
-/// The same for an answer of so many bytes at most.
+/// Posts JSON like [`post`], with a limit on the size of the response.
 ///
 /// # Errors
-/// As those of [`post`].
+/// The same as those of [`post`].
 pub async fn post_at_most(
     endpoint: &Endpoint,
     agent: &str,
@@ -97,26 +98,27 @@ pub async fn post_at_most(
     called.unwrap_or_else(|_| Err(Failure::Timeout.of(endpoint.url())))
 }
 
-/// An answer that is read as it comes, and its connection, which ends with this.
+/// A streamed response and its connection, which ends when this value is dropped.
 pub struct Opened {
-    /// The answer.
+    /// The response, whose body has not been read.
     pub response: Response<Incoming>,
-    /// To be kept until the answer is read.
+    /// The connection, to be kept until the response has been read.
     pub connection: Lease,
 }
 
-/// A connection while an answer is read from it. It ends with this, unless others use it too.
+/// A connection from which a response is read. Dropping the lease ends the connection, unless other calls use
+/// it too.
 pub struct Lease(Leased);
 
 enum Leased {
-    /// For this answer alone.
+    /// For this response only.
     Own { _connection: Connection },
-    /// From the pool of an endpoint, or for it.
+    /// From the pool of an endpoint, or to be returned to it.
     Kept(Box<(Endpoint, Live)>),
 }
 
 impl Lease {
-    /// The answer was read to its end: the connection may be kept for the next call.
+    /// Returns the connection to the pool for the next call. The response must have been read to its end.
     pub fn give_back(self) {
         if let Leased::Kept(kept) = self.0 {
             let (endpoint, live) = *kept;
@@ -125,11 +127,11 @@ impl Lease {
     }
 }
 
-/// Sends a request whose path and headers are the caller's, and waits for the head of the answer. Without `Host` it is the
-/// URL's. The answer may be an upgrade.
+/// Sends a request with the URL of the endpoint, and waits for the head of the response. The headers are
+/// those of the caller; `Host` defaults to that of the URL. The response may be an upgrade.
 ///
 /// # Errors
-/// No connection, or none that lasted until the answer began.
+/// There is no connection, or it broke before the response began.
 pub async fn open<B>(endpoint: &Endpoint, mut request: Request<B>) -> Result<Opened, Failure>
 where
     B: hyper::body::Body + Send + Unpin + 'static,
@@ -151,11 +153,12 @@ where
     Ok(Opened { response, connection: Lease(Leased::Own { _connection: connection }) })
 }
 
-/// The same for a request that is no upgrade: on a connection that was kept, or a new one, which is kept once the answer is
-/// read ([`Lease::give_back`]). The name of the server is the URL's.
+/// Sends a request that is not an upgrade, on a pooled or a new connection, and waits for the head of the
+/// response. The connection may be returned to the pool after the response has been read
+/// ([`Lease::give_back`]). The host is that of the URL.
 ///
 /// # Errors
-/// No connection, or none that lasted until the answer began.
+/// There is no connection, or it broke before the response began.
 pub async fn open_kept<B>(endpoint: &Endpoint, request: Request<B>) -> Result<Opened, Failure>
 where
     B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -172,10 +175,11 @@ where
     Ok(Opened { response, connection })
 }
 
-/// Gets the endpoint's URL with these headers, all of it within `timeout`; says what came, whatever its code.
+/// Gets the endpoint's URL with these headers, all of it within `timeout`. Returns the response whatever its
+/// code.
 ///
 /// # Errors
-/// No connection, no answer in time, or one that is too long.
+/// There is no connection, no response in time, or the response is too long.
 pub async fn get(
     endpoint: &Endpoint,
     headers: HeaderMap,
@@ -185,10 +189,11 @@ pub async fn get(
     Ok((head.status, text))
 }
 
-/// The same for an answer of so many bytes at most, with its whole head.
+/// Gets the endpoint's URL like [`get`], with a limit on the size of the response, and returns its whole
+/// head.
 ///
 /// # Errors
-/// As those of [`get`].
+/// The same as those of [`get`].
 pub async fn get_at_most(
     endpoint: &Endpoint,
     headers: HeaderMap,
@@ -205,7 +210,8 @@ pub async fn get_at_most(
     called.map_err(|failure| failure.of_method("Get", endpoint.url()))
 }
 
-/// A post and those requests that answers ask for instead of it; the last answer. Failures name the URL that was asked last.
+/// Sends a POST, follows its redirects, and returns the last response. Failures name the URL of the last
+/// request.
 async fn follow(
     endpoint: &Endpoint,
     agent: &str,
@@ -231,7 +237,7 @@ async fn follow(
     Err(Failure::Other(why).of(&last))
 }
 
-/// One request and its answer.
+/// Sends one request and reads the response.
 async fn exchange(
     endpoint: &Endpoint,
     method: &Method,
@@ -261,9 +267,10 @@ async fn exchange(
     Ok(answer)
 }
 
-/// Sends a request on a connection that was kept, or on a new one; says when it was sent. A kept one on which nothing could
-/// be written any more is passed over. What was written is not sent again, as the server may have acted on it, but for a
-/// GET without a body, which asks for no act.
+/// Sends a request on a pooled or a new connection; also returns when the request was sent. A pooled
+/// connection that accepts no more data is discarded. A request that was written is not sent again, because
+/// the server may have acted on it. A GET without a body is an exception, because it does not change
+/// anything.
 async fn send(
     endpoint: &Endpoint,
     mut request: Request<Sent>,
@@ -292,7 +299,7 @@ async fn send(
     }
 }
 
-/// A request without a body once more.
+/// Copies a request without a body.
 fn same(request: &Request<Sent>) -> Request<Sent> {
     let mut same = Request::new(Empty::new().map_err(Into::into).boxed_unsync());
     *same.method_mut() = request.method().clone();
@@ -301,8 +308,8 @@ fn same(request: &Request<Sent>) -> Request<Sent> {
     same
 }
 
-/// Reads an answer. Its bytes are charged before they are read where they are many, and what they become before the caller
-/// decodes them.
+/// Reads a response. Large responses are charged before their bytes are read, and the decoded form before the
+/// caller decodes the body.
 async fn read(
     response: Response<Incoming>,
     bytes_max: usize,
@@ -312,8 +319,8 @@ async fn read(
         return Err(Failure::TooLong);
     }
     let mut text = BytesMut::new();
-    // An announced length is charged at once. Other bytes are charged as they come, each time as many as there are already,
-    // because the buffer doubles.
+    // A known length is charged at once. Otherwise bytes are charged as they arrive, each time twice the
+    // number of bytes so far, because the buffer doubles.
     let exact = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let mut charges = Vec::new();
     let mut charged = UNCHARGED_BYTES_MAX;
@@ -332,20 +339,20 @@ async fn read(
     }
     let is_compressed = head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip");
     let text = if is_compressed {
-        // Deflate makes at most 1032 bytes of one (RFC 1951).
+        // Deflate expands one byte to at most 1032 bytes (RFC 1951).
         let most = text.len().saturating_mul(1032).min(bytes_max);
         charges.push(memory::reply(2 * most).await.map_err(|error| Failure::no_room(&error))?);
         decompress(&text, bytes_max)?
     } else {
         text.freeze()
     };
-    // Given back first, so that no call waits for the last charge while it has others.
+    // The charges are released first, so that no call waits for its last charge while it holds others.
     drop(charges);
     let charge = memory::decoded_reply(&text).await.map_err(|error| Failure::no_room(&error))?;
     Ok((head, Reply { bytes: text, _charge: charge }))
 }
 
-/// The text of a compressed body; no longer than that of another one.
+/// Decompresses a body, up to the size limit of an uncompressed one.
 fn decompress(body: &[u8], bytes_max: usize) -> Result<Bytes, Failure> {
     let mut text = Vec::new();
     let mut limited = GzDecoder::new(body).take(bytes_max as u64 + 1);
@@ -356,7 +363,7 @@ fn decompress(body: &[u8], bytes_max: usize) -> Result<Bytes, Failure> {
     Ok(text.into())
 }
 
-/// How long a server wants to be left alone before it is asked again.
+/// Returns how long a server asks the client to wait before a retry.
 fn retry_after(code: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     if code != StatusCode::TOO_MANY_REQUESTS && !code.is_server_error() {
         return None;

@@ -1,5 +1,5 @@
-//! What an answer of another code than success says, in the words of the reference server's HTTP client: a Status in the
-//! body counts, otherwise the code, with some of the text.
+//! The failure of a response with a code other than success, with the wording of the reference server's HTTP
+//! client: a Status in the body takes precedence over the code with a part of the text.
 
 use http::StatusCode;
 
@@ -7,22 +7,22 @@ use super::{Failure, error};
 use values::json::{self, Value};
 use values::yaml;
 
-/// Most bytes of a text that become part of a message.
+/// Maximum number of bytes of a text that become part of a message.
 const TEXT_BYTES_MAX: usize = 2048;
 
-/// The failure that such an answer is.
+/// Returns the failure that such a response means.
 pub(super) fn failure(code: StatusCode, media_type: &str, body: &[u8]) -> Failure {
     if let Some(failure) = status(body) {
         return failure;
     }
-    // What does not say what it is is taken for text.
+    // A body without a media type counts as text.
     let is_text = media_type.is_empty() || media_type.to_ascii_lowercase().starts_with("text/");
     let text = String::from_utf8_lossy(&body[..body.len().min(TEXT_BYTES_MAX)]);
     let text = error::unexpected_code(code, if is_text { text.trim() } else { "unknown" });
     Failure::Code { code: code.as_u16(), text }
 }
 
-/// What a Status that says failure says; its version and kind may be missing where the other is there.
+/// Returns the failure in a Status with `status: Failure`. The apiVersion may be missing.
 fn status(body: &[u8]) -> Option<Failure> {
     let document = match body.trim_ascii_start().first()? {
         b'{' => json::parse(body).ok()?,
@@ -46,10 +46,10 @@ fn status(body: &[u8]) -> Option<Failure> {
     Some(Failure::Code { code, text: document.str_at(&["message"]).to_owned() })
 }
 
-/// Whether a text is a media type with parameters (RFC 2045, 5.1), or nothing.
+/// Checks that a text is empty or a media type with parameters (RFC 2045, 5.1).
 ///
 /// # Errors
-/// Why it is none.
+/// The message says why the text is not a media type.
 pub(super) fn media_type(text: &str) -> Result<(), &'static str> {
     if text.is_empty() {
         return Ok(());
@@ -79,13 +79,13 @@ pub(super) fn media_type(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The token that a text begins with, and what follows.
+/// Returns the token at the start of a text, and the rest of the text.
 fn token(text: &str) -> (&str, &str) {
     let is_part = |c: char| c.is_ascii_graphic() && !"()<>@,;:\\\"/[]?=".contains(c);
     text.split_at(text.find(|c| !is_part(c)).unwrap_or(text.len()))
 }
 
-/// A parameter: name, value as it is written, and what follows.
+/// Parses a parameter: returns its name, its value as written, and the rest of the text.
 fn parameter(text: &str) -> Option<(&str, &str, &str)> {
     let (name, rest) = token(text.strip_prefix(';')?.trim_start());
     let rest = rest.trim_start().strip_prefix('=')?.trim_start();

@@ -1,31 +1,33 @@
-//! Addresses that requests of clients must not lead to: this host, and this server itself.
+//! Addresses to which requests of clients must not lead: this host, and this server itself.
 //!
-//! An address may carry another one: IPv6 has several forms that hold an IPv4 address, and the system or a gateway follows
-//! them. Each check looks at all addresses that an address stands for. Names are checked by the addresses that they are
-//! resolved to, when the connection is made, so a name cannot have another address by then.
+//! An address may contain another one: IPv6 has several formats that contain an IPv4 address, and the system
+//! or a gateway forwards to it. Each check covers all addresses that an address stands for. A name is checked
+//! by the address that it resolves to at the time of the connection, so the name cannot change its address in
+//! between.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
 
-/// The addresses at which clients reach this server, known once it listens. Copies share them.
+/// The addresses at which clients reach this server, known once the server listens. Copies share them.
 #[derive(Clone, Debug, Default)]
 pub struct OwnAddresses(Arc<OnceLock<Listening>>);
 
 #[derive(Debug)]
 struct Listening {
-    /// The address of the listening socket, which may be the unspecified one.
+    /// Address of the listening socket, which may be the unspecified address.
     at: SocketAddr,
-    /// Addresses that lead there, as the server tells others.
+    /// Other addresses that lead to this server and that it advertises.
     others: Vec<SocketAddr>,
 }
 
 impl OwnAddresses {
-    /// Sets the address of the listening socket, and others that lead there. A later call changes nothing.
+    /// Sets the address of the listening socket, and other addresses that lead to it. Only the first call has
+    /// an effect.
     pub fn set(&self, at: SocketAddr, others: Vec<SocketAddr>) {
         let _ = self.0.set(Listening { at, others });
     }
 
-    /// Whether a connection to `address` reaches this server.
+    /// Returns whether a connection to `address` reaches this server.
     pub fn has(&self, address: SocketAddr) -> bool {
         let Some(Listening { at, others }) = self.0.get() else { return false };
         let is_here = |ip: IpAddr| match at.ip() {
@@ -40,26 +42,26 @@ impl OwnAddresses {
     }
 }
 
-/// Whether an address is one of this host.
+/// Returns whether an address belongs to this host.
 fn is_local(ip: IpAddr) -> bool {
-    // A socket can be bound to addresses of the host only.
+    // A socket can be bound only to addresses of the host.
     ip.is_loopback() || ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
 /// Rule for the addresses to which no connection may be made.
 #[derive(Clone, Debug, Default)]
 pub enum Guard {
-    /// The caller or an operator chose the address.
+    /// Every address is allowed: the caller or an operator chose it.
     #[default]
     Open,
-    /// This server.
+    /// Addresses of this server are refused.
     NotOwn(OwnAddresses),
-    /// This server, and any address that only this host or its link has.
+    /// Addresses of this server, and addresses that are local to this host or its link, are refused.
     Global(OwnAddresses),
 }
 
 impl Guard {
-    /// Whether no connection to `address` may be made.
+    /// Returns whether no connection to `address` may be made.
     pub fn refuses(&self, address: SocketAddr) -> bool {
         match self {
             Guard::Open => false,
@@ -69,12 +71,12 @@ impl Guard {
     }
 }
 
-/// Whether an address can be that of a pod: not of this host, not of a link, and of one receiver. The same holds for each
-/// address that it stands for.
+/// Returns whether an address can be that of a pod: not of this host, not of a link, and not of several
+/// receivers. The same must hold for each address that it stands for.
 pub fn is_global(address: IpAddr) -> bool {
     stands_for(address).all(|ip| {
         let is_of_link = match ip {
-            // "This network" (RFC 1122, 3.2.1.3) is no destination.
+            // "This network" (RFC 1122, 3.2.1.3) is not a valid destination.
             IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast() || v4.octets()[0] == 0,
             IpAddr::V6(v6) => v6.is_unicast_link_local(),
         };
@@ -82,7 +84,7 @@ pub fn is_global(address: IpAddr) -> bool {
     })
 }
 
-/// The address itself, and the IPv4 addresses that it carries.
+/// Returns the address itself, and the IPv4 addresses that it contains.
 fn stands_for(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     let carried = match address {
         IpAddr::V4(_) => [None; 2],
@@ -91,8 +93,9 @@ fn stands_for(address: IpAddr) -> impl Iterator<Item = IpAddr> {
     std::iter::once(address).chain(carried.into_iter().flatten().map(IpAddr::V4))
 }
 
-/// The IPv4 addresses in an IPv6 address: mapped and compatible ones (RFC 4291, 2.5.5), those of NAT64 (RFC 6052, RFC 8215), of
-/// 6to4 (RFC 3056), of Teredo (RFC 4380, the server and the inverted client), and of ISATAP (RFC 5214).
+/// Returns the IPv4 addresses in an IPv6 address: mapped and compatible ones (RFC 4291, 2.5.5), those of
+/// NAT64 (RFC 6052, RFC 8215), of 6to4 (RFC 3056), of Teredo (RFC 4380, the server and the inverted client),
+/// and of ISATAP (RFC 5214).
 fn carried(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     let segments = address.segments();
     let at = |first: usize| {
@@ -100,7 +103,7 @@ fn carried(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
         Some(Ipv4Addr::from_bits(bits))
     };
     match segments {
-        // The unspecified and the loopback address carry nothing.
+        // The unspecified and the loopback address contain no IPv4 address.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => [None; 2],
         [0, 0, 0, 0, 0, 0 | 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => [at(6), None],
         [0x64, 0xff9b, ..] => [at(6), None],

@@ -1,56 +1,57 @@
-//! Who this server is to each of the servers that it calls: the users of a kubeconfig file, by the server that they are
-//! for (docs/api/webhooks.md#credentials).
+//! The credentials of this server for each of the servers that it calls: the users of a kubeconfig file, by
+//! the server that they are for (docs/api/webhooks.md#credentials).
 
 use std::collections::HashMap;
 
 use super::{Egress, Identity, Networks};
 
-/// The port that need not be named.
+/// Port that may be omitted in the name of a server.
 const PORT_DEFAULT: u16 = 443;
 
-/// Identities by the name of their server: `host:port`, `host` for the port of HTTPS, `*.domain`, or `*` for all others.
+/// Identities by server name: `host:port`, `host` for the port of HTTPS, `*.domain`, or `*` for all others.
 #[derive(Clone, Default)]
 pub struct Identities {
     of_server: HashMap<String, Result<Identity, String>>,
-    /// Name of the identity for servers that none is for.
+    /// Name of the identity for servers that no other identity matches.
     current: String,
-    /// PEM of the authorities that are believed where the object that names a server has none.
+    /// PEM of the authorities that are trusted if the object that names a server has none.
     system: Vec<u8>,
     networks: Networks,
 }
 
 impl Identities {
-    /// Identities by server, each as it is or why it cannot be used; and the name of that of all other servers.
+    /// Creates identities by server name; an identity that cannot be used is given as its error. `current`
+    /// names the identity for all other servers.
     pub fn new(of_server: HashMap<String, Result<Identity, String>>, current: &str) -> Identities {
         Identities { of_server, current: current.to_owned(), ..Identities::default() }
     }
 
-    /// The same, with the PEM of the authorities that the system believes.
+    /// Sets the PEM of the authorities that the system trusts.
     #[must_use]
     pub fn believing(self, system: Vec<u8>) -> Identities {
         Identities { system, ..self }
     }
 
-    /// The same for servers in these networks.
+    /// Sets the networks in which the servers are.
     #[must_use]
     pub fn reaching(self, networks: Networks) -> Identities {
         Identities { networks, ..self }
     }
 
-    /// How a server is reached: a service of the cluster, or one that a URL names.
+    /// Returns the egress for a server: one for services of the cluster, the other for URLs.
     pub(super) fn egress(&self, is_service: bool) -> &Egress {
         if is_service { &self.networks.cluster } else { &self.networks.control_plane }
     }
 
-    /// PEM of the authorities that are believed where no other is named.
+    /// Returns the PEM of the authorities that are trusted if no others are configured.
     pub fn system_authorities(&self) -> &[u8] {
         &self.system
     }
 
-    /// The identity for a server; none: it is not told who asks.
+    /// Returns the identity for a server; `None` if this server does not authenticate itself.
     ///
     /// # Errors
-    /// Why the identity cannot be used.
+    /// The message says why the identity cannot be used.
     pub fn of(&self, host: &str, port: u16) -> Result<Option<&Identity>, String> {
         let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let whole = format!("{shown}:{port}");
@@ -60,7 +61,7 @@ impl Identities {
         found.map(|identity| identity.as_ref().map_err(Clone::clone)).transpose()
     }
 
-    /// The identity of this name, or of the smallest domain that it is in.
+    /// Returns the identity with this name, or that of the smallest domain that contains the name.
     fn named(&self, name: &str) -> Option<&Result<Identity, String>> {
         let domains = name.match_indices('.').map(|(at, _)| format!("*{}", &name[at..]));
         std::iter::once(name.to_owned()).chain(domains).find_map(|name| self.of_server.get(&name))

@@ -5,8 +5,8 @@
 //! DIAL_REQ ─► DIAL_RSP ─► DATA … DATA in both directions ─► CLOSE_REQ ─► CLOSE_RSP
 //! ```
 //!
-//! One call carries one connection, and has an HTTP/2 connection of its own. A direction cannot be closed alone: whoever
-//! ends one ends both.
+//! A call carries one connection, and has its own HTTP/2 connection. A direction cannot be closed alone:
+//! closing one closes both.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -27,23 +27,23 @@ use tokio::task::AbortHandle;
 use super::Failure;
 use crate::stream::AnyStream;
 
-/// The method.
+/// The gRPC method of the proxy service.
 const METHOD: &str = "http://localhost/ProxyService/Proxy";
 
-/// Bytes that are read before the other side takes them, in each direction.
+/// Number of bytes that are buffered before the other side takes them, in each direction.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Most bytes of a packet that this side sends, and that it takes.
+/// Maximum size of a packet that this side sends or accepts, in bytes.
 const SENT_BYTES_MAX: usize = 32 * 1024;
 const TAKEN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Packets that wait to be sent.
+/// Maximum number of packets that wait to be sent.
 const WAITING_MAX: usize = 2;
 
-/// For the answer to a CLOSE_REQ.
+/// Time limit for the reply to a CLOSE_REQ.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes before a message of gRPC: whether it is compressed, and its length.
+/// Length of the prefix of a gRPC message: a compression flag, and the length of the message.
 const PREFIX_BYTES: usize = 5;
 
 #[derive(Clone, PartialEq, Message)]
@@ -117,10 +117,10 @@ struct Closed {
     connection: i64,
 }
 
-/// A connection to `target` (`host:port`) through the konnectivity server at the other end of `stream`.
+/// Connects to `target` (`host:port`) through the konnectivity server at the other end of `stream`.
 ///
 /// # Errors
-/// The server says why there is none, or is none.
+/// The server reports why it cannot connect, or it is not a konnectivity server.
 pub(super) async fn connect_to(stream: AnyStream, target: &str) -> Result<AnyStream, Failure> {
     let odd = |error: &dyn std::fmt::Display| Failure::Other(format!("konnectivity: {error}"));
     let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
@@ -139,7 +139,7 @@ pub(super) async fn connect_to(stream: AnyStream, target: &str) -> Result<AnyStr
     let random = random();
     let dial = Dial { protocol: "tcp".to_owned(), address: target.to_owned(), random };
     let dial = Packet { kind: Kind::DialRequest.into(), dial: Some(dial), ..Packet::default() };
-    // There is room for the first one.
+    // The channel has room for the first packet.
     let _ = packets.send(framed(&dial)).await;
     let response = sender.send_request(request).await.map_err(|error| odd(&error))?;
     if !response.status().is_success() {
@@ -164,7 +164,7 @@ pub(super) async fn connect_to(stream: AnyStream, target: &str) -> Result<AnyStr
     Ok(Box::new(ours))
 }
 
-/// The task of an HTTP/2 connection, which ends with this.
+/// The task of an HTTP/2 connection, which is aborted when this value is dropped.
 struct Driven(AbortHandle);
 
 impl Drop for Driven {
@@ -173,7 +173,7 @@ impl Drop for Driven {
     }
 }
 
-/// Carries bytes between a connection and packets, until one side ends it.
+/// Copies bytes between a connection and packets, until one side ends the connection.
 async fn carry(
     stream: DuplexStream,
     id: i64,
@@ -222,14 +222,14 @@ async fn carry(
     }
 }
 
-/// The packets that a call answers with.
+/// The packets of the response stream.
 struct Packets {
     body: Incoming,
     gathered: BytesMut,
 }
 
 impl Packets {
-    /// The next one; `None` at the end.
+    /// Returns the next packet; `None` at the end.
     async fn next(&mut self) -> Result<Option<Packet>, Failure> {
         let odd = |why: String| Failure::Other(format!("konnectivity: {why}"));
         loop {
@@ -258,21 +258,21 @@ impl Packets {
     }
 }
 
-/// A packet as a message of gRPC, not compressed.
+/// Returns a packet as an uncompressed gRPC message.
 fn framed(packet: &Packet) -> Bytes {
     let len = packet.encoded_len();
     let mut message = BytesMut::with_capacity(PREFIX_BYTES + len);
     message.put_u8(0);
     message.put_u32(len as u32);
-    // There is room.
+    // The buffer has room.
     let _ = packet.encode(&mut message);
     message.freeze()
 }
 
-/// A number that tells this dial from others.
+/// Returns a number that distinguishes this dial from others.
 fn random() -> i64 {
     let mut bytes = [0; 8];
-    // Without randomness the number is 0: only one dial is made over a call.
+    // Without randomness the number is 0, which is harmless: only one dial is made per call.
     let _ = getrandom::fill(&mut bytes);
     i64::from_le_bytes(bytes) & i64::MAX
 }

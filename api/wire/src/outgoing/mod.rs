@@ -1,13 +1,15 @@
-//! Calls of other servers: one request, one answer.
+//! Calls to other servers: one request, one response.
 //!
 //! ```text
-//! Endpoint (URL, address to connect to, credentials) ─► connect ─► TLS ─┬─ post: one answer of bounded length
-//!                                                                       ├─ open: an answer as it comes, or an upgrade
-//!                                                                       └─ open_kept: an answer as it comes
+//! Endpoint (URL, address to connect to, credentials) ─► connect ─► TLS ─┬─ post: one response of bounded length
+//!                                                                       ├─ open: a streamed response, or an upgrade
+//!                                                                       └─ open_kept: a streamed response
 //! ```
 //!
-//! `endpoint` says where a server is, `egress` how it is reached, `guard` where no connection leads, `credentials` how it is known and who asks, `authorities` verifies it, `connect` makes connections, `exchange`
-//! sends requests on them, `pool` keeps those of posts and of `open_kept` for the next one. Nothing here knows what is asked.
+//! `endpoint` has the URL and the address of a server, `egress` the way to reach it, `guard` the forbidden
+//! addresses, `credentials` the keys and tokens. `authorities` verifies the server, `connect` opens
+//! connections, `exchange` sends requests on them, and `pool` keeps the connections of `post` and of
+//! `open_kept` for later calls. This module does not know the contents of requests.
 
 mod answer;
 mod authorities;

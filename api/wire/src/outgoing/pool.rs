@@ -1,13 +1,14 @@
-//! Connections that are kept after a call for the next one to the same server.
+//! A pool of connections that are kept after a call for the next call to the same server.
 //!
 //! ```text
 //! take ─► kept connection ─┐
-//!         new connection ──┴─► call ─► the answer is read to its end ─► keep
+//!         new connection ──┴─► call ─► the response is read to its end ─► keep
 //! ```
 //!
-//! An HTTP/1 connection is taken out while a call uses it; an HTTP/2 one stays and carries all calls at the same time. A
-//! call that is given up within its answer takes its HTTP/1 connection with it. The pool belongs to an endpoint with its
-//! credentials: whoever asks under another name, or after a certificate was replaced, shares no connection with it.
+//! An HTTP/1 connection leaves the pool while a call uses it; an HTTP/2 connection stays in the pool and
+//! carries all calls at the same time. A call that is cancelled before the end of its response closes its
+//! HTTP/1 connection. The pool belongs to an endpoint with its credentials: a caller with other credentials,
+//! or with a replaced certificate, shares no connection with it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,26 +26,28 @@ use super::Endpoint;
 use super::connect::Connection;
 use super::error::Ends;
 
-/// Most connections that an endpoint keeps: more calls than that at the same time are a burst, which may dial.
+/// Maximum number of connections that an endpoint keeps. More concurrent calls than that are a burst, which
+/// may dial.
 const KEPT_MAX: usize = 16;
 
-/// Most connections that the process keeps, well below the open files that a process usually may have.
+/// Maximum number of connections that the process keeps, well below the usual limit of open files.
 const KEPT_IN_ALL_MAX: usize = 512;
 
-/// Most calls that share an HTTP/2 connection at the same time: as many as any server is asked to allow (RFC 9113 section 6.5.2).
-/// The next one takes another connection, as watches would otherwise hold up what comes after them.
+/// Maximum number of concurrent calls on an HTTP/2 connection: the minimum that servers are advised to allow
+/// (RFC 9113 section 6.5.2). The next call takes another connection, because watches would otherwise block
+/// the calls after them.
 pub(super) const SHARED_MAX: usize = 100;
 
-/// How long a connection is kept without a call, as the reference server's HTTP client has it.
+/// Time for which an unused connection is kept, as in the reference server's HTTP client.
 const KEPT_FOR: Duration = Duration::from_secs(90);
 
-/// Most kept connections that a call tries, since each may have ended meanwhile.
+/// Maximum number of kept connections that a call tries, because each may have ended in the meantime.
 pub(super) const TRIED_MAX: usize = KEPT_MAX;
 
-/// The body of a request, whoever makes it.
+/// The body of a request, of any kind.
 pub(super) type Sent = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Connections that are kept.
+/// Number of connections that the process keeps.
 static KEPT_IN_ALL: AtomicUsize = AtomicUsize::new(0);
 
 /// The kept connections of an endpoint.
@@ -54,7 +57,7 @@ pub(super) struct Pool(Mutex<State>);
 #[derive(Default)]
 struct State {
     kept: Vec<Kept>,
-    /// Whether a task ends those that are not used.
+    /// Whether a task closes unused connections.
     is_watched: bool,
 }
 
@@ -65,7 +68,8 @@ struct Kept {
     _counted: Counted,
 }
 
-/// Where a connection leads: a host, a port, and whether the name that the certificate has is the host of the URL.
+/// Target of a connection: the host and port that it leads to, and the authority of the URL, which determines
+/// the name in the certificate.
 #[derive(Clone, Eq, PartialEq)]
 struct Place {
     host: String,
@@ -73,7 +77,7 @@ struct Place {
     authority: String,
 }
 
-/// One of the connections that the process may keep.
+/// Permit to keep one of the connections that the process may keep.
 struct Counted;
 
 impl Counted {
@@ -91,7 +95,7 @@ impl Drop for Counted {
     }
 }
 
-/// A connection on which one call after the other, or many at once, can be made.
+/// A connection for calls one after the other (HTTP/1) or at the same time (HTTP/2).
 pub(super) struct Live {
     sender: Sender,
     connection: Arc<Connection>,
@@ -102,11 +106,11 @@ enum Sender {
     Two(http2::SendRequest<Sent>),
 }
 
-/// Why a request has no answer.
+/// Reason why a request has no response.
 pub(super) enum Unsent {
-    /// Nothing of it was written; here it is.
+    /// No byte of the request was written; the request is returned.
     Request(Box<Request<Sent>>),
-    /// The connection ended behind it, or within it.
+    /// The connection ended after the request was written, or while it was.
     Lost(hyper::Error),
 }
 
@@ -119,7 +123,7 @@ impl Live {
         Live { sender: Sender::Two(sender), connection: Arc::new(connection) }
     }
 
-    /// The same connection once more, if calls can share it and it carries fewer than it may.
+    /// Returns another handle to the same connection, if calls can share it and it is not full.
     fn shared(&self) -> Option<Live> {
         let Sender::Two(sender) = &self.sender else { return None };
         if self.is_full() {
@@ -128,7 +132,8 @@ impl Live {
         Some(Live { sender: Sender::Two(sender.clone()), connection: self.connection.clone() })
     }
 
-    /// Whether a shared connection carries as many calls as it may: each holds it, and the pool does.
+    /// Returns whether a shared connection carries its maximum number of calls. Each call holds a reference
+    /// to it, and so does the pool.
     fn is_full(&self) -> bool {
         Arc::strong_count(&self.connection) > SHARED_MAX
     }
@@ -148,7 +153,7 @@ impl Live {
         }
     }
 
-    /// Sends a request to the endpoint's URL, and waits for the head of its answer.
+    /// Sends a request to the endpoint's URL, and waits for the head of the response.
     pub(super) async fn send(
         &mut self,
         endpoint: &Endpoint,
@@ -189,12 +194,12 @@ impl Unsent {
 }
 
 impl Pool {
-    /// A connection that was kept; one that others use too if it may be shared.
+    /// Returns a kept connection, if any. A connection that can be shared stays in the pool.
     pub(super) fn take(&self, endpoint: &Endpoint) -> Option<Live> {
         let place = Place::of(endpoint);
         let mut state = self.0.lock();
         state.prune();
-        // The one that was used last is the least likely to be given up by the server.
+        // The server is least likely to have closed the connection that was used last.
         let is_free = |kept: &Kept| kept.place == place && !(kept.live.is_shared() && kept.live.is_full());
         let at = state.kept.iter().rposition(is_free)?;
         match state.kept[at].live.shared() {
@@ -206,7 +211,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection whose last answer was read to its end.
+    /// Keeps a connection whose last response was read to its end.
     pub(super) fn keep(self: &Arc<Self>, endpoint: &Endpoint, live: Live) {
         if !live.is_shared() {
             self.insert(Place::of(endpoint), live);
@@ -223,7 +228,8 @@ impl Pool {
     fn insert(self: &Arc<Self>, place: Place, live: Live) {
         let mut state = self.0.lock();
         state.prune();
-        // Of connections that can be shared and are not full one is enough; the calls on the others end with them.
+        // A single shareable connection that is not full is enough; the other connections end with the calls
+        // on them.
         let is_there = |kept: &Kept| kept.place == place && kept.live.is_shared() && !kept.live.is_full();
         if live.is_closed() || state.kept.len() >= KEPT_MAX || state.kept.iter().any(is_there) {
             return;
@@ -237,7 +243,8 @@ impl Pool {
 }
 
 impl State {
-    /// Ends what was not used for long, and forgets what the other end closed. Calls on a shared connection go on.
+    /// Drops connections that were not used for too long or that the peer closed. Calls on a shared
+    /// connection continue.
     fn prune(&mut self) {
         self.kept.retain(|kept| !kept.live.is_closed() && kept.used.elapsed() < KEPT_FOR);
     }
@@ -251,7 +258,7 @@ impl Place {
     }
 }
 
-/// Ends connections that are not used, until none is kept or the pool is gone.
+/// Closes unused connections, until no connection is kept or the pool is dropped.
 async fn watch(pool: Weak<Pool>) {
     loop {
         tokio::time::sleep(KEPT_FOR).await;
@@ -265,7 +272,7 @@ async fn watch(pool: Weak<Pool>) {
     }
 }
 
-/// How many are kept; what they carry is not shown.
+/// Shows the number of kept connections, but not their contents.
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool").field("kept", &self.0.lock().kept.len()).finish()

@@ -1,4 +1,4 @@
-//! Which calls share a connection.
+//! Tests of which calls share a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::super::{Endpoint, post};
 
-/// A server that gives each request of a connection the next answer; a connection ends with its last one.
+/// Starts a server that answers the requests of each connection with `answers` in order, and closes the
+/// connection after the last one.
 async fn serve(answers: &'static [&'static str]) -> (Endpoint, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -28,7 +29,7 @@ async fn serve(answers: &'static [&'static str]) -> (Endpoint, Arc<AtomicUsize>)
 async fn answer(mut stream: TcpStream, answers: &[&str]) {
     let mut held = Vec::new();
     for answer in answers {
-        // A request here has a head, and a body of two bytes.
+        // In this test a request has a head, and a body of two bytes.
         let end = loop {
             if let Some(at) = held.windows(4).position(|four| four == b"\r\n\r\n")
                 && held.len() >= at + 6
@@ -61,10 +62,10 @@ async fn a_connection_is_kept_until_one_side_ends_it() {
         (&[OK, OK, OK, OK][..], 4, 4, 1),
         (&[FAILS, OK, FAILS][..], 3, 1, 1),
         (&[CLOSES][..], 3, 3, 3),
-        // The server closes after its second answer, and the third call begins a new one.
+        // The server closes the connection after its second response, and the third call opens a new one.
         (&[OK, OK][..], 4, 4, 2),
         (&[CUT][..], 2, 0, 2),
-        // No answer to what was written: it is not written again.
+        // A request that was written and got no response is not written again.
         (&[""][..], 2, 0, 2),
     ] {
         let (endpoint, counted) = serve(answers).await;
@@ -93,7 +94,7 @@ async fn calls_at_the_same_time_have_connections_of_their_own_and_leave_few() {
     let before = counted.load(Ordering::Relaxed);
     ask(&endpoint).await.unwrap();
     assert_eq!(counted.load(Ordering::Relaxed), before);
-    // Another endpoint of the same server may be someone else, and shares nothing.
+    // Another endpoint of the same server may have other credentials, so it shares no connection.
     let (_, port) = endpoint.address();
     ask(&Endpoint::at_port("127.0.0.1", port, "/hook", None).unwrap()).await.unwrap();
     assert_eq!(counted.load(Ordering::Relaxed), before + 1);

@@ -1,7 +1,8 @@
-//! A proxy between this server and another one: asked for a tunnel (RFC 9110, section 9.3.6), through which TLS then goes
-//! to the other server itself.
+//! A proxy between this server and another one. The proxy is asked for a tunnel (RFC 9110, section 9.3.6),
+//! through which TLS goes to the other server itself.
 //!
-//! Only proxies without TLS of their own are spoken to. A refusal is told by its code; its body is not read.
+//! Only proxies without TLS are supported. A refusal is reported by its code; the body of the response is not
+//! read.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,23 +15,23 @@ use super::connect::dial;
 use super::egress::authority;
 use super::guard::Guard;
 
-/// Most bytes of the head of a proxy's answer.
+/// Maximum number of bytes in the head of the proxy's response.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// A proxy.
+/// A proxy from the URL in a kubeconfig file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Proxy {
     host: String,
     port: u16,
-    /// What it wants to know of who asks.
+    /// Value of the `Proxy-Authorization` header, if the URL has a user.
     authorization: Option<String>,
 }
 
 impl Proxy {
-    /// Reads `http://[user:password@]host[:port]`.
+    /// Parses `http://[user:password@]host[:port]`.
     ///
     /// # Errors
-    /// It is something else.
+    /// The URL has another form.
     pub(super) fn read(url: &str) -> Result<Proxy, String> {
         let odd = || format!("{:?} is no proxy: want http://host:port", without_password(url));
         let uri: Uri = url.parse().map_err(|_| odd())?;
@@ -46,7 +47,7 @@ impl Proxy {
         Ok(Proxy { host, port: authority.port_u16().unwrap_or(80), authorization })
     }
 
-    /// A connection to another server through the proxy.
+    /// Connects to another server through the proxy.
     pub(super) async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, Failure> {
         let mut stream = dial(&self.host, self.port, &Guard::Open).await?;
         let target = authority(host, port);
@@ -62,17 +63,18 @@ impl Proxy {
     }
 }
 
-/// Why a proxy makes no tunnel.
+/// Reason why a proxy opened no tunnel.
 pub(super) enum Refusal {
-    /// It answered with another code than 2xx, and these words.
+    /// The proxy answered with a code other than 2xx, and this reason phrase.
     Code(u16, String),
-    /// There was no answer, or none that is understood.
+    /// There was no response, or it was malformed.
     Broken(String),
 }
 
 const MALFORMED: &str = "malformed HTTP response";
 
-/// Asks for a tunnel to `target` (`host:port`). `headers` are further ones, each with its end of line.
+/// Requests a tunnel to `target` (`host:port`). `headers` are additional header lines, each with its line
+/// end.
 pub(super) async fn ask(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     target: &str,
@@ -89,7 +91,7 @@ pub(super) async fn ask(
     stream.write_all(head.as_bytes()).await.map_err(broken)?;
     stream.flush().await.map_err(broken)?;
     let mut answer = Vec::new();
-    // Byte by byte, because what follows the head is the other server's.
+    // The head is read byte by byte, because the bytes after it belong to the other server.
     while !answer.ends_with(b"\r\n\r\n") {
         if answer.len() == HEAD_BYTES_MAX {
             return Err(Refusal::Broken("the answer is too long".to_owned()));
@@ -110,7 +112,7 @@ pub(super) async fn ask(
     }
 }
 
-/// A URL for people: what stands before the host may be a password.
+/// Returns a URL for messages, without the user information before the host, which may contain a password.
 fn without_password(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),

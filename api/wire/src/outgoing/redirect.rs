@@ -1,5 +1,5 @@
-//! Redirects of an answer: which request is sent next, and where. As HTTP clients do (RFC 9110, 15.4): a POST that is
-//! moved becomes a GET, unless the answer says that it stays one.
+//! Redirects: the request that follows a response. As in HTTP clients (RFC 9110, 15.4), a POST becomes a GET,
+//! unless the status code says that the method stays the same.
 
 use http::header::LOCATION;
 use http::response::Parts;
@@ -7,10 +7,10 @@ use http::{Method, StatusCode, Uri};
 
 use super::{Endpoint, Failure};
 
-/// Most requests of one call.
+/// Maximum number of requests in one call.
 pub(super) const REQUESTS_MAX: usize = 10;
 
-/// What a redirect makes of a request: its method, and its place. `None`: the answer is the last one.
+/// Returns the method and the endpoint of the next request; `None` if the response is not a redirect.
 pub(super) fn next(
     head: &Parts,
     method: &Method,
@@ -31,7 +31,7 @@ pub(super) fn next(
     endpoint.redirected(url).map(|endpoint| Some((method, endpoint))).map_err(Failure::Other)
 }
 
-/// The URL that a reference names, seen from another (RFC 3986, 5.2). Steps such as `..` are left to the server.
+/// Resolves a URL reference against a base URL (RFC 3986, 5.2). Segments such as `..` are left to the server.
 fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
     let reference = reference.split('#').next().unwrap_or_default();
     if reference.split_once("://").is_some_and(|(scheme, _)| !scheme.contains(['/', '?'])) {

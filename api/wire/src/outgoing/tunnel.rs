@@ -1,4 +1,4 @@
-//! The proxy of a network: what is sent to it, and what it is asked for (docs/api/egress.md).
+//! The proxy of a network, and the protocols that open connections through it (docs/api/egress.md).
 //!
 //! ```text
 //! connection to the proxy: TCP, TLS, Unix socket ─┬─ CONNECT (RFC 9110, section 9.3.6) ─► the bytes of the other server
@@ -23,38 +23,39 @@ use super::proxy::{Refusal, ask};
 use super::{Credentials, Failure, Tls, konnectivity};
 use crate::stream::AnyStream;
 
-/// A proxy, and how it is reached and asked.
+/// A proxy with its transport and protocol.
 #[derive(Debug)]
 pub struct Tunnel {
     transport: Transport,
     protocol: Protocol,
 }
 
-/// What a proxy is asked with.
+/// Protocol with which a proxy is asked for a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Protocol {
-    /// `CONNECT` of HTTP/1.1.
+    /// The `CONNECT` method of HTTP/1.1.
     HttpConnect,
     /// The packets of a konnectivity server.
     Grpc,
 }
 
-/// Where a proxy is.
+/// Transport over which a proxy is reached.
 pub enum Transport {
-    /// At a port.
+    /// TCP, with or without TLS.
     Tcp {
-        /// Its host.
+        /// Host name or address of the proxy.
         host: String,
-        /// The port.
+        /// TCP port of the proxy.
         port: u16,
-        /// How it is known, and who this server is to it; none: the connection is not encrypted.
+        /// TLS configuration and the name in the proxy's certificate; `None` if the connection is not
+        /// encrypted.
         tls: Option<(Tls, ServerName<'static>)>,
     },
-    /// At a Unix socket.
+    /// A Unix socket with this path.
     Unix(PathBuf),
 }
 
-/// No keys.
+/// Shows no keys.
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Transport").field(&self.address()).finish()
@@ -62,10 +63,10 @@ impl fmt::Debug for Transport {
 }
 
 impl Transport {
-    /// The proxy of a URL, `http` or `https`; the credentials count with `https`.
+    /// Creates the transport to an `http` or `https` URL. The credentials are used only with `https`.
     ///
     /// # Errors
-    /// It is no such URL, or the credentials cannot be used.
+    /// The URL is of another form, or the credentials cannot be used.
     pub fn of_url(url: &str, credentials: &Credentials<'_>) -> Result<Transport, String> {
         let odd = || format!("invalid proxy server url {url:?}");
         let uri: Uri = url.parse().map_err(|_| odd())?;
@@ -91,7 +92,7 @@ impl Transport {
         }
     }
 
-    /// As metrics call it.
+    /// Returns the name of the transport in metrics.
     pub(super) fn label(&self) -> &'static str {
         match self {
             Transport::Tcp { .. } => "tcp",
@@ -124,7 +125,7 @@ impl Transport {
 }
 
 impl Protocol {
-    /// As metrics call it.
+    /// Returns the name of the protocol in metrics.
     pub(super) fn label(self) -> &'static str {
         match self {
             Protocol::HttpConnect => "http_connect",
@@ -134,12 +135,12 @@ impl Protocol {
 }
 
 impl Tunnel {
-    /// A proxy.
+    /// Creates a tunnel from a transport and a protocol.
     pub fn new(transport: Transport, protocol: Protocol) -> Tunnel {
         Tunnel { transport, protocol }
     }
 
-    /// A connection to another server through the proxy.
+    /// Connects to another server through the proxy.
     pub(super) async fn dial(&self, host: &str, port: u16) -> Result<AnyStream, Failure> {
         let Tunnel { transport, protocol } = self;
         let labels = [protocol.label(), transport.label()];

@@ -1,22 +1,22 @@
-//! The types of what an answer says: the first member that has another one makes it no answer, in the words of the
-//! reference server's decoder.
+//! Type checks of webhook responses. The first member with a wrong type makes the response invalid; error
+//! messages have the wording of the reference server's decoder.
 
 use values::base64_text;
 use values::json::{Object, Value};
 
-/// What a member is.
+/// Type of a member.
 #[derive(Clone, Copy)]
 enum Form {
     Flag,
-    /// A text, and the name of its type.
+    /// A string, with the name of its Go type.
     Text(&'static str),
-    /// A whole number of 32 bits.
+    /// A 32-bit integer.
     Number,
-    /// One of 64 bits.
+    /// A 64-bit integer.
     LongNumber,
     Bytes,
     Texts,
-    /// A list of anything.
+    /// A list of arbitrary objects.
     Objects,
     TextMap,
     Struct(&'static str, &'static [(&'static str, Form)]),
@@ -75,22 +75,22 @@ const CONVERSION: &[(&str, Form)] = &[
 const IMAGES: &[(&str, Form)] =
     &[("allowed", Form::Flag), ("reason", Form::Text("string")), ("auditAnnotations", Form::TextMap)];
 
-/// The part of a review that answers it.
+/// The part of a review that contains the response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Response {
-    /// `response` of admission.
+    /// The `response` of an admission review.
     Admission,
-    /// `response` of a conversion.
+    /// The `response` of a conversion review.
     Conversion,
-    /// `status` of a review of images.
+    /// The `status` of an image review.
     Images,
 }
 
 impl Response {
-    /// Checks the response of a review of `version`; nothing is there for none.
+    /// Checks the response in a review of `version`. An absent response is valid.
     ///
     /// # Errors
-    /// What the first member of another type is.
+    /// The message describes the first member of a wrong type.
     pub fn check(self, response: Option<&Value>, version: &str) -> Result<(), String> {
         let (holder, member, form) = match self {
             Response::Admission => {
@@ -106,11 +106,11 @@ impl Response {
     }
 }
 
-/// Where a value stands.
+/// Location of a value.
 struct Place<'p> {
-    /// The struct that has the member.
+    /// Name of the struct that has the member.
     holder: &'static str,
-    /// The names of members that lead there.
+    /// Path of member names to the value.
     fields: String,
     version: &'p str,
 }
@@ -150,7 +150,7 @@ impl Place<'_> {
         values.try_for_each(|value| self.check(value, Form::Text("string")))
     }
 
-    /// The name of a type.
+    /// Returns the Go name of a type.
     fn name(&self, form: Form) -> String {
         match form {
             Form::Flag => "bool".to_owned(),

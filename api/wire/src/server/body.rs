@@ -1,9 +1,10 @@
 //! Response bodies, and bounded reading of request bodies.
 //!
-//! A [`Body`] is an enum so that the common responses (empty, or bytes at hand) cost no allocation. Two variants are
-//! produced while they are sent, each with backpressure: [`Body::stream`] is polled for its next chunk when the
-//! connection has room, and [`Body::channel`] makes its producer wait for that. On HTTP/2 every chunk becomes a frame,
-//! so producers of many small pieces should gather up to `PIECE_BYTES` per chunk; HTTP/1.1 writes chunks as they come.
+//! A [`Body`] is an enum so that common responses (empty, or bytes in memory) cost no allocation. Two
+//! variants are produced while they are sent, each with backpressure: [`Body::stream`] is polled for its next
+//! chunk when the connection has room, and [`Body::channel`] makes its producer wait for room. On HTTP/2
+//! every chunk becomes a frame, so producers of many small pieces should gather up to `PIECE_BYTES` per
+//! chunk; HTTP/1.1 writes chunks as they come.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,12 +19,12 @@ use tokio::sync::mpsc;
 
 use values::memory::{Account, Charge};
 
-/// The producer of a body gave up: the client sees the transfer break off, never an end.
+/// The producer of a body gave up. The client sees a broken transfer instead of a normal end.
 #[derive(Debug, thiserror::Error)]
 #[error("response body broken off by its producer")]
 pub struct Aborted;
 
-/// The client of a body went away: nothing more needs to be produced.
+/// The client of a body disconnected, so nothing more needs to be produced.
 #[derive(Debug, thiserror::Error)]
 #[error("the client reads the response no longer")]
 pub struct Gone;
@@ -36,65 +37,67 @@ pub struct Body(Inner);
 enum Inner {
     #[default]
     Empty,
-    /// Bytes that were made for this answer.
+    /// Bytes that were produced for this response.
     Full(Bytes),
-    /// Bytes that are charged already, or that cost nothing: a document that all answers share, a part of a mapped file.
+    /// Bytes that are already charged, or that cost nothing: a document that all responses share, a part of a
+    /// mapped file.
     Shared(Bytes),
-    /// The same in several pieces.
+    /// Shared bytes in several pieces.
     Parts(VecDeque<Bytes>),
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, Aborted>> + Send>>),
     Channel(mpsc::Receiver<Piece>),
     Observed(Box<(Body, Box<dyn Observer>)>),
 }
 
-/// Sees the chunks of a body on their way out. It is dropped with the body: once all is sent, or the client is gone.
+/// An observer of the chunks that are sent. It is dropped with the body: after everything was sent, or after
+/// the client disconnected.
 pub trait Observer: Send {
-    /// A chunk is handed to the connection.
+    /// Called when a chunk is passed to the connection.
     fn chunk(&mut self, chunk: &Bytes);
 }
 
-/// A message of the channel. The end is explicit, not implied by the sender's drop: a producer that panics or is
-/// cancelled drops its sender too, and that must not look like a complete answer.
+/// A message of the channel. The end is explicit, not implied by the drop of the sender: a producer that
+/// panics or is cancelled drops its sender too, and that must not look like a complete response.
 enum Piece {
     Chunk(Bytes),
     End,
 }
 
 impl Body {
-    /// No bytes.
+    /// Returns a body without bytes.
     pub fn empty() -> Self {
         Body(Inner::Empty)
     }
 
-    /// These bytes; their number is announced.
+    /// Returns a body of these bytes; their number is announced.
     pub fn full(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         Body(if bytes.is_empty() { Inner::Empty } else { Inner::Full(bytes) })
     }
 
-    /// The same for bytes that are charged already ([`Charge::hold`]), or that cost nothing: a document that all answers
-    /// share, a part of a mapped file.
+    /// Returns a body of bytes that are already charged ([`Charge::hold`]), or that cost nothing: a document
+    /// that all responses share, a part of a mapped file.
     pub fn shared(bytes: Bytes) -> Self {
         Body(if bytes.is_empty() { Inner::Empty } else { Inner::Shared(bytes) })
     }
 
-    /// Shared pieces one after the other, without joining them; their total is announced.
+    /// Returns a body of shared pieces without joining them; their total length is announced.
     pub fn parts(parts: impl Into<VecDeque<Bytes>>) -> Self {
         Body(Inner::Parts(parts.into()))
     }
 
-    /// Chunks made on demand. An `Err` breaks the transfer off.
+    /// Returns a body of chunks that are produced on demand. An `Err` breaks the transfer off.
     pub fn stream(chunks: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static) -> Self {
         Body(Inner::Stream(Box::pin(chunks)))
     }
 
-    /// The same bytes, shown to `observer` as they are sent.
+    /// Calls `observer` for the chunks of the body as they are sent.
     pub fn observed(self, observer: impl Observer + 'static) -> Self {
         Body(Inner::Observed(Box::new((self, Box::new(observer)))))
     }
 
-    /// The same bytes; `held` is kept until they are sent or the client is gone. A body whose bytes are at hand keeps
-    /// nothing.
+    /// Keeps `held` until the bytes are sent or the client disconnects. A body whose bytes are already in
+    /// memory drops it at once.
     pub fn with<T: Send + 'static>(self, held: T) -> Self {
         match self.0 {
             Inner::Empty | Inner::Full(_) | Inner::Shared(_) => self,
@@ -102,8 +105,8 @@ impl Body {
         }
     }
 
-    /// Returns the number of bytes that were made for this answer and are not charged. A body that is made while it is
-    /// sent charges its chunks itself.
+    /// Returns the number of bytes that were produced for this response and are not charged. A body that is
+    /// produced while it is sent charges its chunks itself.
     pub fn uncharged_bytes(&self) -> usize {
         match &self.0 {
             Inner::Full(bytes) => bytes.len(),
@@ -112,8 +115,8 @@ impl Body {
         }
     }
 
-    /// The same bytes, each chunk of a body that another server makes charged as it comes. A chunk for which there is no room in
-    /// time breaks the transfer off.
+    /// Charges each chunk of a streamed body as it arrives from another server. The transfer breaks off if
+    /// memory for a chunk does not become free in time.
     pub fn charging(self, account: Account) -> Self {
         if !matches!(self.0, Inner::Stream(_) | Inner::Channel(_) | Inner::Observed(_)) {
             return self;
@@ -136,8 +139,8 @@ impl Body {
         }))
     }
 
-    /// The same bytes, charged to `charge` until the last of them is sent. A buffer that is much longer than its text is
-    /// replaced, because the charge covers the text only.
+    /// Keeps `charge` until the last byte is sent. A buffer that is much longer than its contents is
+    /// replaced, because the charge covers only the contents.
     pub fn charged(self, charge: Charge) -> Self {
         Body(match self.0 {
             Inner::Full(bytes) => Inner::Shared(charge.hold(fitted(bytes))),
@@ -149,7 +152,7 @@ impl Body {
         })
     }
 
-    /// The same bytes; `held` is kept until the connection has taken them all or the client is gone.
+    /// Keeps `held` until the connection has taken all bytes or the client disconnects.
     pub fn keeping<T: Send + 'static>(self, held: T) -> Self {
         struct Held<T> {
             _held: T,
@@ -163,7 +166,8 @@ impl Body {
         }
     }
 
-    /// A body written from elsewhere, holding at most `chunks_max` (≥ 1) unsent chunks.
+    /// Returns a body that another task writes, and its sender. The channel holds at most `chunks_max` (≥ 1)
+    /// unsent chunks.
     pub fn channel(chunks_max: usize) -> (BodySender, Self) {
         let (sender, receiver) = mpsc::channel(chunks_max.max(1));
         (BodySender(sender), Body(Inner::Channel(receiver)))
@@ -248,7 +252,7 @@ impl hyper::body::Body for Body {
             }
         };
         if !matches!(next, Some(Ok(_))) {
-            // Whatever made the chunks is freed as soon as the last one is out.
+            // The producer of the chunks is freed as soon as the last chunk was taken.
             self.0 = Inner::Empty;
         }
         Poll::Ready(next.map(|chunk| chunk.map(Frame::data)))
@@ -275,7 +279,7 @@ impl hyper::body::Body for Body {
     }
 }
 
-/// The same bytes in a buffer of about their length.
+/// Returns the bytes in a buffer of about their length.
 fn fitted(bytes: Bytes) -> Bytes {
     match bytes.try_into_mut() {
         Ok(buffer) if buffer.capacity() - buffer.len() > buffer.len() / 4 => Bytes::copy_from_slice(&buffer),
@@ -284,7 +288,8 @@ fn fitted(bytes: Bytes) -> Bytes {
     }
 }
 
-/// The writing end of [`Body::channel`]. Dropping it without [`finish`](BodySender::finish) breaks the transfer off.
+/// The sender of [`Body::channel`]. Dropping it without [`finish`](BodySender::finish) breaks the transfer
+/// off.
 #[derive(Debug)]
 pub struct BodySender(mpsc::Sender<Piece>);
 
@@ -295,10 +300,10 @@ impl std::fmt::Debug for Piece {
 }
 
 impl BodySender {
-    /// Hands over one chunk, waiting for room.
+    /// Sends one chunk, and waits for room if necessary.
     ///
     /// # Errors
-    /// [`Gone`] when the client went away.
+    /// [`Gone`] if the client disconnected.
     pub async fn send(&mut self, chunk: Bytes) -> Result<(), Gone> {
         self.0.send(Piece::Chunk(chunk)).await.map_err(|_| Gone)
     }
@@ -306,38 +311,39 @@ impl BodySender {
     /// Ends the body properly.
     ///
     /// # Errors
-    /// [`Gone`] when the client went away before the end was sent.
+    /// [`Gone`] if the client disconnected before the end was sent.
     pub async fn finish(self) -> Result<(), Gone> {
         self.0.send(Piece::End).await.map_err(|_| Gone)
     }
 
-    /// Resolves when the client went away.
+    /// Resolves when the client disconnects.
     pub async fn gone(&self) {
         self.0.closed().await;
     }
 }
 
-/// Why a request body could not be read.
+/// Reason why a request body could not be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BodyError {
-    /// More bytes than allowed, announced or sent: answer 413.
+    /// More bytes than allowed, announced or sent; the response is a 413.
     #[error("request body is over its limit")]
     TooLarge,
-    /// It did not arrive in time.
+    /// The body did not arrive in time.
     #[error("request body did not arrive in time")]
     Timeout,
-    /// There was no memory for it: answer 429.
+    /// There was no memory for the body; the response is a 429.
     #[error("no memory for the request body")]
     NoMemory,
-    /// The client went away, or broke the framing.
+    /// The client disconnected, or sent invalid framing.
     #[error("client went away while sending the request body")]
     Disconnected,
 }
 
-/// The whole of `body`, at most `bytes_max` of it, within `timeout` from now.
+/// Reads the whole body, at most `bytes_max` bytes, within `timeout` from now.
 ///
-/// A body that announces too much is refused before a byte is read; one that does not is refused at the first byte
-/// too many. Memory is taken as bytes arrive, not as they are announced. A body of one chunk is not copied.
+/// A body that announces too many bytes is refused before a byte is read; otherwise it is refused at the
+/// first byte above the limit. Memory is allocated as bytes arrive, not as they are announced. A body of one
+/// chunk is not copied.
 ///
 /// # Errors
 /// See [`BodyError`]; the bytes read so far are dropped.
@@ -353,7 +359,7 @@ where
         return Ok(Bytes::new());
     }
     let read = async {
-        // The first chunk is kept as it came; only a second one makes a buffer worth its copy.
+        // The first chunk is kept without a copy; only a second chunk requires a buffer.
         let mut first = Bytes::new();
         let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -376,14 +382,14 @@ where
     tokio::time::timeout(timeout, read).await.unwrap_or(Err(BodyError::Timeout))
 }
 
-/// A body longer than this must not stop arriving.
+/// Length above which a body must not pause for long.
 const STALLING_BYTES_MAX: usize = 64 * 1024;
 
-/// How long a long body may stop arriving: its memory is wanted by others.
+/// Maximum pause in a long body, because other requests need its memory.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// As [`read_body`], with the memory charged before it is taken. What is announced is charged as a whole; of what
-/// is not, a little at first, and then the most that it can be.
+/// Reads a body like [`read_body`], and charges memory before it is allocated. An announced length is charged
+/// as a whole. Otherwise a small amount is charged first, and then the maximum.
 ///
 /// # Errors
 /// See [`BodyError`].
@@ -423,7 +429,7 @@ where
                 continue;
             }
             if exact.is_none() && held + chunk.len() > charge.bytes() {
-                // Once: what may come at most, and as much again for the buffer that grows.
+                // Charged once: the maximum size, and as much again for the growth of the buffer.
                 charge = charge.and(room(2 * bytes_max).await?);
             }
             if whole.is_empty() {
@@ -487,7 +493,7 @@ mod tests {
             let account = Account::detached();
             let body = body.charged(account.answer(100_000).await.unwrap());
             assert_eq!(body.uncharged_bytes(), 0, "{shown}");
-            // The connection's own allotment has what was charged too much again.
+            // The connection's own allotment got back the excess of the charge.
             let kept = uncharged.div_ceil(1024) * 1024;
             assert_eq!(account.memory().charged_bytes(), kept, "{shown}");
             let _ = drain(body).await;
@@ -497,7 +503,7 @@ mod tests {
             Body::stream(stream::iter([Ok(Bytes::from(roomy())), Ok(Bytes::new()), Ok(Bytes::from("a"))]));
         let account = Account::detached();
         let mut body = passed_on.charging(account.clone());
-        // The allotment of the connection is used up, so that the budget shows what is charged.
+        // The allotment of the connection is used up, so that the budget shows the charges.
         let own = account.answer(values::memory::CONNECTION_BYTES).await.unwrap();
         let chunk = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert_eq!((chunk.len(), account.memory().charged_bytes()), (5000, 5 * 1024));
@@ -539,7 +545,7 @@ mod tests {
 
     #[tokio::test]
     async fn reading_stops_at_the_limit_exactly() {
-        // Chunks of a body without announced length, the limit, and the result.
+        // Columns: chunks of a body without announced length, the limit, and the result.
         for (chunks, bytes_max, want) in [
             (&[][..], 0, Ok("")),
             (&["abc"][..], 3, Ok("abc")),

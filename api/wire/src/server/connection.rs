@@ -1,8 +1,7 @@
-//! One connection after its handshake: HTTP framing, requests to the handler, and supervision.
+//! A connection after its handshake: HTTP framing, requests to the handler, and supervision.
 //!
-//! [`Activity`] is written by the socket and by requests as they start and finish; [`next`] is a pure function of it
-//! that decides whether the connection is kept and when to look again; [`drive`] acts on the decision with a single
-//! timer.
+//! The socket and the requests update [`Activity`]. [`next`] is a pure function of it that decides whether
+//! the connection is kept and when to check again. [`drive`] acts on the decision with a single timer.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -38,22 +37,22 @@ use values::cancellation::{Reason, Token};
 /// The response to a request whose handler panicked (docs/api/errors.md#encoding-of-errors).
 const PANIC_TEXT: &str = "This request caused apiserver to panic. Look in the logs for details.\n";
 
-/// After a graceful close was asked for, how long an idle connection may take to act on it.
+/// Time that an idle connection may take to close after a graceful close was requested.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A piece of an answer that is written before another one is made.
+/// Size from which a piece of a response must be written before another piece is produced.
 const LARGE_PIECE_BYTES: usize = 16 * 1024;
 
-/// What is known of the room for more of an answer on HTTP/1.1.
+/// States of the room for more response bytes on HTTP/1.1.
 mod room {
     pub(super) const FREE: u8 = 0;
-    /// Nothing has been written since a large piece, or since the socket was full.
+    /// Nothing has been written since a large piece was produced, or since the socket was full.
     pub(super) const TAKEN: u8 = 1;
-    /// The same, and the answer was asked for more.
+    /// As `TAKEN`, and the connection has polled the response for more bytes.
     pub(super) const AWAITED: u8 = 2;
 }
 
-/// Builders for both protocols, made once per server.
+/// Builders for both protocols, created once per server.
 pub(super) struct Protocols {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
@@ -62,7 +61,8 @@ pub(super) struct Protocols {
 impl Protocols {
     pub(super) fn new(limits: &Limits) -> Self {
         let mut http1 = http1::Builder::new();
-        // Hyper's own head timeout would also end idle connections; supervision tells the two apart.
+        // Hyper's own head timeout would also close idle connections; supervision distinguishes the two
+        // cases.
         http1.header_read_timeout(None).max_buf_size(limits.head_bytes_max.max(8192) as usize);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
@@ -82,23 +82,25 @@ impl Protocols {
 pub(super) struct Activity {
     start: Instant,
     requests_in_flight: AtomicU32,
-    /// Requests in flight of all connections of the server.
+    /// Number of requests in progress on all connections of the server.
     under_way: Arc<AtomicU64>,
-    /// No request has come yet.
+    /// Whether no request has arrived yet.
     fresh: AtomicBool,
     idle_since: AtomicU64,
-    /// When the head being received began, plus one; 0 for none.
+    /// Time at which the current head began, plus one; 0 if no head is being received.
     head_since: AtomicU64,
-    /// The last request had a body that was not read to its end. Meaningless on HTTP/2, where requests overlap.
+    /// Whether the last request had a body that was not read to its end. Meaningless on HTTP/2, where
+    /// requests overlap.
     body_unread: AtomicBool,
-    /// Whether what an answer has made waits for the socket: one of [`room`].
+    /// Whether produced response bytes wait for the socket: one of the constants in [`room`].
     room: AtomicU8,
-    /// An answer asked for the end of the connection.
+    /// Notified when a response requests that the connection ends.
     retire: Notify,
 }
 
 impl Activity {
-    /// A new connection counts as being within its first head. Its requests are counted in `under_way` as well.
+    /// Creates the activity of a new connection, which counts as being within its first head. Its requests
+    /// are also counted in `under_way`.
     pub(super) fn new(under_way: Arc<AtomicU64>) -> Self {
         Activity {
             start: Instant::now(),
@@ -117,14 +119,15 @@ impl Activity {
         self.start.elapsed().as_millis() as u64
     }
 
-    /// Bytes came in. Between requests they begin a head (HTTP/1.1; see [`next`] for HTTP/2).
+    /// Notes that bytes arrived. Between requests they begin a head (HTTP/1.1; see [`next`] for HTTP/2).
     pub(super) fn bytes_arrived(&self) {
         if self.requests_in_flight.load(Relaxed) == 0 && self.head_since.load(Relaxed) == 0 {
             self.head_since.store(self.now() + 1, Relaxed);
         }
     }
 
-    /// A write came to its end, or has to wait. True where an answer waited for that.
+    /// Notes that a write finished or has to wait. Returns whether a response waited for the end of the
+    /// write.
     pub(super) fn wrote(&self, is_done: bool) -> bool {
         let before = self.room.load(Relaxed);
         if is_done && before != room::FREE {
@@ -154,7 +157,7 @@ impl Activity {
     }
 }
 
-/// The body of a request. Its connection learns whether it was read to its end.
+/// A request body, which reports to its connection whether it was read to its end.
 pub struct Incoming(Source);
 
 enum Source {
@@ -162,7 +165,7 @@ enum Source {
         body: hyper::body::Incoming,
         activity: Arc<Activity>,
     },
-    /// All of it, until it is read.
+    /// The whole body, until it is read.
     AtHand(Bytes),
 }
 
@@ -172,7 +175,7 @@ impl Incoming {
         Incoming(Source::Connection { body, activity })
     }
 
-    /// A body that came over no connection, for driving a handler directly.
+    /// Returns a body that did not come over a connection, for calling a handler directly.
     pub fn detached(body: Bytes) -> Self {
         Incoming(Source::AtHand(body))
     }
@@ -214,7 +217,7 @@ impl hyper::body::Body for Incoming {
     }
 }
 
-/// A request from its dispatch to the last byte of its answer.
+/// A request in progress, from its dispatch to the last byte of its response.
 struct InFlight(Arc<Activity>);
 
 impl Drop for InFlight {
@@ -225,7 +228,7 @@ impl Drop for InFlight {
     }
 }
 
-/// A reading of [`Activity`].
+/// A snapshot of [`Activity`].
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     now: u64,
@@ -238,21 +241,22 @@ struct Seen {
 /// The decision about a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Next {
-    /// Nothing before this time, in milliseconds since the connection's start.
+    /// Do nothing before this time, in milliseconds since the connection's start.
     Wait(u64),
-    /// Nothing happened for too long: close it politely.
+    /// Close gracefully: nothing happened for too long.
     Retire,
-    /// A request head took too long: cut it.
+    /// Cut the connection: a request head took too long.
     Cut,
 }
 
-/// Whether a connection may live on. Frames of HTTP/2 that belong to no request (settings, pings) look like the
-/// beginning of a head, so there only the head of the very first request is timed, and the idle timeout ends the rest.
+/// Decides whether a connection is kept. HTTP/2 frames that belong to no request (settings, pings) look like
+/// the beginning of a head. Therefore on HTTP/2 only the head of the very first request is timed, and the
+/// idle timeout covers everything else.
 fn next(seen: Seen, http1: bool, limits: &Limits) -> Next {
     let head = limits.head_timeout.as_millis() as u64;
     let idle = limits.idle_timeout.as_millis() as u64;
     if seen.requests_in_flight > 0 {
-        // The soonest that a request ending right now could matter.
+        // The earliest time at which a request that ends right now could require an action.
         return Next::Wait(seen.now + head.min(idle));
     }
     let idle_ends = seen.idle_since + idle;
@@ -261,12 +265,12 @@ fn next(seen: Seen, http1: bool, limits: &Limits) -> Next {
     } else if idle_ends <= seen.now {
         Next::Retire
     } else {
-        // Another head may begin at any time, so never sleep longer than one takes.
+        // Another head may begin at any time, so the wait is never longer than the head timeout.
         Next::Wait(idle_ends.min(seen.now + head))
     }
 }
 
-/// The graceful half of hyper's two kinds of connection.
+/// Graceful shutdown, which both kinds of hyper connections have.
 trait Graceful: Future<Output = hyper::Result<()>> {
     fn graceful_shutdown(self: Pin<&mut Self>);
 }
@@ -282,7 +286,7 @@ where
     }
 }
 
-/// A connection of HTTP/2, which sends together what its requests have ready together.
+/// An HTTP/2 connection that sends the output of several requests together.
 struct Multiplexed<C, I> {
     corked: Corked<Pin<Box<C>>, I>,
     info: Arc<ConnectionInfo>,
@@ -297,7 +301,7 @@ where
     type Output = hyper::Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // A turn of a crowded connection comes after all others as it is.
+        // The turn of a crowded connection comes after all other tasks anyway.
         let several = self.activity.requests_in_flight.load(Relaxed) > 1 && !self.info.is_crowded();
         self.corked.poll_among(cx, several)
     }
@@ -325,7 +329,8 @@ pub(super) struct Server<H> {
     pub(super) shutdown: Shutdown,
 }
 
-/// Serves `io` until it closes, is retired, or is drained. The caller cuts it by dropping the future.
+/// Serves `io` until it is closed, retired, or drained. The caller cuts the connection by dropping the
+/// future.
 pub(super) async fn run<H, I>(
     io: I,
     http1: bool,
@@ -350,14 +355,15 @@ where
             let (handler, info, shutdown) = (handler.clone(), info.clone(), shutdown.clone());
             let activity = activity.clone();
             let is_write = !matches!(*request.method(), Method::GET | Method::HEAD);
-            // The task of a connection serves its requests over HTTP/1.1; over HTTP/2 each has its own.
+            // On HTTP/1.1 the task of the connection serves its requests; on HTTP/2 each request has its own
+            // task.
             let place = (is_write || !http1).then(|| turns.place());
             let token = shutdown.request_token();
             async move {
                 let mut request = request.map(|body| Incoming::new(body, activity.clone()));
                 request.extensions_mut().insert(token.clone());
-                // Boxed, because what holds it goes on to hold the response, for as long as a watch takes, and would keep the
-                // room for all that a handler may need.
+                // Boxed, because the outer future later holds the response, for the whole time of a watch,
+                // and would keep the space that a handler may need.
                 let answering = Box::pin(async move {
                     let answering = Box::pin(answer(&*handler, request, &info));
                     match place {
@@ -368,8 +374,9 @@ where
                 let awaited = Awaited(Some(token));
                 let mut response = if is_write { apart(answering).await } else { answering.await };
                 awaited.arrived();
-                // An unread rest of the body precedes the next request on the wire, so hyper closes the connection.
-                // Without `Connection: close` the client might send its next request into the close.
+                // An unread rest of the body precedes the next request on the wire, so hyper closes the
+                // connection. Without `Connection: close` the client might send its next request while the
+                // connection closes.
                 let retires = response.extensions().get::<Retire>().is_some();
                 if http1 && (retires || shutdown.is_begun() || activity.body_unread.load(Relaxed)) {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -406,7 +413,8 @@ async fn drive<H>(
     let begun = async {
         shutdown.begun().await;
         if http1 {
-            // HTTP/2 announces which requests it will still answer; HTTP/1.1 cannot, so it waits for late requests.
+            // HTTP/2 announces which requests the server will still answer; HTTP/1.1 cannot, so the server
+            // waits for late requests.
             lull.wait(limits.drain_idle_grace, limits.drain_idle_max).await;
         }
     };
@@ -417,7 +425,8 @@ async fn drive<H>(
     let mut draining = false;
     let mut retired = false;
     loop {
-        // Before the connection, which may use up all that the task may do in one go.
+        // Signals are polled before the connection, which may use up the whole cooperative budget of the
+        // task.
         let news = std::future::poll_fn(|cx| {
             let signal = seldom.poll(cx, |cx| {
                 if !draining && begun.as_mut().poll(cx).is_ready() {
@@ -460,27 +469,28 @@ async fn drive<H>(
     }
 }
 
-/// What [`drive`] waits for.
+/// An event that [`drive`] waits for.
 enum News {
     Ended(hyper::Result<()>),
     /// The server's shutdown has begun.
     Drain,
-    /// An answer asked for the end of the connection.
+    /// A response requested the end of the connection.
     Retire,
-    /// It is time to look at the connection's activity.
+    /// It is time to check the connection's activity.
     Alarm,
 }
 
-/// Runs `work` for a request of the connection, in turns while it is crowded.
+/// Runs `work` for a request of the connection, in turns while the connection is crowded.
 async fn in_turns<F: Future>(mut place: Place, info: &ConnectionInfo, mut work: Pin<Box<F>>) -> F::Output {
     std::future::poll_fn(|cx| place.poll(cx, info.is_crowded(), |cx| work.as_mut().poll(cx))).await
 }
 
-/// The answer that a client waits for. Dropping it, because the client is gone, ends the computations of the request.
+/// Guard of a response that a client waits for. Dropping the guard, because the client disconnected, cancels
+/// the computations of the request.
 struct Awaited(Option<Token>);
 
 impl Awaited {
-    /// Notes that there is an answer: what goes on belongs to it.
+    /// Disarms the guard: the response exists, and the remaining work belongs to it.
     fn arrived(mut self) {
         self.0 = None;
     }
@@ -494,8 +504,9 @@ impl Drop for Awaited {
     }
 }
 
-/// Has a task of its own answer a request that may compute for long: meanwhile the task of the connection, or of the stream, sees
-/// that the client is gone. A read computes one object, or a list piece by piece, so it stays where it is.
+/// Answers a request in a separate task, because the request may compute for long. Meanwhile the task of the
+/// connection, or of the stream, notices if the client disconnects. Reads do not need this: a read computes
+/// one object, or a list piece by piece.
 async fn apart(answering: impl Future<Output = Response> + Send + 'static) -> Response {
     struct Answering(JoinHandle<Response>);
 
@@ -506,7 +517,8 @@ async fn apart(answering: impl Future<Output = Response> + Send + 'static) -> Re
     }
 
     let mut task = Answering(tokio::spawn(answering));
-    // A panic of the handler is an answer; no other keeps the task from its end but that of the runtime.
+    // A panic of the handler is already converted to a response; the task fails only if the runtime shuts
+    // down.
     (&mut task.0).await.unwrap_or_else(|_| panic_response())
 }
 
@@ -515,18 +527,18 @@ async fn answer<H: Handler>(handler: &H, request: Request, info: &Arc<Connection
         return refusal;
     }
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    // The inner block makes sure that a panic before the first await is caught as well.
+    // The inner block ensures that a panic before the first await is caught as well.
     match AssertUnwindSafe(async { handler.handle(request, info).await }).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
-            // The panic hook has logged message and location; this line names the request.
+            // The panic hook has logged the message and the location; this line names the request.
             tracing::error!(%method, path = uri.path(), remote = %info.remote, "request handler panicked");
             panic_response()
         }
     }
 }
 
-/// The answer to a request whose handler panicked.
+/// Returns the response to a request whose handler panicked.
 pub fn panic_response() -> Response {
     let mut response = http::Response::new(Body::from(PANIC_TEXT));
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
@@ -535,10 +547,11 @@ pub fn panic_response() -> Response {
     response
 }
 
-/// A body that keeps its request in flight until its last byte is sent or the body is dropped.
+/// A body that keeps its request in progress until its last byte is sent or the body is dropped.
 ///
-/// On HTTP/1.1 nothing more of it is made while what was made before waits for the socket: hyper asks for more as long as it
-/// holds less than its limit, each time that it is woken. HTTP/2 has windows for that.
+/// On HTTP/1.1 no more of the body is produced while earlier bytes wait for the socket. Otherwise hyper would
+/// poll for more at each wake-up, until its buffer limit is reached. HTTP/2 has flow control windows for
+/// that.
 pub(super) struct Tracked {
     body: Body,
     in_flight: InFlight,
@@ -555,7 +568,7 @@ impl hyper::body::Body for Tracked {
     ) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
         if self.http1 && self.in_flight.0.room.load(Relaxed) != room::FREE {
             self.in_flight.0.room.store(room::AWAITED, Relaxed);
-            return Poll::Pending; // the socket wakes the task of the connection, which is this one
+            return Poll::Pending; // the socket wakes this task, which is that of the connection
         }
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if self.http1
@@ -618,7 +631,7 @@ mod tests {
             read += bytes;
             let now = made.load(Relaxed);
             if now > before {
-                // Bytes of the head are read as well.
+                // The bytes of the head are included.
                 assert!(
                     before <= read + PIPE,
                     "{before} bytes were made, {read} read, and now {now} are made"

@@ -1,51 +1,42 @@
-//! Frames of WebSocket (RFC 6455, section 5): their kinds, the ones that this server sends, and the heads of those that a
-//! client sends.
+//! WebSocket frames (RFC 6455, section 5): opcodes, the frames that this server sends, and the heads of
+//! frames from clients.
 
-/// Longest payload of a ping or a close (RFC 6455 §5.5).
+/// Maximum length of the payload of a ping or a close (RFC 6455 §5.5).
 pub(crate) const CONTROL_BYTES_MAX: usize = 125;
 
-/// Kinds of frames.
+/// The opcodes of frames.
 pub mod opcode {
-    /// A further fragment of a message.
     pub const CONTINUATION: u8 = 0;
-    /// The first fragment of a text message.
     pub const TEXT: u8 = 1;
-    /// The first fragment of a binary message.
     pub const BINARY: u8 = 2;
-    /// The last frame of its sender.
     pub const CLOSE: u8 = 8;
-    /// A frame that asks for a pong.
     pub const PING: u8 = 9;
-    /// The answer to a ping.
     pub const PONG: u8 = 10;
 }
 
-/// Status codes of a close (RFC 6455 §7.4.1).
+/// Status codes of a close frame (RFC 6455 §7.4.1).
 pub mod close {
-    /// The connection has served its purpose.
     pub const NORMAL: u16 = 1000;
-    /// The client broke the protocol.
     pub const PROTOCOL_ERROR: u16 = 1002;
-    /// The server failed.
     pub const INTERNAL_ERROR: u16 = 1011;
 }
 
-/// The head of a frame from a client, which masks what it sends.
+/// The head of a frame from a client. Clients mask their payload.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameHead {
     first: u8,
     is_masked: bool,
-    /// Where the mask begins.
+    /// Offset of the mask.
     mask_at: usize,
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub len: u64,
 }
 
-/// Bytes of a mask.
+/// Length of a mask in bytes.
 const MASK_BYTES: usize = 4;
 
 impl FrameHead {
-    /// The head at the start of `buffer`, without its mask; `None` where more must arrive.
+    /// Parses the head at the start of `buffer`, without its mask; `None` if more bytes must arrive.
     pub fn read(buffer: &[u8]) -> Option<FrameHead> {
         let (first, second) = (*buffer.first()?, *buffer.get(1)?);
         let number = |len: usize| -> Option<u64> {
@@ -60,46 +51,47 @@ impl FrameHead {
         Some(FrameHead { first, is_masked: second & 0x80 != 0, mask_at, len })
     }
 
-    /// Whether a client may send it: masked, without extensions, and a control frame in one short piece.
+    /// Returns whether a client may send the frame: masked, without extensions, and if it is a control frame,
+    /// short and unfragmented.
     pub fn is_sound(&self) -> bool {
         let fits = !self.is_control() || self.is_final() && self.len <= CONTROL_BYTES_MAX as u64;
         self.is_masked && self.first & 0x70 == 0 && self.len >> 63 == 0 && fits
     }
 
-    /// Its kind, one of [`opcode`] in a frame that this server knows.
+    /// Returns the opcode, one of [`opcode`] for a frame that this server knows.
     pub fn code(&self) -> u8 {
         self.first & 0x0f
     }
 
-    /// Whether it belongs to the connection and not to a message.
+    /// Returns whether the frame concerns the connection and not a message.
     pub fn is_control(&self) -> bool {
         self.first & 0x08 != 0
     }
 
-    /// Whether it ends its message.
+    /// Returns whether the frame ends its message.
     pub fn is_final(&self) -> bool {
         self.first & 0x80 != 0
     }
 
-    /// Bytes before the payload, those of the mask among them.
+    /// Returns the number of bytes before the payload, including the mask.
     pub fn bytes(&self) -> usize {
         self.mask_at + MASK_BYTES
     }
 
-    /// The mask in `buffer`, at whose start the head is; `None` where more must arrive.
+    /// Returns the mask in `buffer`, which starts with the head; `None` if more bytes must arrive.
     pub fn mask(&self, buffer: &[u8]) -> Option<[u8; MASK_BYTES]> {
         buffer.get(self.mask_at..self.bytes())?.try_into().ok()
     }
 }
 
-/// One unmasked, final frame.
+/// Returns one unmasked, final frame.
 pub fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = frame_head(opcode, payload.len());
     out.extend_from_slice(payload);
     out
 }
 
-/// What precedes the payload of one unmasked, final frame.
+/// Returns the head of one unmasked, final frame.
 pub fn frame_head(opcode: u8, len: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(len.min(CONTROL_BYTES_MAX) + 10);
     out.push(0x80 | opcode);
@@ -117,7 +109,7 @@ pub fn frame_head(opcode: u8, len: usize) -> Vec<u8> {
     out
 }
 
-/// A close with a status code.
+/// Returns a close frame with a status code.
 pub fn close_frame(code: u16) -> Vec<u8> {
     frame(opcode::CLOSE, &code.to_be_bytes())
 }

@@ -1,12 +1,12 @@
-//! What HTTP/1.1 asks of the head of a request before anything of it is looked at: one well-formed `Host`
-//! (RFC 9112, section 3.2) and no expectation but `100-continue` (RFC 9110, section 10.1.1).
+//! Checks that HTTP/1.1 requires of the head of a request before it is processed: exactly one well-formed
+//! `Host` (RFC 9112, section 3.2), and no expectation other than `100-continue` (RFC 9110, section 10.1.1).
 
 use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST};
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
 
 use super::{Body, Response};
 
-/// The answer to a head that is refused; the connection ends with it.
+/// Returns the response to a head that is refused. The connection ends with this response.
 pub(super) fn refusal(version: Version, headers: &HeaderMap) -> Option<Response> {
     if version != Version::HTTP_11 {
         return None;
@@ -39,7 +39,8 @@ fn fault(headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
     Some((StatusCode::EXPECTATION_FAILED, ""))
 }
 
-/// Bytes of a host and a port, with room for what resolvers accept beyond the standard.
+/// Returns whether a byte may occur in a host and port, including bytes that resolvers accept beyond the
+/// standard.
 fn is_of_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
 }

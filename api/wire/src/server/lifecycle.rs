@@ -1,9 +1,10 @@
-//! The stage of the process's life, shared by all parts that act on it (docs/api/operations.md#shutdown).
+//! The lifecycle stage of the process, shared by all modules that act on it
+//! (docs/api/operations.md#shutdown).
 //!
-//! `Starting → TypesServed → Bootstrapped → Serving → Leaving → Refusing → Draining → Stopped`, forwards only. Readiness follows
-//! from the stage; accept loops and long requests wait for [`Shutdown::begun`], watches for `Refusing`. Requests in flight
-//! are counted here, so that the refusing stage can end with the last of them, and so are all requests under way, so that
-//! the log can say how many were cut.
+//! `Starting → TypesServed → Bootstrapped → Serving → Leaving → Refusing → Draining → Stopped`, only
+//! forwards. Readiness follows from the stage; accept loops and long requests wait for [`Shutdown::begun`],
+//! watches for `Refusing`. Requests in flight are counted here, so that the refusing stage can end with the
+//! last of them. All requests in progress are counted as well, so that the log can report how many were cut.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,21 +17,22 @@ use values::cancellation::Token;
 /// Stages of the process, in order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Stage {
-    /// The store is open, and the custom types in it are not served yet.
+    /// The store is open; stored custom types are not served yet.
     Starting,
-    /// The types that were stored are served; objects of a new cluster may be missing: not ready.
+    /// The stored types are served; initial objects of a new cluster may be missing. Not ready.
     TypesServed,
-    /// The objects that every cluster starts with exist; controllers do not run yet: not ready.
+    /// The bootstrap objects exist; controllers do not run yet. Not ready.
     Bootstrapped,
-    /// Ready.
+    /// The server is ready and serves everything.
     Serving,
-    /// Asked to stop: not ready any more, so that load balancers look elsewhere, but everything is still served.
+    /// The server was asked to stop. It is not ready any more, so that load balancers use other servers, but
+    /// everything is still served.
     Leaving,
-    /// New requests are answered with 429 while those in flight finish. Passed over where the operator did not ask for it.
+    /// New requests get a 429 while those in flight finish. Skipped unless the operator enabled it.
     Refusing,
-    /// No new connections; watches end, requests in flight finish.
+    /// The server accepts no new connections; watches end, requests in flight finish.
     Draining,
-    /// Nothing is served.
+    /// The server has stopped serving requests.
     Stopped,
 }
 
@@ -42,22 +44,22 @@ pub struct Lifecycle(Arc<Shared>);
 struct Shared {
     stage: watch::Sender<Stage>,
     in_flight: watch::Sender<u64>,
-    /// Ends the computations of all requests.
+    /// Token that cancels the computations of all requests.
     computations: Token,
     under_way: Arc<AtomicU64>,
     drain_limit: OnceLock<DrainLimit>,
 }
 
-/// When the drain ends whatever hangs.
+/// Time limits of the drain.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainLimit {
-    /// When connections that are still busy are cut, if not before.
+    /// Time at which connections that are still busy are cut.
     pub cut_at: Instant,
-    /// When nobody waits any longer for connections that were cut.
+    /// Time after which the server no longer waits for connections that were cut.
     pub ended_at: Instant,
 }
 
-/// A request in flight, until this is dropped.
+/// A request in flight, until this value is dropped.
 #[derive(Debug)]
 pub struct InFlight(Lifecycle);
 
@@ -68,7 +70,7 @@ impl Drop for InFlight {
 }
 
 impl Lifecycle {
-    /// A life that starts.
+    /// Returns a lifecycle at its first stage.
     #[expect(clippy::new_without_default, reason = "a default life would be shared by no other part")]
     pub fn new() -> Self {
         let shared = Shared {
@@ -81,12 +83,12 @@ impl Lifecycle {
         Lifecycle(Arc::new(shared))
     }
 
-    /// The present stage.
+    /// Returns the current lifecycle stage.
     pub fn stage(&self) -> Stage {
         *self.0.stage.borrow()
     }
 
-    /// Moves to `stage`; does nothing when life is already past it.
+    /// Moves to `stage`; does nothing if the lifecycle has already passed it.
     pub fn advance(&self, stage: Stage) {
         self.0.stage.send_if_modified(|now| {
             let forward = *now < stage;
@@ -103,7 +105,7 @@ impl Lifecycle {
         let _ = self.0.stage.subscribe().wait_for(|now| *now >= stage).await;
     }
 
-    /// Counts a request as in flight for as long as the result lives.
+    /// Counts a request as in flight until the result is dropped.
     pub fn enter(&self) -> InFlight {
         self.0.in_flight.send_modify(|count| *count += 1);
         InFlight(self.clone())
@@ -115,54 +117,56 @@ impl Lifecycle {
         let _ = self.0.in_flight.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    /// The token that the computations of all requests and controllers descend from. Cancelling it ends those that would outlast the
-    /// shutdown.
+    /// Returns the parent token of the computations of all requests and controllers. Cancelling it ends
+    /// computations that would outlast the shutdown.
     pub fn computations(&self) -> &Token {
         &self.0.computations
     }
 
-    /// Requests of all connections, streams included, from their heads to the last bytes of their answers.
+    /// Returns the number of requests on all connections, streams included, from their heads to the last
+    /// bytes of their responses.
     pub fn requests_under_way(&self) -> u64 {
         self.0.under_way.load(Ordering::Relaxed)
     }
 
-    /// Ends the drain at these times at the latest. The first call counts; call it before the drain begins.
+    /// Sets the time limits of the drain. Only the first call has an effect; it must come before the drain
+    /// begins.
     pub fn limit_drain(&self, limit: DrainLimit) {
         let _ = self.0.drain_limit.set(limit);
     }
 
-    /// A handle for tasks that only need to know whether shutdown has begun.
+    /// Returns a handle for tasks that only need to know whether shutdown has begun.
     pub fn shutdown(&self) -> Shutdown {
         Shutdown(self.clone())
     }
 }
 
-/// The one bit of a [`Lifecycle`] that connections and watches need.
+/// The part of a [`Lifecycle`] that connections and watches need: whether the shutdown has begun.
 #[derive(Clone, Debug)]
 pub struct Shutdown(Lifecycle);
 
 impl Shutdown {
-    /// One that belongs to no process, for servers in tests.
+    /// Returns a handle that belongs to no process, for servers in tests.
     pub fn standalone() -> Self {
         Lifecycle::new().shutdown()
     }
 
-    /// Starts the drain: no new connections, watches end.
+    /// Starts the drain: no new connections are accepted, and watches end.
     pub fn begin(&self) {
         self.0.advance(Stage::Draining);
     }
 
-    /// Whether the drain has begun.
+    /// Returns whether the drain has begun.
     pub fn is_begun(&self) -> bool {
         self.0.stage() >= Stage::Draining
     }
 
-    /// A token for the computations of one request.
+    /// Returns a token for the computations of one request.
     pub(super) fn request_token(&self) -> Token {
         self.0.computations().child()
     }
 
-    /// When the drain ends whatever hangs, if that was said.
+    /// Returns the time limits of the drain, if they were set.
     pub(super) fn drain_limit(&self) -> Option<DrainLimit> {
         self.0.0.drain_limit.get().copied()
     }
@@ -172,7 +176,7 @@ impl Shutdown {
         self.0.0.under_way.clone()
     }
 
-    /// Resolves when the drain begins, at once if it has.
+    /// Resolves when the drain begins; immediately if it has begun.
     pub async fn begun(&self) {
         self.0.reached(Stage::Draining).await;
     }
@@ -193,7 +197,7 @@ mod tests {
             let shutdown = shutdown.clone();
             async move { shutdown.begun().await }
         });
-        life.reached(Stage::Serving).await; // passed already
+        life.reached(Stage::Serving).await; // already passed
         shutdown.begin();
         waiter.await.unwrap();
         assert!(shutdown.is_begun());

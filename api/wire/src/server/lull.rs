@@ -1,19 +1,20 @@
-//! When a draining server may close HTTP/1.1 connections without a request: once requests have ceased to come.
+//! Detects when a draining server may close idle HTTP/1.1 connections: when requests have stopped arriving.
 //!
-//! HTTP/1.1 cannot say which requests it will still answer. A client that has a connection sends its next request when it
-//! likes, and one that crosses the closing on the wire is lost. Clients with something to do send soon, are answered, and hear
-//! with the answer that the connection ends; under load "soon" is as long as their requests take. So the end is not a moment
-//! but a lull: no request has come over any connection for a while. Knows no connections.
+//! HTTP/1.1 cannot announce which requests the server will still answer. A client with an open connection may
+//! send its next request at any time, and a request that is sent while the server closes the connection is
+//! lost. Active clients send a request soon, get a response, and learn from it that the connection ends;
+//! under load, "soon" is as long as their requests take. Therefore the server does not close at a fixed time,
+//! but when no request has arrived on any connection for a while. This module knows no connections.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The requests that come while a server drains.
+/// Tracks the requests that arrive while a server drains.
 pub(super) struct Lull {
     start: Instant,
-    /// Milliseconds from the start to the last one.
+    /// Time of the last request, in milliseconds from the start.
     last: AtomicU64,
 }
 
@@ -22,12 +23,12 @@ impl Lull {
         Lull { start: Instant::now(), last: AtomicU64::new(0) }
     }
 
-    /// A request has come.
+    /// Notes that a request has arrived.
     pub(super) fn request_came(&self) {
         self.last.store(self.start.elapsed().as_millis() as u64, Relaxed);
     }
 
-    /// Waits until no request has come for `quiet` from now on, and no longer than `max`.
+    /// Waits until no request has arrived for `quiet` from now on, but no longer than `max`.
     pub(super) async fn wait(&self, quiet: Duration, max: Duration) {
         let began = Instant::now();
         let end = began + max;

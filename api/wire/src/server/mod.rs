@@ -7,10 +7,10 @@
 //!                                      └ supervision: head timeout, idle timeout, drain, cut
 //! ```
 //!
-//! Invariants: every wait on a peer has a named bound in [`Limits`]; a panic in the handler becomes the 500 of that
-//! request and affects no other; a body that its producer did not finish never looks complete to the client. This layer
-//! knows no resources, users or files: certificates are passed as bytes, and the authenticators map a client
-//! certificate to a user later.
+//! Invariants: every wait for a peer has a named limit in [`Limits`]; a panic in the handler becomes the 500
+//! of that request and affects no other; a body that its producer did not finish never looks complete to the
+//! client. This layer knows no resources, users or files: certificates are passed as bytes, and the
+//! authenticators map a client certificate to a user later.
 
 pub mod body;
 mod connection;
@@ -42,55 +42,57 @@ pub use lifecycle::{DrainLimit, InFlight, Lifecycle, Shutdown, Stage};
 pub use serve::{Drained, serve};
 pub use tls::{CertificateError, NamedCertificate, ServingCertificate, Tls, TlsSettings, server_config};
 
-/// A request as it comes off the connection; its body is read through [`read_body`].
+/// A request from a connection; its body is read through [`read_body`].
 pub type Request = http::Request<Incoming>;
-/// A response as it goes onto the connection.
+/// A response to be sent on a connection.
 pub type Response = http::Response<Body>;
 
-/// Largest piece of an answer that is encrypted and sent in one go: four TLS records, less the size that HTTP/1.1 writes before it.
-/// Smaller pieces cost more calls of the kernel, and more of a larger one waits in two forms for a slow reader.
+/// Maximum size of a piece of a response that is encrypted and sent in one call: four TLS records, less the
+/// chunk size that HTTP/1.1 writes before it. Smaller pieces cost more system calls; a larger piece would be
+/// in memory in both plain and encrypted form while it waits for a slow reader.
 pub const PIECE_BYTES: usize = ENCRYPTED_BYTES_MAX - 64;
 
-/// Encrypted bytes of a connection that may wait for its socket.
+/// Maximum number of encrypted bytes of a connection that may wait for its socket.
 const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
 
-/// Asks, as an extension of a response, that its connection takes no more requests after those under way.
+/// Response extension that asks the connection to accept no further requests after those in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Retire;
 
-/// Answers requests. One value serves every connection.
+/// Answers requests. A single value serves every connection.
 pub trait Handler: Send + Sync + 'static {
-    /// Answers one request. The future is dropped when the client goes away, and a panic in it becomes a 500. The request has, as an
-    /// extension, the [`Token`](values::cancellation::Token) that ends its computations then.
+    /// Answers one request. The future is dropped when the client disconnects, and a panic in it becomes a
+    /// 500. The request has an extension, a [`Token`](crate::values::cancellation::Token), that cancels its
+    /// computations in these cases.
     fn handle(
         &self,
         request: Request,
         connection: &Arc<ConnectionInfo>,
     ) -> impl Future<Output = Response> + Send;
 
-    /// Hears that a connection ended in its TLS handshake.
+    /// Called when a connection fails in its TLS handshake.
     fn handshake_failed(&self) {}
 }
 
 /// The connection that a request arrived on; shared by all its requests.
 ///
-/// The connection counts against [`Limits::connections_max`], and holds up a drain, for as long as a holder keeps
-/// one of these: a handler that takes the connection over (an upgrade) keeps it until it is done.
+/// The connection counts against [`Limits::connections_max`], and delays a drain, for as long as a reference
+/// to this value exists: a handler that takes over the connection (an upgrade) keeps it until the end.
 pub struct ConnectionInfo {
-    /// The peer.
+    /// Address of the peer.
     pub remote: SocketAddr,
-    /// The certificate chain the client sent. Only possession of the private key has been checked; authentication
-    /// checks the issuer.
+    /// Certificate chain that the client sent. Only possession of the private key has been checked;
+    /// authentication checks the issuer.
     pub certificates: PeerCertificates,
-    /// What this connection may hold of answers.
+    /// Memory that this connection may use for responses.
     pub allotment: values::memory::Allotment,
     permit: Option<OwnedSemaphorePermit>,
-    /// Whether its last request is one of many.
+    /// Whether the flow of its last request has many requests in progress.
     is_crowded: AtomicBool,
 }
 
 impl ConnectionInfo {
-    /// A connection that no server counts, for driving a handler directly.
+    /// Returns a connection that no server counts, for calling a handler directly.
     pub fn detached(remote: SocketAddr, certificates: Vec<CertificateDer<'static>>) -> Self {
         ConnectionInfo {
             remote,
@@ -101,8 +103,8 @@ impl ConnectionInfo {
         }
     }
 
-    /// Notes whether the flow of the request that runs has much under way. If so, the connection takes turns with others of
-    /// that kind, until its next request.
+    /// Sets whether the flow of the current request has many requests in progress. If so, the connection
+    /// takes turns with other such connections, until its next request.
     pub fn set_crowded(&self, is_crowded: bool) {
         self.is_crowded.store(is_crowded, Ordering::Relaxed);
     }
@@ -111,7 +113,7 @@ impl ConnectionInfo {
         self.is_crowded.load(Ordering::Relaxed)
     }
 
-    /// How much longer the certificates are valid; `None` without any.
+    /// Returns how much longer the certificates are valid; `None` if there are no certificates.
     pub fn time_left(&self) -> Option<Duration> {
         Some(self.certificates.expires()?.duration_since(SystemTime::now()).unwrap_or_default())
     }
@@ -135,50 +137,55 @@ impl std::fmt::Debug for ConnectionInfo {
     }
 }
 
-/// Bytes of a request body, at most (docs/api/paths-and-verbs.md#timeouts-and-limits).
+/// Maximum number of bytes in a request body (docs/api/paths-and-verbs.md#timeouts-and-limits).
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Every bound of the connection layer. The defaults are for production; tests shorten the waits.
+/// All limits of the connection layer. The defaults are for production; tests shorten the waits.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at one time. Beyond it new ones wait in the listen backlog. At about 30 KiB for an idle
-    /// connection (measured, TLS included), the default stays below half a gigabyte.
+    /// Maximum number of concurrent connections. Further connections wait in the listen backlog. At about 30
+    /// KiB for an idle connection (measured, including TLS), the default stays below half a gigabyte.
     pub connections_max: u32,
-    /// From accept to the end of the TLS handshake.
+    /// Time limit from accept to the end of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// From the first byte of a request head to its last (on a new connection: from its beginning). A client that
-    /// trickles its head is cut here.
+    /// Time limit from the first byte of a request head to its last (on a new connection: from the start of
+    /// the connection). It protects against clients that send their head very slowly.
     pub head_timeout: Duration,
-    /// Without any request in flight, before the connection is closed. Clients pool connections for 90 s.
+    /// Time without any request in flight after which the connection is closed. Clients pool connections for
+    /// 90 s.
     pub idle_timeout: Duration,
-    /// Without the peer taking a single byte that waits for it. Longer than the default retention of history, so
-    /// that a watcher that was merely stopped for a while still resumes; about what the kernel allows a dead peer.
+    /// Time limit for the peer to take a byte that waits for it. Longer than the default retention of
+    /// history, so that a watcher that was merely stopped for a while still resumes; about as long as the
+    /// kernel waits for a dead peer.
     pub write_stall_timeout: Duration,
-    /// After the last response, for the peer to finish sending and close. Closing on unread input would reset the
-    /// connection and may destroy the response (a refused large body) on its way.
+    /// Time limit after the last response for the peer to finish sending and to close. Closing with unread
+    /// input would reset the connection and could destroy the response (a refused large body) on its way.
     pub linger_timeout: Duration,
-    /// Request line and headers, in bytes. Upstream's stack allows 1 MiB; a client that was not identified yet can
-    /// make us hold this much per stream, so it is less, though far more than URLs and tokens need.
-    /// Over HTTP/1.1 it is also how much of an answer may wait for a slow reader before no more of it is made.
+    /// Maximum size of the request line and headers, in bytes. Upstream allows 1 MiB; a client that is not
+    /// authenticated yet can make the server use this much per stream, so it is less, though far more than
+    /// URLs and tokens need. On HTTP/1.1 it is also the number of response bytes that may wait for a slow
+    /// reader before no more are produced.
     pub head_bytes_max: u32,
-    /// Requests at one time on an HTTP/2 connection. One client process watches hundreds of resources over one
-    /// connection, so this is well above upstream's 100.
+    /// Maximum number of concurrent requests on an HTTP/2 connection. A client process may watch hundreds of
+    /// resources over one connection, so this is well above upstream's 100.
     pub http2_streams_max: u32,
-    /// Unread request body bytes held per HTTP/2 stream, and twice that per connection.
+    /// Maximum number of unread request body bytes per HTTP/2 stream; a connection may hold twice that.
     pub http2_window_bytes: u32,
-    /// Response bytes that may wait on an HTTP/2 stream before no more of it is asked for. Small because there is one per watch,
-    /// and below [`PIECE_BYTES`] so that there is no second piece beside one that waits.
+    /// Maximum number of response bytes that wait on an HTTP/2 stream before no more are produced. Small
+    /// because each watch has a stream, and below [`PIECE_BYTES`] so that no second piece is produced while
+    /// one waits.
     pub http2_send_buffer_bytes: usize,
-    /// Between HTTP/2 pings to a silent peer, and how long its answer may take. Finds dead peers under watches.
+    /// Interval of HTTP/2 pings to a silent peer. Pings detect dead peers of watches.
     pub http2_ping_interval: Duration,
-    /// See [`Limits::http2_ping_interval`].
+    /// Time limit for the reply to an HTTP/2 ping.
     pub http2_ping_timeout: Duration,
-    /// Once draining, how long no request must have come before HTTP/1.1 connections without one are closed: a request
-    /// that crosses our closing on the wire would be lost.
+    /// Time without any request after which a draining server closes idle HTTP/1.1 connections: a request
+    /// that is sent while the server closes would be lost.
     pub drain_idle_grace: Duration,
-    /// How long they stay open at most, while requests go on coming.
+    /// Maximum time for which idle HTTP/1.1 connections stay open while requests keep arriving.
     pub drain_idle_max: Duration,
-    /// Once draining, how long requests in flight may go on before their connections are cut.
+    /// Maximum time for which requests in flight may continue during a drain before their connections are
+    /// cut.
     pub drain_timeout: Duration,
 }
 

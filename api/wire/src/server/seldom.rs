@@ -1,8 +1,9 @@
-//! Futures that seldom have something to say, in a task that is woken often for other reasons.
+//! Futures that are rarely ready, in a task that is often woken for other reasons.
 //!
-//! A task that is woken polls all that it waits for, whatever it was woken by. The shutdown of the server, timers and the like
-//! are behind locks, some of which all connections share, and a watch would ask each of them with every event. [`Seldom`]
-//! gives them a waker of their own and polls them after it was used.
+//! A task that is woken polls all its futures, no matter which one woke it. The shutdown of the server,
+//! timers and the like use locks, some of which are shared by all connections, and a watch would take each of
+//! these locks for every event. [`Seldom`] gives such futures their own waker, and polls them only after that
+//! waker was used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// Whether it is time to poll what seldom is ready, for one task.
+/// The due flag of futures that are rarely ready, for one task.
 pub struct Seldom(Arc<Shared>);
 
 struct Shared {
@@ -19,12 +20,12 @@ struct Shared {
 }
 
 impl Seldom {
-    /// It is time.
+    /// Returns a value that is due, so that the first poll happens.
     pub fn new() -> Seldom {
         Seldom(Arc::new(Shared { is_due: AtomicBool::new(true), task: AtomicWaker::new() }))
     }
 
-    /// Polls if it is time: at first, after a wake-up, and as long as something is ready.
+    /// Polls if due: at first, after a wake-up, and as long as something is ready.
     pub fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -34,7 +35,7 @@ impl Seldom {
         if !self.0.is_due.load(Ordering::Acquire) {
             return Poll::Pending;
         }
-        // Before the poll: a wake-up during it counts.
+        // The flag is cleared before the poll, so that a wake-up during the poll is not lost.
         self.0.is_due.store(false, Ordering::Release);
         let polled = poll(&mut Context::from_waker(&Waker::from(self.0.clone())));
         if polled.is_ready() {
@@ -43,7 +44,7 @@ impl Seldom {
         polled
     }
 
-    /// It is time at the next poll: what is waited for has changed.
+    /// Makes the next poll due, because the futures have changed.
     pub fn ask_again(&self) {
         self.0.is_due.store(true, Ordering::Release);
     }
@@ -68,7 +69,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use tokio::sync::Notify;
 
-    /// Counts its wake-ups.
+    /// A waker that counts how often it is used.
     #[derive(Default)]
     struct Task(AtomicUsize);
 
@@ -92,7 +93,7 @@ mod tests {
             (polled.is_ready(), polls)
         };
         assert_eq!([poll(&first), poll(&first), poll(&first)], [(false, 1); 3]);
-        // The task is another one now, and the future need not know.
+        // The task has changed, and the future does not need to be polled for that.
         assert_eq!(poll(&second), (false, 1));
         notify.notify_one();
         assert_eq!([&first, &second].map(|task| task.0.load(Ordering::Relaxed)), [0, 1]);

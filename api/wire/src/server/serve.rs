@@ -1,5 +1,5 @@
-//! The accept loop of a listener: it serves each connection in a task until shutdown begins, and then waits, for a
-//! bounded time, until the connections have ended.
+//! The accept loop of a listener. It serves each connection in a task until shutdown begins, and then waits
+//! for a bounded time until the connections have ended.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,25 +20,25 @@ use super::turns::Turns;
 use super::wire::Wire;
 use super::{ConnectionInfo, ENCRYPTED_BYTES_MAX, Handler, Limits, Shutdown, tls};
 
-/// First and longest wait after the system had no resources for another connection.
+/// Initial and maximum wait after the system had no resources for another connection.
 const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// How long cut connections may take to be gone.
+/// Maximum time until cut connections have ended.
 const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Between two warnings that connections wait for others to end.
+/// Interval between two warnings that connections wait for others to end.
 const LIMIT_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Sent to clients that use plain HTTP on the TLS port.
+/// Response to clients that use plain HTTP on the TLS port.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n\
     Client sent an HTTP request to an HTTPS server.\n";
 
-/// How a server ended.
+/// Outcome of a drain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Drained {
-    /// Connections that were still busy when the drain timeout passed, and were cut.
+    /// Number of connections that were still busy at the drain timeout and were cut.
     pub connections_cut: usize,
-    /// Requests that were under way on them.
+    /// Number of requests in progress on them.
     pub requests_cut: u64,
 }
 
@@ -50,9 +50,9 @@ struct Shared<H> {
 
 /// Serves connections from `listener` until `shutdown` begins, then drains.
 ///
-/// Draining: the listener closes at once, requests in flight go on, and whatever has not ended after
-/// [`Limits::drain_timeout`], or at the limit that the lifecycle has, is cut. Handlers end long responses themselves when
-/// the shutdown begins.
+/// During the drain the listener closes at once and requests in flight continue. Connections that have not
+/// ended after [`Limits::drain_timeout`], or at the limit set in the lifecycle, are cut. Handlers end long
+/// responses themselves when the shutdown begins.
 pub async fn serve<H: Handler>(
     listener: TcpListener,
     tls: Arc<tls::Tls>,
@@ -116,7 +116,7 @@ async fn accept_all<H: Handler>(
         let accepted = loop {
             tokio::select! {
                 accepted = listener.accept() => break accepted,
-                // What has ended gives its memory back.
+                // Joining connections that have ended frees their memory.
                 Some(_) = connections.join_next() => {}
             }
         };
@@ -142,7 +142,7 @@ impl Backoff {
     fn after(&mut self, error: &io::Error) -> Option<Duration> {
         use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
         if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
-            return None; // that one connection's trouble
+            return None; // an error of only this connection
         }
         let wait = match self.0 {
             None => {
@@ -181,14 +181,14 @@ async fn converse<H: Handler>(
         let spoken = stream.peek(&mut first).await?;
         let mut wire = Wire::new(stream, activity.clone(), limits);
         if spoken > 0 && first[0].is_ascii_uppercase() {
-            // The first letter of a method. TLS begins with 22.
+            // The first letter of a method. TLS begins with byte 22.
             wire.write_all(PLAIN_HTTP).await?;
             wire.shutdown().await?;
             return Ok(None);
         }
         TlsAcceptor::from(shared.tls.current()).accept(wire).await.map(Some)
     };
-    // Boxed, because it needs much room for a moment, and the connection may live for days.
+    // Boxed, because the handshake needs much space for a moment, and the connection may live for days.
     let handshake = tokio::time::timeout(limits.handshake_timeout, handshake);
     let shaken = Box::pin(handshake).await;
     if !matches!(shaken, Ok(Ok(_))) {
@@ -211,7 +211,7 @@ async fn converse<H: Handler>(
     Ok(())
 }
 
-/// An error with its causes on one line.
+/// Returns an error and its causes on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

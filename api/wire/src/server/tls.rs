@@ -1,9 +1,10 @@
-//! TLS configuration: the server's certificate, and the client certificates it accepts.
+//! TLS configuration: the server's certificate, and the client certificates that it accepts.
 //!
-//! A client certificate is requested but optional. The handshake only proves possession of its key; authentication
-//! checks its issuer. So a client with an unknown certificate can still authenticate with a token, and a changed CA
-//! bundle needs no new listener. The handshake names the authorities whose certificates are wanted, so that a client with
-//! several certificates can choose ([`Tls::name_authorities`]). The crypto provider is named explicitly.
+//! A client certificate is requested but optional. The handshake only proves possession of its key;
+//! authentication checks its issuer. Therefore a client with an unknown certificate can still authenticate
+//! with a token, and a changed CA bundle needs no new listener. The handshake names the accepted authorities,
+//! so that a client with several certificates can choose ([`Tls::name_authorities`]). The crypto provider is
+//! named explicitly.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use rustls::{
 
 use values::clock;
 
-/// The time of handshakes. rustls's own clock panics while the system's stands before 1970.
+/// Clock of handshakes. The clock of rustls panics while the system clock is before 1970.
 #[derive(Debug)]
 struct Clock;
 
@@ -45,66 +46,67 @@ fn not_before_epoch(seconds: i64) -> UnixTime {
 pub(super) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// Why a certificate cannot be served, in the words of Go's library.
+/// Reason why a certificate cannot be served, with the wording of Go's library.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// The text of the certificate holds no PEM block.
+    /// The text of the certificate contains no PEM block.
     #[error("tls: failed to find any PEM data in certificate input")]
     NoChain,
-    /// The text of the certificate holds a private key alone.
+    /// The text of the certificate contains only a private key.
     #[error(
         "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have \
          been switched"
     )]
     KeyForChain,
-    /// The text of the certificate holds PEM blocks of these other types.
+    /// The text of the certificate contains only PEM blocks of these other types.
     #[error(
         "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the following \
          types: [{}]", .0.join(" ")
     )]
     OtherForChain(Vec<String>),
-    /// The text of the certificate holds a broken block.
+    /// The text of the certificate contains a broken block.
     #[error("tls: failed to parse certificate")]
     BrokenChain,
-    /// The text of the key holds no PEM block.
+    /// The text of the key contains no PEM block.
     #[error("tls: failed to find any PEM data in key input")]
     NoKey,
-    /// The text of the key holds a certificate alone.
+    /// The text of the key contains only a certificate.
     #[error("tls: found a certificate rather than a key in the PEM for the private key")]
     ChainForKey,
-    /// The text of the key holds PEM blocks of these other types.
+    /// The text of the key contains only PEM blocks of these other types.
     #[error(
         "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input after skipping PEM blocks of the \
          following types: [{}]", .0.join(" ")
     )]
     OtherForKey(Vec<String>),
-    /// The text of the key holds a broken block.
+    /// The text of the key contains a broken block.
     #[error("tls: failed to parse private key")]
     BrokenKey,
-    /// Key and certificate do not belong together.
+    /// The key does not belong to the certificate.
     #[error("tls: private key does not match public key")]
     Mismatch,
-    /// The key is of an unknown kind, or the certificate is none.
+    /// The key is of an unknown kind, or the certificate cannot be parsed.
     #[error("certificate and key cannot be used")]
     Unusable(#[source] rustls::Error),
 }
 
-/// The certificates shown to clients; replacing them takes effect with the next handshake.
+/// The server's certificates; a replacement takes effect with the next handshake.
 pub struct ServingCertificate {
     usual: ArcSwap<CertifiedKey>,
-    /// For clients that ask for a name, in this order.
+    /// Certificates for clients that request a name, in order of preference.
     named: ArcSwap<Vec<NamedCertificate>>,
 }
 
-/// A certificate for clients that ask for one of its names.
+/// A certificate for clients that request one of its names.
 pub struct NamedCertificate {
-    /// `a.example.com`, or `*.example.com` for any first label; empty: the names in the certificate.
+    /// Names such as `a.example.com`, or `*.example.com` for any first label. If empty, the names in the
+    /// certificate apply.
     names: Vec<String>,
     key: Arc<CertifiedKey>,
 }
 
 impl NamedCertificate {
-    /// From PEM text, for these names or else those in the certificate.
+    /// Parses PEM text. If `names` is empty, the names in the certificate apply.
     ///
     /// # Errors
     /// See [`CertificateError`].
@@ -127,7 +129,7 @@ impl NamedCertificate {
 }
 
 impl ServingCertificate {
-    /// From PEM text: the chain with the server's own certificate first, and its key.
+    /// Parses PEM text: the chain with the server's own certificate first, and its key.
     ///
     /// # Errors
     /// See [`CertificateError`].
@@ -136,16 +138,16 @@ impl ServingCertificate {
         Ok(ServingCertificate { usual, named: ArcSwap::default() })
     }
 
-    /// Shows this one from now on.
+    /// Replaces the certificate for future handshakes.
     ///
     /// # Errors
-    /// See [`CertificateError`]; the old one stays.
+    /// See [`CertificateError`]; the old certificate stays.
     pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), CertificateError> {
         self.usual.store(Arc::new(certified_key(chain, key)?));
         Ok(())
     }
 
-    /// Shows these to clients that ask for their names from now on, the first that fits.
+    /// Replaces the certificates for clients that request a name; the first match is used.
     pub fn replace_named(&self, named: Vec<NamedCertificate>) {
         self.named.store(Arc::new(named));
     }
@@ -167,10 +169,10 @@ fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, CertificateEr
     })
 }
 
-/// What PEM calls a certificate (RFC 7468, section 5).
+/// PEM label of a certificate (RFC 7468, section 5).
 const CERTIFICATE: &str = "CERTIFICATE";
 
-/// Says what is there instead of a certificate.
+/// Checks that a text contains a certificate; the error names what it contains instead.
 fn check_chain(text: &[u8]) -> Result<(), CertificateError> {
     let types = block_types(text);
     match &types[..] {
@@ -181,7 +183,7 @@ fn check_chain(text: &[u8]) -> Result<(), CertificateError> {
     }
 }
 
-/// Says what is there instead of a private key.
+/// Checks that a text contains a private key; the error names what it contains instead.
 fn check_key(text: &[u8]) -> Result<(), CertificateError> {
     let types = block_types(text);
     match &types[..] {
@@ -192,7 +194,7 @@ fn check_key(text: &[u8]) -> Result<(), CertificateError> {
     }
 }
 
-/// The types of the PEM blocks of a text, in order (RFC 7468).
+/// Returns the types of the PEM blocks of a text, in order (RFC 7468).
 fn block_types(text: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(text);
     let types =
@@ -215,17 +217,17 @@ impl ResolvesServerCert for ServingCertificate {
     }
 }
 
-/// What the operator decides about TLS.
+/// The TLS settings of the operator.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
     /// Whether HTTP/2 is offered.
     pub serves_http2: bool,
-    /// Whether TLS 1.2 is not.
+    /// Whether only TLS 1.3 is offered, without TLS 1.2.
     pub is_modern: bool,
-    /// Names of the cipher suites of TLS 1.2, as IANA has them; empty: all that are considered secure. Those of TLS 1.3 are
-    /// always offered.
+    /// IANA names of the cipher suites of TLS 1.2. If empty, all suites that are considered secure are
+    /// offered. The suites of TLS 1.3 are always offered.
     pub suites: Vec<String>,
-    /// Numbers of the groups for the exchange of keys, as IANA has them; empty: all that are considered secure.
+    /// IANA numbers of the key exchange groups. If empty, all groups that are considered secure are offered.
     pub groups: Vec<u16>,
 }
 
@@ -236,10 +238,10 @@ impl Default for TlsSettings {
 }
 
 impl TlsSettings {
-    /// What is offered to clients.
+    /// Checks that the settings can be used.
     ///
     /// # Errors
-    /// Nothing is left of what the operator named.
+    /// The server supports none of the values that the operator named.
     pub fn check(&self) -> Result<(), String> {
         self.provider().map(drop)
     }
@@ -262,7 +264,8 @@ impl TlsSettings {
     }
 }
 
-/// The TLS side of the listener. What is named to clients can be replaced; it takes effect with the next handshake.
+/// The TLS configuration of the listener. The list of accepted authorities can be replaced; a replacement
+/// takes effect with the next handshake.
 pub struct Tls {
     certificate: Arc<ServingCertificate>,
     settings: TlsSettings,
@@ -271,8 +274,8 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Names the authorities of a PEM bundle as those whose client certificates are wanted; entries that cannot be read
-    /// are left out.
+    /// Sets the authorities that the handshake names to clients, from a PEM bundle; entries that cannot be
+    /// parsed are skipped.
     pub fn name_authorities(&self, bundle: &[u8]) {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok));
@@ -280,16 +283,17 @@ impl Tls {
         self.current.store(Arc::new(next));
     }
 
-    /// The configuration of the next handshake.
+    /// Returns the configuration of the next handshake.
     pub(super) fn current(&self) -> Arc<ServerConfig> {
         self.current.load_full()
     }
 }
 
-/// The TLS side of the listener: 1.2 and 1.3, HTTP/2 before HTTP/1.1 if it is served, client certificates asked for.
+/// Creates the TLS configuration of the listener: TLS 1.2 and 1.3, HTTP/2 preferred over HTTP/1.1 if it is
+/// served, client certificates requested.
 ///
 /// # Errors
-/// Nothing is left of what the operator named.
+/// The server supports none of the values that the operator named.
 pub fn server_config(
     certificate: Arc<ServingCertificate>,
     settings: &TlsSettings,

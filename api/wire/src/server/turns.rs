@@ -1,21 +1,23 @@
-//! Turns on the processor, for connections of flows that have much under way (docs/api/fairness.md#turns-of-connections).
+//! Processor turns for connections whose flows have many requests in progress
+//! (docs/api/fairness.md#turns-of-connections).
 //!
 //! ```text
 //! woken ─ crowded? ─ no ────────────────────────────────────────────► runs
-//!              └ yes ─ a turn is free, or waited for ─► all others ─► runs once ─► the turn is the next one's
+//!              └ yes ─ a turn is free, or waited for ─► all others ─► runs once ─► the turn goes to the next one
 //! ```
 //!
-//! The runtime runs what is ready first in, first out. Hundreds of connections of a flood that are ready at once would all
-//! come before a short request. So they wait here instead, and only as many of them as there are turns are the runtime's, which
-//! leaves these for when it has run all else and has looked at its sockets. The thread then offers its core to other threads
-//! before it goes on: those that commit writes and the kernel's, which sync them, want a core for some microseconds, and beside a
-//! thread that is always busy they would wait for the end of its time slice.
+//! The runtime runs ready tasks in first-in, first-out order. Without turns, hundreds of connections of a
+//! flood that are ready at the same time would all run before a short request. Therefore they wait here, and
+//! only as many of them as there are turns are queued in the runtime, each to run after the other ready tasks
+//! and after the sockets were polled. The thread then yields its core to other threads before it continues:
+//! the threads that commit writes, and the kernel threads that sync them, need a core for some microseconds,
+//! and next to an always busy thread they would wait for the end of its time slice.
 //!
-//! A turn lasts from when the runtime is told of the task until the task pauses, whatever it waits for then; so connections do
-//! not wait for each other's peers. A task that keeps its thread longer, which waits for a file or a peer in place, holds the
-//! others up for [`WAIT_MAX`] at most.
+//! A turn lasts from when the task is queued in the runtime until the task pauses, whatever it then waits
+//! for; so connections do not wait for the peers of other connections. A task that blocks its thread longer
+//! (on a file or on a peer) delays the others by at most [`WAIT_MAX`].
 //!
-//! Knows no requests: what makes a connection crowded is decided by flow control.
+//! This module knows no requests: flow control decides which connections are crowded.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -25,10 +27,11 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Turns for each core: the next one is the runtime's as soon as one is over, and a second would only stand before the others.
+/// Number of turns for each core. The next turn is queued as soon as one ends, and a second one would only
+/// delay other tasks.
 const TURNS_PER_CORE: usize = 1;
 
-/// Longest wait for a turn; without one after that, a task runs all the same.
+/// Maximum wait for a turn; after that, a task runs without a turn.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The turns of a server.
@@ -36,7 +39,7 @@ const WAIT_MAX: Duration = Duration::from_millis(100);
 pub(super) struct Turns(Arc<Semaphore>);
 
 impl Turns {
-    /// As many as the machine has a use for.
+    /// Creates as many turns as the machine can use.
     pub(super) fn of_machine() -> Turns {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Turns::new(cores * TURNS_PER_CORE)
@@ -46,25 +49,25 @@ impl Turns {
         Turns(Arc::new(Semaphore::new(count)))
     }
 
-    /// The place of a task that is going to want turns.
+    /// Returns the place of a task that will need turns.
     pub(super) fn place(&self) -> Place {
         Place { turns: self.clone(), granted: None, waiting: None }
     }
 }
 
-/// What a wait for a turn comes to; nothing, if it took too long.
+/// A wait for a turn; resolves to `None` if the wait took too long.
 type Wait = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
 
-/// The place of one task. It gives up its wait, or its turn, when it is dropped.
+/// The place of one task among those that take turns. Dropping it ends its wait or its turn.
 pub(super) struct Place {
     turns: Turns,
-    /// A turn that the task has been queued for by the runtime.
+    /// Turn for which the task is queued in the runtime.
     granted: Option<OwnedSemaphorePermit>,
     waiting: Option<Wait>,
 }
 
 impl Place {
-    /// Polls once, in a turn if the task is crowded.
+    /// Polls once; if the task is crowded, only in a turn.
     pub(super) fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -101,15 +104,16 @@ impl Place {
             let Some(turn) = turn else { return Poll::Ready(None) };
             turn
         };
-        // Not at once: the turn is taken until the task comes up again, behind all others.
+        // The task does not run at once: it keeps the turn until the runtime runs it again, after all other
+        // tasks.
         self.granted = Some(turn);
         wake_last(cx);
         Poll::Pending
     }
 }
 
-/// Wakes the task when its thread has run all that is ready and has looked at its sockets, or after as many turns of others as the
-/// runtime lets pass between two such looks.
+/// Wakes the task after its thread has run all ready tasks and has polled its sockets, or after the number of
+/// task polls that the runtime does between two polls of its sockets.
 fn wake_last(cx: &mut Context<'_>) {
     let _ = pin!(tokio::task::yield_now()).poll(cx);
 }
@@ -119,7 +123,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    /// A task that wants a turn for each of its steps, and counts them.
+    /// Returns a task that needs a turn for each of its steps, and counts them.
     fn steps(
         turns: &Turns,
         is_crowded: bool,
@@ -149,7 +153,8 @@ mod tests {
         let before = crowd.load(Relaxed);
         tokio::spawn(steps(&turns, false, 5, &alone)).await.unwrap();
         let meanwhile = crowd.load(Relaxed) - before;
-        // Without turns it would be 50 for each of its steps, and with turns that do not come last one.
+        // Without turns there would be 50 steps of the crowd for each of these steps, and similarly with
+        // turns that do not run last.
         assert!(alone.load(Relaxed) == 5 && meanwhile <= 2, "{meanwhile} steps of the crowd meanwhile");
         for task in flood {
             task.await.unwrap();
@@ -165,7 +170,7 @@ mod tests {
         let began = tokio::time::Instant::now();
         steps(&turns, true, 1, &done).await;
         assert!(began.elapsed() >= WAIT_MAX && done.load(Relaxed) == 1);
-        // A wait that is given up leaves no trace.
+        // A cancelled wait leaves no trace.
         let mut given_up = turns.place();
         let polled = std::future::poll_fn(|cx| Poll::Ready(given_up.poll(cx, true, |_| Poll::Ready(()))));
         assert!(polled.await.is_pending());

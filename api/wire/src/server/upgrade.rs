@@ -1,12 +1,14 @@
-//! Connections that leave HTTP: the request asks for it, the answer is 101, and from then on a task has the bytes.
+//! Connections that leave HTTP: the request asks for it, the response is 101, and from then on a task owns
+//! the bytes.
 //!
 //! ```text
-//! request ─Switch::asked─► Switch ─take_over(101, task)─► answer
+//! request ─Switch::asked─► Switch ─take_over(101, task)─► response
 //!                                                         └─► task: bytes in both directions, until it ends
 //! ```
 //!
-//! The task holds the connection's `ConnectionInfo`, so it continues to count as a connection, and whatever stages
-//! attach to the answer ([`attach`]) until it ends. Only HTTP/1.1 has such upgrades. Knows no protocol.
+//! The task holds the connection's `ConnectionInfo`, so it continues to count as a connection. It also holds
+//! the values that other modules attach to the response ([`attach`]) until it ends. Only HTTP/1.1 has such
+//! upgrades. This module knows no protocols.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,10 +21,10 @@ use parking_lot::Mutex;
 
 use super::{Body, ConnectionInfo, Request, Response};
 
-/// The bytes of a connection that left HTTP.
+/// The byte stream of a connection that left HTTP.
 pub type Taken = TokioIo<Upgraded>;
 
-/// What lives as long as the task that took a connection over.
+/// Values that live as long as the task that took over a connection.
 #[derive(Clone, Default)]
 struct Attached(Arc<Mutex<Vec<Box<dyn Any + Send>>>>);
 
@@ -34,14 +36,14 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// The change of protocols that the request asks for, if it does.
+    /// Returns the change of protocols that the request asks for, if any.
     pub fn asked(request: &Request, connection: &Arc<ConnectionInfo>) -> Option<Self> {
         let is_asked = request.version() == Version::HTTP_11 && is_asked(request.headers());
         let on = request.extensions().get::<OnUpgrade>().filter(|_| is_asked)?.clone();
         Some(Switch { on, connection: connection.clone() })
     }
 
-    /// Answers 101 with `headers`, and lets `task` have the connection.
+    /// Answers 101 with `headers`, and passes the connection to `task`.
     pub fn take_over<F, T>(self, headers: HeaderMap, task: T) -> Response
     where
         F: Future<Output = ()> + Send + 'static,
@@ -52,7 +54,8 @@ impl Switch {
         let held = attached.clone();
         tokio::spawn(async move {
             match on.await {
-                // Boxed, because it may live for days and needs not the room that its making took.
+                // Boxed, because the task may live for days and should not keep the space that its creation
+                // needed.
                 Ok(upgraded) => Box::pin(task(TokioIo::new(upgraded))).await,
                 Err(error) => tracing::debug!(%error, "a connection was not upgraded"),
             }
@@ -67,20 +70,21 @@ impl Switch {
     }
 }
 
-/// Keeps `held` until the task that the answer gives the connection to has ended. An answer that gives none to a task
-/// drops it at once.
+/// Keeps `held` until the task that takes over the connection has ended. If the response passes the
+/// connection to no task, `held` is dropped at once.
 pub fn attach<T: Send + 'static>(response: &Response, held: T) {
     if let Some(attached) = response.extensions().get::<Attached>() {
         attached.0.lock().push(Box::new(held));
     }
 }
 
-/// Whether headers ask for another protocol.
+/// Returns whether headers ask for another protocol.
 pub fn is_asked(headers: &HeaderMap) -> bool {
     headers.contains_key(UPGRADE) && has_token(headers, &CONNECTION, "upgrade")
 }
 
-/// Whether a header with a list of tokens, in one value or several, has this one, in any case.
+/// Returns whether a header with a list of tokens, in one value or several, contains this token, ignoring
+/// case.
 pub fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(token))

@@ -1,13 +1,13 @@
-//! The part of WebSocket that a stream of events to a client needs (RFC 6455): handshake, outgoing messages, ping and
-//! close.
+//! The subset of WebSocket that a stream of events to a client needs (RFC 6455): handshake, outgoing
+//! messages, ping and close.
 //!
 //! ```text
 //! request ─Upgrade::asked─► Upgrade ─accept(messages)─► 101 ─► task: messages ──frames──► client
 //!                                                               └─ reads: ping → pong, close → close, data → ignored
 //! ```
 //!
-//! The task holds the connection's `ConnectionInfo`, so it continues to count as a connection. A client that does not
-//! read blocks only its own task, and for a bounded time.
+//! The task holds the connection's `ConnectionInfo`, so it continues to count as a connection. A client that
+//! does not read blocks only its own task, and for a bounded time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,29 +30,29 @@ use super::{Aborted, ConnectionInfo, Request, Response};
 /// The GUID that every server appends to the client's key (RFC 6455 §1.3).
 const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// How long the client may leave queued output unread; the same as on any other connection.
+/// Time for which the client may leave queued output unread; the same as on any other connection.
 pub const WRITE_STALL: Duration = Duration::from_secs(15 * 60);
 
-/// How messages are marked.
+/// Type of the messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
-    /// UTF-8 text.
+    /// UTF-8 text messages.
     Text,
-    /// Anything.
+    /// Messages with arbitrary bytes.
     Binary,
 }
 
-/// A connection whose client asked to speak WebSocket on it.
+/// A connection whose client asked for WebSocket.
 #[derive(Clone)]
 pub struct Upgrade {
     switch: Switch,
     accept: HeaderValue,
-    /// The subprotocol of a stream of events.
+    /// Subprotocol for a stream of events.
     protocol: Option<HeaderValue>,
 }
 
 impl Upgrade {
-    /// The upgrade that the request asks for, if it is WebSocket in the supported version.
+    /// Returns the upgrade that the request asks for, if it is WebSocket in the supported version.
     pub fn asked(request: &Request, connection: &Arc<ConnectionInfo>) -> Option<Self> {
         let switch = Switch::asked(request, connection).filter(|_| is_asked(request.headers()))?;
         let key = request.headers().get(SEC_WEBSOCKET_KEY)?.to_str().ok()?;
@@ -60,8 +60,9 @@ impl Upgrade {
         Some(Upgrade { switch, accept, protocol: chosen(request.headers()) })
     }
 
-    /// Answers 101 and sends each of `messages` as one frame, until they or the client end. The subprotocol is the first one that
-    /// the client offers: messages are the same in each, and browsers give up a connection for which none is chosen.
+    /// Answers 101 and sends each of `messages` as one frame, until the messages end or the client
+    /// disconnects. The subprotocol is the first one that the client offers: messages are the same in each,
+    /// and browsers abort a connection if the server chooses no subprotocol.
     pub fn accept(
         self,
         form: Form,
@@ -71,7 +72,7 @@ impl Upgrade {
         self.take_over(protocol, move |taken| converse(taken, form, messages))
     }
 
-    /// Answers 101, with the protocol that was chosen, and lets `task` speak.
+    /// Answers 101 with the chosen protocol, and passes the connection to `task`.
     pub fn take_over<F, T>(self, protocol: Option<HeaderValue>, task: T) -> Response
     where
         F: Future<Output = ()> + Send + 'static,
@@ -88,13 +89,13 @@ impl Upgrade {
     }
 }
 
-/// Whether the headers ask for an upgrade to WebSocket.
+/// Returns whether the headers ask for an upgrade to WebSocket.
 pub fn is_asked(headers: &HeaderMap) -> bool {
     let has = |name, token: &str| has_token(headers, name, token);
     has(&CONNECTION, "upgrade") && has(&UPGRADE, "websocket") && has(&SEC_WEBSOCKET_VERSION, "13")
 }
 
-/// The protocols that a request for WebSocket offers, separated by commas.
+/// Returns the subprotocols that a WebSocket request offers, separated by commas.
 pub fn protocols(headers: &HeaderMap) -> Option<String> {
     let mut values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().peekable();
     values.peek()?;
@@ -102,7 +103,8 @@ pub fn protocols(headers: &HeaderMap) -> Option<String> {
     Some(values.collect::<Vec<_>>().join(","))
 }
 
-/// The first subprotocol that a request offers and that is no bearer token: that one belongs to the request alone.
+/// Returns the first subprotocol that a request offers and that is not a bearer token; a token must not be
+/// sent back.
 fn chosen(headers: &HeaderMap) -> Option<HeaderValue> {
     let offered = protocols(headers)?;
     let mut offered = offered.split(',').map(str::trim).filter(|name| !name.is_empty());
@@ -114,7 +116,7 @@ fn accept_key(key: &str) -> String {
     STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{MAGIC}").as_bytes()))
 }
 
-/// Sends and listens until one side ends.
+/// Sends and receives until one side ends.
 async fn converse<I>(io: I, form: Form, messages: impl Stream<Item = Result<Bytes, Aborted>>)
 where
     I: AsyncRead + AsyncWrite + Unpin,
@@ -158,17 +160,17 @@ where
 enum Heard {
     Ping(Vec<u8>),
     Close,
-    /// Something that is no frame a client may send.
+    /// Bytes that are not a valid frame from a client.
     Nonsense,
     /// The connection ended.
     Gone,
 }
 
-/// Bytes from the client that are not a whole frame yet. A read that is given up loses nothing.
+/// Bytes from the client that do not form a whole frame yet. A cancelled read loses nothing.
 #[derive(Default)]
 struct Incoming {
     buffer: Vec<u8>,
-    /// Payload bytes of a data frame that are still to be thrown away.
+    /// Remaining payload bytes of a data frame, which are discarded.
     skip: u64,
 }
 
@@ -188,7 +190,7 @@ impl Incoming {
         }
     }
 
-    /// The next relevant frame among those that arrived completely.
+    /// Returns the next relevant frame among those that arrived completely.
     fn take(&mut self) -> Option<Heard> {
         loop {
             let skipped = self.skip.min(self.buffer.len() as u64);
@@ -247,7 +249,7 @@ mod tests {
         }
     }
 
-    /// A frame as a client sends it.
+    /// Returns a frame as a client sends it.
     fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
         let mut out = frame(first, payload);
         out[0] = first;

@@ -1,13 +1,13 @@
-//! The TCP socket under TLS, with a write timeout, turns between connections and a graceful close.
+//! The TCP socket under TLS, with a write timeout, turns between connections, and a graceful close.
 //!
-//! A peer that reads fast takes megabytes of a long answer at once, and the task that makes them keeps a thread for as long. What is
-//! written is therefore charged to the budget that the runtime gives a task each time it runs it: after [`TURN_BYTES`] nothing
-//! of the task goes on, and the runtime runs what else is ready and looks at its sockets before it comes back to the task
-//! (docs/api/fairness.md#turns-of-connections).
+//! A peer that reads fast takes megabytes of a long response at once, and the task that produces them
+//! occupies a thread for that time. Therefore written bytes are charged to the cooperative budget that the
+//! runtime gives a task for each run: after [`TURN_BYTES`] the task pauses, and the runtime runs other ready
+//! tasks and polls its sockets before it resumes the task (docs/api/fairness.md#turns-of-connections).
 //!
-//! A write that the peer does not read fails after a timeout. Closing waits briefly for the peer to close too: a socket
-//! closed with unread input resets the connection, and a reset may overtake and destroy the response that was just
-//! sent. The socket also reports arriving bytes to the [`Activity`] of its connection.
+//! A write fails after a timeout if the peer does not read. Closing waits briefly for the peer to close too:
+//! a socket closed with unread input resets the connection, and a reset may overtake and destroy the response
+//! that was just sent. The socket also reports arriving bytes to the [`Activity`] of its connection.
 
 use std::io;
 use std::pin::Pin;
@@ -22,16 +22,17 @@ use tokio::time::{Instant, Sleep};
 use super::Limits;
 use super::connection::Activity;
 
-/// Input thrown away while a closing peer finishes sending; more than this and it is cut off after all.
+/// Maximum amount of input that is discarded while a closing peer finishes sending; above it the connection
+/// is cut.
 const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Written bytes for which a task may run without a pause: to encrypt and send them takes 0.1 to 0.3 ms.
+/// Number of written bytes after which a task pauses. Encrypting and sending them takes 0.1 to 0.3 ms.
 const TURN_BYTES: usize = 128 * 1024;
 
-/// How many steps the runtime lets a task do before others have their turn.
+/// Number of steps after which the runtime runs other tasks.
 const STEPS_PER_TURN: usize = 128;
 
-/// Charges the running task for bytes, as so many of its steps.
+/// Charges the current task for written bytes, as a number of steps.
 fn charge(cx: &mut Context<'_>, bytes: usize) {
     for _ in 0..bytes / (TURN_BYTES / STEPS_PER_TURN) {
         if !coop::has_budget_remaining() {
@@ -48,7 +49,7 @@ pub(super) struct Wire<T> {
     activity: Arc<Activity>,
     stall_timeout: Duration,
     linger_timeout: Duration,
-    /// Runs while a write waits for the peer. Boxed, because hardly any connection ever needs it.
+    /// Timer while a write waits for the peer. Boxed, because hardly any connection ever needs it.
     stalled: Option<Pin<Box<Sleep>>>,
     closing: Closing,
 }
@@ -71,13 +72,13 @@ impl<T> Wire<T> {
         }
     }
 
-    /// What a write came to: bytes that are charged for, or a peer that is waited for.
+    /// Handles the result of a write: charges the bytes, or watches the wait for the peer.
     fn account(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = &result {
             charge(cx, *bytes);
         }
         if self.activity.wrote(result.is_ready()) {
-            cx.waker().wake_by_ref(); // the body of an answer may have waited for that
+            cx.waker().wake_by_ref(); // the body of a response may have waited for this write
         }
         self.watch_stall(cx, result)
     }
@@ -88,7 +89,7 @@ impl<T> Wire<T> {
             return result;
         }
         if !coop::has_budget_remaining() {
-            return Poll::Pending; // the turn is over, and the runtime knows that the task wants another one
+            return Poll::Pending; // the budget of this poll is used up, and the runtime will poll the task again
         }
         let timeout = self.stall_timeout;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
@@ -125,7 +126,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
     ) -> Poll<io::Result<usize>> {
         let inner = Pin::new(&mut self.inner);
         let result = match bufs {
-            // One TLS record, as most events and answers are. `send` is less work for the kernel than `writev`.
+            // Most events and responses are one TLS record. `send` is less work for the kernel than `writev`.
             [one] => inner.poll_write(cx, one),
             several => inner.poll_write_vectored(cx, several),
         };
@@ -161,7 +162,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
                         Poll::Ready(Err(_)) => true,
                         Poll::Pending => false,
                     };
-                    // The deadline is looked at on every turn, so that a peer that never pauses is cut as well.
+                    // The deadline is checked every time, so that a peer that never pauses is cut as well.
                     let late = until.as_mut().poll(cx).is_ready();
                     if over || late {
                         this.closing = Closing::Done;
@@ -189,7 +190,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(8);
         let mut near = wire(near);
         let writer = tokio::spawn(async move {
-            near.write_all(&[1; 24]).await.unwrap(); // takes two reads of the peer
+            near.write_all(&[1; 24]).await.unwrap(); // needs two reads by the peer
             near.write_all(&[1; 24]).await.unwrap_err().kind()
         });
         for _ in 0..2 {
@@ -206,7 +207,7 @@ mod tests {
         const ANSWER: usize = 16 * TURN_BYTES;
         let (near, mut far) = tokio::io::duplex(2 * ANSWER);
         let mut near = wire(near);
-        // On one thread, another task runs only while the writer does not.
+        // On a single thread, another task runs only while the writer does not.
         let turns = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let counted = turns.clone();
         let other = tokio::spawn(async move {
@@ -233,7 +234,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(8);
         let mut near = wire(near);
         let closer = tokio::spawn(async move { near.shutdown().await });
-        far.write_all(&[1; 1000]).await.unwrap(); // swallowed: it is far more than the pipe holds
+        far.write_all(&[1; 1000]).await.unwrap(); // far more than the pipe holds, so it is read and discarded
         drop(far);
         closer.await.unwrap().unwrap();
 

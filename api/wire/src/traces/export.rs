@@ -1,8 +1,9 @@
-//! Sends spans to a collector by the OpenTelemetry protocol over gRPC, without TLS: the collector is beside the server.
+//! Sends spans to a collector with the OpenTelemetry protocol over gRPC, without TLS: the collector runs next
+//! to the server.
 //!
 //! `queue → batch (full, or its time is over) → one unary call over HTTP/2`
 //!
-//! A batch that the collector does not take within its time is lost, and said so in the log at most once a minute.
+//! A batch that the collector does not accept in time is lost. The log reports this at most once a minute.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -21,64 +22,64 @@ use tokio::sync::mpsc;
 use super::{Span, otlp};
 use crate::stream::AnyStream;
 
-/// Most spans that wait: those of some hundred requests, half a megabyte.
+/// Maximum number of queued spans: those of some hundred requests, half a megabyte.
 pub const QUEUED_MAX: usize = 2048;
 
-/// Most spans of one call.
+/// Maximum number of spans in one call.
 const BATCH_MAX: usize = 512;
 
-/// Longest that a span waits for others.
+/// Maximum time that a span waits for others.
 const BATCH_WAIT: Duration = Duration::from_secs(5);
 
-/// Longest that a call takes, with its connection.
+/// Time limit of a call, including its connection.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most bytes of an answer: a status and a few words.
+/// Maximum size of a response, which has a status and a few words.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Between two lines of the log about lost spans.
+/// Minimum time between two log lines about lost spans.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The method of the collector.
+/// Path of the collector's gRPC method.
 const METHOD: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-/// Where spans are sent to.
+/// The collector to which spans are sent.
 pub struct Collector {
-    /// Its `host:port`.
+    /// Address of the collector as `host:port`.
     pub endpoint: String,
-    /// How it is reached.
+    /// Function that connects to the collector.
     pub connect: Connect,
 }
 
-/// Counts the spans that are not sent yet.
+/// Counter of spans that have not been sent yet.
 #[derive(Clone)]
 pub struct Waiting {
-    /// Does not keep the queue open.
+    /// Weak, so that it does not keep the queue open.
     queue: mpsc::WeakSender<Span>,
     batch: Arc<AtomicUsize>,
 }
 
 impl Waiting {
-    /// Counts those in the queue, and those that [`run`] has taken out of it.
+    /// Counts the spans in the queue, and those that [`run`] has taken out of it.
     pub fn new(queue: &mpsc::Sender<Span>) -> Waiting {
         Waiting { queue: queue.downgrade(), batch: Arc::default() }
     }
 
-    /// How many there are.
+    /// Returns the number of spans.
     pub fn count(&self) -> usize {
         let queued = self.queue.upgrade().map_or(0, |queue| queue.max_capacity() - queue.capacity());
         queued + self.batch.load(Ordering::Relaxed)
     }
 }
 
-/// Makes a connection.
+/// A function that opens a connection.
 pub type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
 
-/// A connection that is being made, or why there is none.
+/// A connection in progress; the error says why it failed.
 pub type Connecting = Pin<Box<dyn Future<Output = Result<AnyStream, String>> + Send>>;
 
-/// Sends what comes out of `spans` to the collector, as spans of `service`, until the queue is
-/// closed and empty; `ends` closes it.
+/// Sends the spans from the queue to the collector, as spans of `service`, until the queue is closed and
+/// empty. The queue is closed when `ends` resolves.
 pub async fn run(
     collector: Collector,
     service: String,
@@ -140,7 +141,7 @@ async fn send(collector: &Collector, kept: &mut Option<Sender>, body: Vec<u8>) -
         Some(sender) => kept.insert(sender),
         None => kept.insert(connect(collector).await?),
     };
-    // A message of gRPC: not compressed, its length, itself.
+    // A gRPC message: a compression flag (none), its length, its bytes.
     let mut message = BytesMut::with_capacity(body.len() + 5);
     message.put_u8(0);
     message.put_u32(u32::try_from(body.len()).map_err(|error| error.to_string())?);
@@ -171,7 +172,7 @@ async fn connect(collector: &Collector) -> Result<Sender, String> {
     let stream = (collector.connect)().await?;
     let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(|error| error.to_string())?;
-    // Ends with the sender, or with the collector.
+    // The task ends with the sender, or with the collector.
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "the connection to the collector ended");
@@ -199,7 +200,8 @@ mod tests {
         Collector { endpoint, connect: Arc::new(connect) }
     }
 
-    /// Answers calls with this status, and tells of each which path and how many bytes it had.
+    /// Starts a server that answers calls with this status, and reports the path and the number of bytes of
+    /// each call.
     async fn collector(status: &'static str) -> (String, mpsc::Receiver<(String, usize)>) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! Traces of requests: a span for each request that is sampled and one for each of its stages, sent to a collector
+//! Traces of requests: a span for each sampled request and one for each of its steps, sent to a collector
 //! (docs/api/operations.md#traces).
 //!
 //! ```text
@@ -6,8 +6,9 @@
 //!                                              └─ current() ─► traceparent of calls to other servers
 //! ```
 //!
-//! The context between servers is that of W3C Trace Context. Nothing waits for the collector: the queue is bounded, and
-//! spans without room in it are counted and dropped. Without a configuration there are no spans at all.
+//! The context between servers is that of W3C Trace Context. No code waits for the collector: the queue is
+//! bounded, and spans that do not fit are counted and dropped. Without a configuration there are no spans at
+//! all.
 
 pub mod export;
 mod otlp;
@@ -20,13 +21,13 @@ use tokio::sync::mpsc;
 
 use values::names;
 
-/// Header that says which trace a request is part of (W3C Trace Context, section 3.2).
+/// Header that names the trace and the span a request belongs to (W3C Trace Context, section 3.2).
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// All of the chances.
+/// Denominator of the sampling probability.
 const MILLION: u32 = 1_000_000;
 
-/// Which trace something is part of, and below which span.
+/// A trace, and the span in it that is the parent of new spans.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Parent {
     trace: [u8; 16],
@@ -35,13 +36,13 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// Reads `traceparent`; `None` where there is none or one of another form.
+    /// Parses `traceparent`; returns `None` if the header is absent or malformed.
     pub fn of(headers: &HeaderMap) -> Option<Parent> {
         let text = headers.get(TRACEPARENT)?.to_str().ok()?;
         let mut parts = text.split('-');
         let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let [version] = bytes::<1>(version)?;
-        // Later versions may have more parts.
+        // Later versions may have more fields.
         if version == 0xff || version == 0 && parts.next().is_some() {
             return None;
         }
@@ -55,7 +56,7 @@ impl Parent {
     }
 }
 
-/// Lower-case hexadecimal digits of exactly `N` bytes.
+/// Parses lower-case hexadecimal digits of exactly `N` bytes.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let is_lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if text.len() != 2 * N || !text.bytes().all(is_lower) {
@@ -79,16 +80,16 @@ pub struct Span {
     id: [u8; 8],
     parent: Option<[u8; 8]>,
     name: String,
-    /// Whether it is a request that came in, and not a part of one.
+    /// Whether the span is a whole incoming request rather than a part of one.
     is_entry: bool,
     began_ns: u64,
     ended_ns: u64,
     attributes: Vec<(&'static str, String)>,
-    /// Whether it ended in an error of the server.
+    /// Whether the operation ended with a server error.
     is_failed: bool,
 }
 
-/// Decides what is traced, and takes the spans.
+/// Decides which requests are traced, and queues their spans.
 #[derive(Debug)]
 pub struct Tracer {
     per_million: u32,
@@ -96,12 +97,13 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Traces so many of a million requests; spans go into `queue`.
+    /// Creates a tracer that samples `per_million` of a million requests; spans go into `queue`.
     pub fn new(per_million: u32, queue: mpsc::Sender<Span>) -> Tracer {
         Tracer { per_million, queue }
     }
 
-    /// Begins the trace of a request. `given` is the context that the client sent, if this server believes it.
+    /// Begins the trace of a request, if it is sampled. `given` is the context that the client sent, if the
+    /// server trusts the client.
     pub fn begin(&self, given: Option<Parent>) -> Option<Trace> {
         let is_sampled = match given {
             Some(parent) => parent.is_sampled,
@@ -132,18 +134,18 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The context of what is done for the request.
+    /// Returns the context for operations that are part of the request.
     pub fn context(&self) -> Parent {
         Parent { trace: self.trace, span: self.id, is_sampled: true }
     }
 
-    /// A stage of the request that took `took` and ended now.
+    /// Adds a span for a step of the request that took `took` and ended now.
     pub fn stage(&mut self, name: &'static str, took: Duration) {
         let ended = self.began.elapsed();
         self.stages.push((name, ended.saturating_sub(took), ended));
     }
 
-    /// Ends the trace, and hands its spans on. Says how many had no room.
+    /// Ends the trace, and queues its spans. Returns how many did not fit into the queue.
     pub fn end(self, name: String, attributes: Vec<(&'static str, String)>, is_failed: bool) -> u64 {
         let at = |after: Duration| {
             let since = (self.began_at + after).duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -180,7 +182,7 @@ tokio::task_local! {
     static CURRENT: Parent;
 }
 
-/// Runs `work` as a part of what `context` says; calls to other servers say so too.
+/// Runs `work` as a part of the trace in `context`; calls to other servers carry the context.
 pub async fn within<F: Future>(context: Option<Parent>, work: F) -> F::Output {
     match context {
         Some(context) => CURRENT.scope(context, work).await,
@@ -188,7 +190,7 @@ pub async fn within<F: Future>(context: Option<Parent>, work: F) -> F::Output {
     }
 }
 
-/// Says in the headers of a call to another server which trace it is part of, if it is part of one.
+/// Sets the trace header of a call to another server, if the current task belongs to a trace.
 pub fn propagate(headers: &mut HeaderMap) {
     let Ok(context) = CURRENT.try_with(|context| *context) else { return };
     if let Ok(value) = HeaderValue::from_str(&context.header()) {

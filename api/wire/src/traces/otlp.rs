@@ -1,5 +1,5 @@
-//! Spans as the message `ExportTraceServiceRequest` of the OpenTelemetry protocol (OTLP 1.0), written field by field: the
-//! message is small and does not change. Knows nothing of where it goes.
+//! Encodes spans as the message `ExportTraceServiceRequest` of the OpenTelemetry protocol (OTLP 1.0), field
+//! by field: the message is small and does not change. This module does not know where the message goes.
 
 use super::Span;
 
@@ -7,13 +7,13 @@ const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const LENGTH: u64 = 2;
 
-/// `SPAN_KIND_INTERNAL` and `SPAN_KIND_SERVER`.
+/// The values `SPAN_KIND_INTERNAL` and `SPAN_KIND_SERVER`.
 const KINDS: [u64; 2] = [1, 2];
 
-/// `STATUS_CODE_ERROR`.
+/// The value `STATUS_CODE_ERROR`.
 const ERROR: u64 = 2;
 
-/// The request that hands over `spans` of the service named so.
+/// Returns the request with `spans` of this service.
 pub(super) fn request(service: &str, spans: &[Span]) -> Vec<u8> {
     message(|resource_spans| {
         let resource = message(|resource| bytes(resource, 1, &attribute("service.name", service)));
@@ -49,7 +49,7 @@ fn encoded(span: &Span) -> Vec<u8> {
     })
 }
 
-/// A `KeyValue` with a text.
+/// Returns a `KeyValue` with a string value.
 fn attribute(name: &str, value: &str) -> Vec<u8> {
     message(|out| {
         bytes(out, 1, name.as_bytes());

@@ -1,7 +1,7 @@
-//! CBOR to tree: one item, within limits.
+//! Decodes CBOR to a tree: one item, within limits.
 //!
-//! A length reserves no more memory than the bytes that follow it, so a forged head is harmless. Names may be text or
-//! byte strings; a repeated name in one map is an error, because no later stage could detect it.
+//! A length reserves no more memory than the bytes that follow it, so a forged head does no harm. Names may
+//! be text or byte strings. A repeated name in one map is an error, because no later step could detect it.
 
 use std::fmt::Write as _;
 
@@ -12,35 +12,35 @@ use super::{SELF_DESCRIBED, major, tag};
 use values::cancellation;
 use values::json::{DEPTH_MAX, Key, MemberCollector, Value};
 
-/// Why bytes are not one CBOR item that JSON can represent.
+/// Reason why bytes are not a CBOR item that JSON can represent.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum CborError {
     /// The bytes end inside the item.
     #[error("unexpected EOF")]
     Truncated,
-    /// Something follows the item.
+    /// More bytes follow the item.
     #[error("cbor: {extra} bytes of extraneous data starting at index {at}")]
     Trailing {
         /// Number of bytes after the item.
         extra: usize,
-        /// Their offset.
+        /// Offset of the first byte after the item.
         at: usize,
     },
-    /// Nested deeper than [`DEPTH_MAX`].
+    /// The item is nested deeper than [`DEPTH_MAX`].
     #[error("cbor: exceeded max nested level {DEPTH_MAX}")]
     Depth,
     /// A name occurs twice in one map.
     #[error("cbor: found duplicate map key {0:?}")]
     Duplicate(String),
-    /// A string that is not UTF-8.
+    /// A string is not valid UTF-8.
     #[error("cbor: invalid UTF-8 string")]
     NotUnicode,
-    /// Not well-formed, or well-formed without a JSON equivalent.
+    /// The item is malformed, or well-formed without a JSON equivalent.
     #[error("cbor: {0}")]
     Unsupported(&'static str),
 }
 
-/// Reads one item, with or without the self-described tag.
+/// Parses one item, with or without the self-described tag.
 ///
 /// # Errors
 /// See [`CborError`].
@@ -66,7 +66,7 @@ struct Reader<'b> {
 struct Head {
     major: u8,
     info: u8,
-    /// Value, length or tag number; for floats their bits. `None` for an indefinite length or a break.
+    /// Value, length or tag number; the bits of a float. `None` for an indefinite length or a break.
     argument: Option<u64>,
 }
 
@@ -94,7 +94,7 @@ impl<'b> Reader<'b> {
         Ok(Head { major, info, argument })
     }
 
-    /// Whether the container ends here: after `length` items, or at its break.
+    /// Returns whether the container ends here: after `length` items, or at its break.
     fn is_end(&mut self, length: Option<u64>, done: u64) -> Result<bool, CborError> {
         match length {
             Some(length) => Ok(done >= length),
@@ -151,7 +151,7 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// The bytes of a string whose head was read; chunks are concatenated.
+    /// Returns the bytes of a string whose head was read; chunks are concatenated.
     fn raw(&mut self, head: Head) -> Result<Vec<u8>, CborError> {
         let length = |number: u64| usize::try_from(number).map_err(|_| CborError::Truncated);
         if let Some(number) = head.argument {
@@ -174,7 +174,8 @@ impl<'b> Reader<'b> {
         String::from_utf8(self.raw(head)?).map_err(|_| CborError::NotUnicode)
     }
 
-    /// Tagged content: byte strings expected as base64 or base16 text, and times; other tags are ignored.
+    /// Returns the value of tagged content: byte strings that are expected as base64 or base16 text, and
+    /// times. Other tags are ignored.
     fn tagged(&mut self, number: u64, depth: usize) -> Result<Value, CborError> {
         match number {
             tag::POSITIVE_BIGNUM | tag::NEGATIVE_BIGNUM => {
@@ -231,7 +232,7 @@ fn simple(info: u8, bits: u64) -> Result<Value, CborError> {
     }
 }
 
-/// A half-precision float.
+/// Converts a half-precision float.
 fn half(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let size = match exponent {

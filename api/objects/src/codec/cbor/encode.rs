@@ -1,6 +1,7 @@
-//! Tree to CBOR, deterministically (RFC 8949 §4.2.1).
+//! Encodes a tree as deterministic CBOR (RFC 8949 §4.2.1).
 //!
-//! Heads and floats are as short as possible, names are in the order of their encoded bytes, lengths are definite.
+//! Heads and floats are as short as possible, names are in the order of their encoded bytes, and lengths are
+//! definite.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,8 +11,8 @@ use types::schema::table::{Kind, Message};
 use values::cancellation;
 use values::json::{Object, Value};
 
-/// Appends an object of type `message`, without the self-described tag. Members that the type does not declare are
-/// written by their JSON type.
+/// Appends an object of type `message`, without the self-described tag. Members that the type does not
+/// declare are written according to their JSON type.
 pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) {
     write_map_head(object.len(), out);
     for (name, value) in sorted(object) {
@@ -50,7 +51,7 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a string or a name: a byte string, as the reference server writes them.
+/// Appends a string or a name as a byte string, as the reference server does.
 pub fn write_text(text: &str, out: &mut Vec<u8>) {
     write_head(major::BYTES, text.len() as u64, out);
     out.extend_from_slice(text.as_bytes());
@@ -66,7 +67,7 @@ pub fn write_array_head(items: u64, out: &mut Vec<u8>) {
     write_head(major::ARRAY, items, out);
 }
 
-/// Members in the order of their encoded names: shorter ones first.
+/// Returns the members in the order of their encoded names: shorter names first.
 fn sorted(members: &Object) -> Vec<(&str, &Value)> {
     let mut sorted: Vec<(&str, &Value)> = members.iter().collect();
     sorted.sort_unstable_by_key(|(name, _)| (name.len(), *name));
@@ -135,7 +136,7 @@ fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the shortest float of equal value.
+/// Appends the shortest float that has the same value.
 fn write_float(number: f64, out: &mut Vec<u8>) {
     let single = number as f32;
     if f64::from(single) != number {
@@ -150,7 +151,7 @@ fn write_float(number: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// A single-precision number as half-precision bits, if that is lossless.
+/// Converts a single-precision number to half-precision bits, if that is lossless.
 fn half(number: f32) -> Option<u16> {
     let bits = number.to_bits();
     let sign = (bits >> 16) as u16 & 0x8000;
@@ -161,7 +162,7 @@ fn half(number: f32) -> Option<u16> {
     if (-14..=15).contains(&exponent) && fraction & 0x1fff == 0 {
         return Some(sign | ((exponent + 15) as u16) << 10 | (fraction >> 13) as u16);
     }
-    // Subnormal: the fraction, with its implicit bit, in units of 2^-24.
+    // A subnormal number is the fraction, with its implicit bit, in units of 2^-24.
     let shift = u32::try_from(-1 - exponent).ok().filter(|_| (-24..-14).contains(&exponent))?;
     let whole = fraction | 0x80_0000;
     (whole.trailing_zeros() >= shift).then(|| sign | (whole >> shift) as u16)

@@ -1,13 +1,13 @@
-//! CBOR: items to trees and trees to items, as in the reference server's codec (docs/api/encodings.md#cbor, RFC
-//! 8949).
+//! CBOR: converts items to trees and trees to items, as the codec of the reference server does
+//! (docs/api/encodings.md#cbor, RFC 8949).
 //!
 //! ```text
 //! request body ──decode──► tree ─► schema::conform ─► …          tree + schema ──encode──► d9 d9 f7 item
 //! ```
 //!
-//! Strings and names are written as *byte* strings, byte fields as byte strings under tag 22 (base64 expected later),
-//! so that a reader without the schema gets the text JSON would have. The primitives are our own: a head takes a dozen
-//! lines, and no available crate reads byte strings as names.
+//! Strings and names are written as *byte* strings, and byte fields as byte strings under tag 22 (base64
+//! expected later), so that a reader without the schema gets the text that JSON would have. The primitives
+//! are our own: a head takes a dozen lines, and no available crate reads byte strings as names.
 
 mod decode;
 mod encode;
@@ -30,7 +30,7 @@ mod major {
     pub(super) const SIMPLE: u8 = 7;
 }
 
-/// The tags that are interpreted.
+/// The tags that the decoder interprets.
 mod tag {
     pub(super) const TIME_TEXT: u64 = 0;
     pub(super) const POSITIVE_BIGNUM: u64 = 2;

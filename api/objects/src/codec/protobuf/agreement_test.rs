@@ -1,5 +1,5 @@
-//! Tests of the protobuf codec over every built-in type: against itself, the JSON codec and another implementation;
-//! then samples encoded by hand, and hostile bytes.
+//! Tests of the protobuf codec with every built-in type: against itself, the JSON codec and another
+//! implementation; then with samples that were encoded by hand, and with hostile bytes.
 
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, Value as Other};
 
@@ -30,7 +30,7 @@ fn encoded(message: &Message, object: &Object) -> Vec<u8> {
     out
 }
 
-/// Types that have a protobuf form.
+/// Returns the types that have a protobuf form.
 fn messages(naming: &'static Naming) -> impl Iterator<Item = Ref<Message>> {
     let all = builtin::messages(naming).iter().copied().map(Ref::Static);
     all.filter(|message| message.fields.is_empty() || !message.wire.is_empty())
@@ -69,7 +69,7 @@ fn every_type_and_its_bytes_survive_a_round_trip() {
     }
 }
 
-/// Descriptors of the same schema files, for the other implementation.
+/// Returns descriptors of the same schema files, for the other implementation.
 fn pool() -> DescriptorPool {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/schema");
     let files = std::fs::read_dir(root).unwrap().map(|file| file.unwrap().path());
@@ -117,7 +117,8 @@ fn another_implementation_reads_and_writes_the_same() {
             let theirs = DynamicMessage::decode(descriptor.clone(), &bytes[..])
                 .unwrap_or_else(|error| panic!("{} {seed}: {error}", message.name));
             assert!(!has_unknown(&theirs), "{} {seed}", message.name);
-            // It omits zeros and does not order maps: absence must read as zero.
+            // The other implementation omits zeros and does not order maps, so an absent field must read as
+            // zero.
             let back = decode(&registry, message, &theirs.encode_to_vec())
                 .unwrap_or_else(|error| panic!("{} {seed}: {error} at {}", message.name, error.path));
             assert_eq!(text(&back), text(&object), "{} {seed}", message.name);
@@ -177,7 +178,7 @@ fn damaged_bytes_are_an_error_or_an_object_that_can_be_stored() {
     assert!(refused > 1000 && read > 1000, "{refused} {read}");
 }
 
-/// Decodes the hexadecimal of a sample; spaces and comments after `#` are ignored.
+/// Decodes the hexadecimal text of a sample; spaces and comments after `#` are ignored.
 fn sample(lines: &str) -> Vec<u8> {
     let digits: String =
         lines.lines().flat_map(|line| line.split('#').next().unwrap().split_whitespace()).collect();
@@ -185,7 +186,7 @@ fn sample(lines: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// Metadata of an object with a name only: every scalar is present, and an empty creation time.
+/// Metadata of an object that has only a name: every scalar is present, and the creation time is empty.
 const METADATA_A: &str = "
     0a 01 61   # name: a
     12 00      # generateName
@@ -249,7 +250,7 @@ fn bytes_are_what_the_reference_server_writes() {
             "0a 01 76 12 04 12 02 0a 00".to_owned(),
         ),
         (
-            // The same, nested in another such struct.
+            // The same struct, nested in another inlined struct.
             "api.admissionregistration.v1.NamedRuleWithOperations",
             r#"{"resourceNames":["r"],"operations":["*"],"apiGroups":[""],"resources":["pods"]}"#,
             "0a 01 72 12 0d 0a 01 2a 12 08 0a 00 1a 04 70 6f 64 73".to_owned(),
@@ -289,7 +290,7 @@ fn bytes_are_what_the_reference_server_writes() {
     }
 }
 
-/// Only non-pointer fields are present besides the given ones.
+/// Apart from the given fields, only non-pointer fields are present.
 const SCHEMA: &str = "
     0a 00 12 00 22 00 2a 00 32 00 3a 00         # id $schema description type format title
     42 09 0a 07 7b 22 61 22 3a 31 7d            # default
@@ -428,7 +429,7 @@ fn depth_and_number_are_bounded() {
     assert_eq!(nested(json::DEPTH_MAX).unwrap_err().message, "exceeded max depth");
     assert_eq!(nested(100_000).unwrap_err().message, "exceeded max depth");
 
-    // Raw JSON continues the depth of the message around it.
+    // The nesting of raw JSON is counted on top of the depth of the message around it.
     let revision = message("api.apps.v1.ControllerRevision");
     let raw = |levels: usize| {
         let text = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
@@ -442,7 +443,7 @@ fn depth_and_number_are_bounded() {
     types::schema::decode::decode(revision, text(&deepest).as_bytes()).unwrap();
     assert_eq!(raw(json::DEPTH_MAX - 1).unwrap_err().message, "exceeded max depth");
 
-    // Two bytes for a container, which JSON shows with members that are always present.
+    // Two bytes encode a container, which JSON shows with members that are always present.
     let spec = message("api.core.v1.PodSpec");
     let containers = [0x12, 0].repeat(NODES_MAX / 2);
     assert_eq!(

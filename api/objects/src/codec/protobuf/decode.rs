@@ -1,14 +1,15 @@
-//! Protobuf to tree: the result is canonical, equal to what `schema::decode` makes of the same object's JSON.
+//! Decodes protobuf to a tree. The result is canonical: equal to the result of `schema::decode` for the JSON
+//! of the same object.
 //!
 //! ```text
 //! bytes ──Reader──► slots, one per field ──► members in schema order, zeros dropped or written as in JSON
 //! ```
 //!
-//! A repeated occurrence of a field follows protobuf's rules: the last scalar wins, lists are concatenated, structs are
-//! merged. To merge, the bytes of a struct are collected while its parent is read, and decoded once, as if
-//! concatenated. Unknown fields are dropped. Hostile input is bounded in three ways: by slices instead of copies, by
-//! the depth of stored JSON, and by a budget of members, because two bytes of protobuf can expand to a whole struct of
-//! fields that JSON always shows.
+//! A repeated occurrence of a field follows the rules of protobuf: the last scalar wins, lists are
+//! concatenated, structs are merged. To merge, the bytes of a struct are collected while its parent is read,
+//! and decoded once, as if concatenated. Unknown fields are dropped. Hostile input is bounded in three ways:
+//! by slices instead of copies, by the depth of stored JSON, and by a budget of members, because two bytes of
+//! protobuf can expand to a whole struct of fields that JSON always shows.
 
 use smallvec::SmallVec;
 
@@ -26,24 +27,25 @@ use values::field::go_quote;
 use values::json::plain_number;
 use values::json::{self, DEPTH_MAX, Key, Object, Value};
 
-/// Most members and elements of one object, about 100 MB of tree. Except in contrived cases, larger objects would
-/// exceed the size limit of stored JSON.
+/// Maximum number of members and elements of one object, about 100 MB of tree. Except in contrived cases,
+/// larger objects would exceed the size limit of stored JSON.
 pub const NODES_MAX: usize = 1 << 20;
 
-/// Most levels of nesting, counted as in JSON: one less than the limit of the reader of stored JSON.
+/// Maximum number of levels of nesting, counted as in JSON: one less than the limit of the reader of stored
+/// JSON.
 const LEVELS_MAX: usize = DEPTH_MAX - 1;
 
-/// Years that the text form of a time can represent, as seconds since the epoch.
+/// Range of times that the text form of a time can represent, in seconds since the epoch.
 const TIME_RANGE: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
-/// Reads the protobuf form of an object of type `message`, without envelope.
+/// Decodes the protobuf form of an object of type `message`, without envelope.
 ///
-/// `registry` knows the kinds of enveloped objects inside embedded ones. `kind` and `apiVersion` are not part of this
-/// form and stay absent.
+/// `registry` knows the kinds of enveloped objects inside embedded ones. `kind` and `apiVersion` are not part
+/// of this form and stay absent.
 ///
 /// # Errors
-/// Bytes that are no such message: truncated, of a wrong wire type, too deep, with more than [`NODES_MAX`]
-/// members, or with text inside that is not what the field takes. Source: docs/api/encodings.md#protobuf.
+/// The bytes are not such a message: truncated, of a wrong wire type, too deep, with more than [`NODES_MAX`]
+/// members, or with text inside that the field does not accept. Source: docs/api/encodings.md#protobuf.
 pub fn decode(registry: &Registry, message: &Message, bytes: &[u8]) -> Result<Object, DecodeError> {
     let mut decoder = Decoder { registry, nodes_left: NODES_MAX };
     decoder.object(message, &[bytes], 1)
@@ -54,14 +56,14 @@ struct Decoder<'r> {
     nodes_left: usize,
 }
 
-/// The occurrences of a field so far.
+/// The occurrences of a field that were read so far.
 enum Slot<'b> {
     Value(Value),
-    /// Bytes of a message, which may come in several pieces.
+    /// Bytes of a message, possibly in several pieces.
     Parts(Parts<'b>),
 }
 
-/// Pieces of the bytes of one message; nearly always one.
+/// Pieces of the bytes of one message; almost always a single piece.
 type Parts<'b> = SmallVec<[&'b [u8]; 1]>;
 
 impl<'b> Slot<'b> {
@@ -127,7 +129,7 @@ impl Decoder<'_> {
         self.members(message, slots, level)
     }
 
-    /// The JSON members of the slots, in schema order.
+    /// Returns the JSON members of the slots, in schema order.
     fn members<'b>(
         &mut self,
         message: &Message,
@@ -161,7 +163,7 @@ impl Decoder<'_> {
         Ok(members.into_iter().collect())
     }
 
-    /// Takes in one occurrence of a field.
+    /// Adds one occurrence of a field.
     fn field<'b>(
         &mut self,
         field: &Field,
@@ -194,7 +196,8 @@ impl Decoder<'_> {
         finite(slot)
     }
 
-    /// A packed list of numbers; the reference server writes none, but protobuf readers must accept them.
+    /// Decodes a packed list of numbers. The reference server writes no packed lists, but protobuf readers
+    /// must accept them.
     fn packed(
         &mut self,
         field: &Field,
@@ -213,7 +216,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// One element of a list, or one value of a map.
+    /// Decodes one element of a list, or one value of a map.
     fn element(&mut self, field: &Field, data: Data<'_>, level: usize) -> Result<Value, DecodeError> {
         cancellation::step();
         match scalar(field.element(), data).map_err(|error| wire_error(field, error))? {
@@ -225,7 +228,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// One entry of a map: message {1 key, 2 value}.
+    /// Decodes one entry of a map: message {1 key, 2 value}.
     fn entry(&mut self, field: &Field, bytes: &[u8], level: usize) -> Result<(String, Value), DecodeError> {
         cancellation::step();
         let (mut name, mut given) = ("", None);
@@ -249,7 +252,7 @@ impl Decoder<'_> {
         Ok((name.to_owned(), value.map_err(|error| within(name, error))?))
     }
 
-    /// The list in a message {1 repeated string}.
+    /// Decodes the list in a message {1 repeated string}.
     fn strings(&mut self, parts: &[&[u8]]) -> Result<Value, DecodeError> {
         let mut items = Vec::new();
         each(parts, |number, data| {
@@ -262,7 +265,7 @@ impl Decoder<'_> {
         Ok(Value::Array(items))
     }
 
-    /// A value that is a message on the wire.
+    /// Decodes a value that is a message on the wire.
     fn value(&mut self, kind: &Kind, parts: &[&[u8]], level: usize) -> Result<Value, DecodeError> {
         cancellation::step();
         match kind {
@@ -285,7 +288,7 @@ impl Decoder<'_> {
             Kind::IntOrString => int_or_string(parts),
             Kind::FieldsV1 => {
                 let raw = std::str::from_utf8(last_bytes(parts)?.unwrap_or_default()).map_err(fail)?;
-                // A field set is an object.
+                // A field set must be a JSON object.
                 if !raw.starts_with('{') {
                     return Ok(Value::Null);
                 }
@@ -311,7 +314,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// JSON text inside protobuf.
+    /// Parses JSON text inside protobuf.
     fn any(&mut self, text: &[u8], level: usize) -> Result<Value, DecodeError> {
         if text.is_empty() {
             return Ok(Value::Null);
@@ -322,7 +325,7 @@ impl Decoder<'_> {
         Ok(value)
     }
 
-    /// An enveloped object inside an embedded one.
+    /// Decodes an enveloped object inside an embedded one.
     fn embedded(&mut self, raw: &[u8], level: usize) -> Result<Value, DecodeError> {
         let unknown = Unknown::read(raw).map_err(fail)?;
         if unknown.holds_json() {
@@ -339,7 +342,7 @@ impl Decoder<'_> {
         Ok(object.into())
     }
 
-    /// The unions of the schema language: {1 schema, 2 list} or {1 allowed, 2 schema}.
+    /// Decodes the unions of the schema language: {1 schema, 2 list} or {1 allowed, 2 schema}.
     fn schema_or(
         &mut self,
         kind: &Kind,
@@ -387,7 +390,7 @@ impl Decoder<'_> {
     }
 }
 
-/// A scalar as JSON shows it; `None` for kinds that are messages on the wire.
+/// Returns a scalar as JSON shows it; `None` for kinds that are messages on the wire.
 fn scalar(kind: &Kind, data: Data<'_>) -> Result<Option<Value>, WireError> {
     let value = match kind {
         Kind::Bool => Value::Bool(data.varint()? != 0),
@@ -401,7 +404,7 @@ fn scalar(kind: &Kind, data: Data<'_>) -> Result<Option<Value>, WireError> {
     Ok(Some(value))
 }
 
-/// The wire type of kinds that may be packed in a list.
+/// Returns the wire type of kinds that may be packed in a list.
 fn packable(kind: &Kind) -> Option<u8> {
     match kind {
         Kind::Bool | Kind::Int32 | Kind::Int64 => Some(0),
@@ -410,7 +413,7 @@ fn packable(kind: &Kind) -> Option<u8> {
     }
 }
 
-/// Refuses doubles without a JSON text.
+/// Refuses doubles that JSON cannot represent.
 fn finite(slot: &Slot<'_>) -> Result<(), DecodeError> {
     let last = match slot {
         Slot::Value(Value::Array(items)) => items.last(),
@@ -425,7 +428,7 @@ fn finite(slot: &Slot<'_>) -> Result<(), DecodeError> {
     }
 }
 
-/// A point in time: {1 seconds, 2 nanos}; an empty message is the zero time.
+/// Decodes a point in time: {1 seconds, 2 nanos}. An empty message is the zero time.
 fn moment(kind: &Kind, parts: &[&[u8]]) -> Result<Value, DecodeError> {
     if parts.iter().all(|part| part.is_empty()) {
         return Ok(Value::Null);
@@ -440,7 +443,7 @@ fn moment(kind: &Kind, parts: &[&[u8]]) -> Result<Value, DecodeError> {
         Ok(())
     })?;
     if matches!(kind, Kind::Time) {
-        nanos = 0; // whole seconds, as JSON has them
+        nanos = 0; // JSON has second precision
     }
     // Microseconds are truncated before the carry into seconds.
     let micros = nanos / 1000;
@@ -456,7 +459,7 @@ fn moment(kind: &Kind, parts: &[&[u8]]) -> Result<Value, DecodeError> {
     })
 }
 
-/// {1 type, 2 integer, 3 string}.
+/// Decodes an integer or a string: {1 type, 2 integer, 3 string}.
 fn int_or_string(parts: &[&[u8]]) -> Result<Value, DecodeError> {
     let (mut which, mut int, mut text) = (0, 0, "");
     for part in parts {
@@ -477,7 +480,7 @@ fn int_or_string(parts: &[&[u8]]) -> Result<Value, DecodeError> {
     }
 }
 
-/// The last field 1 of a message that has no other.
+/// Returns the last field 1 of a message that has no other field.
 fn last_bytes<'b>(parts: &[&'b [u8]]) -> Result<Option<&'b [u8]>, DecodeError> {
     let mut found = None;
     for part in parts {
@@ -510,7 +513,7 @@ fn each(
     Ok(())
 }
 
-/// Maps sorted by key; the last of equal keys wins.
+/// Sorts maps by key; the last of equal keys wins.
 fn sorted(shape: Shape, value: Value) -> Value {
     let Value::Object(mut object) = value else { return value };
     if matches!(shape, Shape::Map | Shape::MapOfLists) {
@@ -526,7 +529,7 @@ fn sorted(shape: Shape, value: Value) -> Value {
     object.into()
 }
 
-/// Number of members and elements in a tree.
+/// Returns the number of members and elements in a tree.
 fn nodes(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(|item| 1 + nodes(item)).sum(),
@@ -535,7 +538,7 @@ fn nodes(value: &Value) -> usize {
     }
 }
 
-/// Levels of nesting, 0 for scalars.
+/// Returns the levels of nesting, 0 for scalars.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -556,7 +559,7 @@ fn wire_error(field: &Field, error: WireError) -> DecodeError {
     fail(format!("{error} for field {}", go_name(field)))
 }
 
-/// The error of a tag that begins no field of a message.
+/// Returns the error for a tag that does not begin a field of a message.
 fn no_field(message: &Message, error: WireError) -> DecodeError {
     let name = &message.name;
     match error {
@@ -568,7 +571,7 @@ fn no_field(message: &Message, error: WireError) -> DecodeError {
     }
 }
 
-/// The field's name as the reference server's errors spell it.
+/// Returns the name of the field as the error messages of the reference server spell it.
 fn go_name(field: &Field) -> String {
     match (&*field.name, &field.kind) {
         ("metadata", Kind::Message(message)) => message.name.clone().into_owned(),
@@ -581,7 +584,7 @@ fn go_name(field: &Field) -> String {
     }
 }
 
-/// The error with `step` prepended to its path.
+/// Prepends `step` to the path of the error.
 fn within(step: &str, mut error: DecodeError) -> DecodeError {
     let dot = if error.path.is_empty() || error.path.starts_with('[') { "" } else { "." };
     error.path = format!("{step}{dot}{}", error.path);

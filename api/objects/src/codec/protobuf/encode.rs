@@ -1,8 +1,9 @@
-//! Tree to protobuf in the reference server's style, so that equal objects have equal bytes
+//! Encodes a tree as protobuf in the style of the reference server, so that equal objects have equal bytes
 //! (docs/api/encodings.md#protobuf).
 //!
-//! Field numbers ascend, map entries are sorted by key, nothing is packed. Scalars and structs that are not pointers
-//! are always written, also when zero; pointers, lists, maps and bytes are written only when present.
+//! Field numbers ascend, map entries are sorted by key, nothing is packed. Scalars and structs that are not
+//! pointers are always written, even if they are zero; pointers, lists, maps and bytes are written only if
+//! they are present.
 
 use smallvec::SmallVec;
 
@@ -14,16 +15,16 @@ use values::base64_text as base64;
 use values::cancellation;
 use values::json::{self, Object, Value};
 
-/// Why an object cannot be encoded.
+/// Reason why an object cannot be encoded.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EncodeError {
     /// The type has no protobuf form.
     #[error("type {0} has no protobuf form")]
     NoForm(Text),
-    /// The tree is not of the type: a value that its field cannot have.
+    /// The tree is not of the type: a field has a value that it does not accept.
     #[error("field {field} cannot be written as protobuf")]
     Mismatch {
-        /// The field's name.
+        /// Name of the field with the wrong value.
         field: Text,
     },
     /// The text does not match the type.
@@ -31,10 +32,11 @@ pub enum EncodeError {
     Text(#[from] DecodeError),
 }
 
-/// Appends the protobuf form of `object`, without envelope; members that the type does not know are not written.
+/// Appends the protobuf form of `object`, without envelope. Members that the type does not declare are not
+/// written.
 ///
 /// # Errors
-/// Types without such a form, and trees not made by `decode` or `conform`. `out` is unchanged then.
+/// The type has no protobuf form, or the tree was not made by `decode` or `conform`. `out` is unchanged then.
 pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     let written = write_message(message, object, out);
@@ -128,7 +130,7 @@ fn write_map(field: &Field, members: &Object, out: &mut Vec<u8>) -> Result<(), E
     sorted.into_iter().try_for_each(&mut entry)
 }
 
-/// A list of strings in a message of its own.
+/// Appends a list of strings as a message of its own.
 fn write_strings(field: &Field, number: u32, list: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     write_delimited(number, out, |out| {
         let items = match list {
@@ -140,7 +142,7 @@ fn write_strings(field: &Field, number: u32, list: &Value, out: &mut Vec<u8>) ->
     })
 }
 
-/// One value under `number`; `null` is the zero value.
+/// Appends one value under `number`; `null` is the zero value.
 fn write_value(field: &Field, number: u32, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     cancellation::step();
     static EMPTY: Object = Object::new();
@@ -232,12 +234,12 @@ fn write_value(field: &Field, number: u32, value: &Value, out: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// A message with field 1 only.
+/// Returns the error for a field whose value has the wrong type.
 fn mismatch(field: &Field) -> EncodeError {
     EncodeError::Mismatch { field: field.name.clone() }
 }
 
-/// A message of nothing but one field 1.
+/// Appends a message that has only field 1.
 fn write_one_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     write_delimited(number, out, |out| {
         write_bytes(1, bytes, out);

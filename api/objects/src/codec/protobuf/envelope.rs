@@ -17,44 +17,44 @@ use super::encode::{EncodeError, encode};
 /// The first bytes of every enveloped message.
 pub const PREFIX: [u8; 4] = *b"\x6b\x38\x73\x00";
 
-/// What follows `raw`: contentEncoding and contentType, both empty.
+/// The fields after `raw`: contentEncoding and contentType, both empty.
 pub const TAIL: [u8; 4] = *b"\x1a\x00\x22\x00";
 
-/// Why bytes are not an enveloped message.
+/// Reason why bytes are not an enveloped message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EnvelopeError {
-    /// No bytes.
+    /// There are no bytes at all.
     #[error("empty data")]
     Empty,
-    /// A different prefix.
+    /// The bytes begin with another prefix.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     NoPrefix,
-    /// The prefix only.
+    /// Nothing follows the prefix.
     #[error("empty body")]
     NoBody,
     /// The message `Unknown` cannot be read.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// A content encoding; none is supported.
+    /// The message has a content encoding; no content encoding is supported.
     #[error("the content of the protobuf message is encoded, which is not supported")]
     Encoded,
 }
 
-/// An opened envelope.
+/// The contents of an envelope.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Unknown<'b> {
     /// Group and version as written; may be empty.
     pub api_version: &'b str,
     /// Kind as written; may be empty.
     pub kind: &'b str,
-    /// The message, encoded as `content_type` says.
+    /// The message in the encoding that `content_type` names.
     pub raw: &'b [u8],
-    /// Empty for protobuf.
+    /// Media type of `raw`; empty for protobuf.
     pub content_type: &'b str,
 }
 
 impl<'b> Unknown<'b> {
-    /// Opens the envelope of `body`.
+    /// Parses the envelope of `body`.
     pub fn read(body: &'b [u8]) -> Result<Self, EnvelopeError> {
         if body.is_empty() {
             return Err(EnvelopeError::Empty);
@@ -86,7 +86,7 @@ impl<'b> Unknown<'b> {
         Ok(unknown)
     }
 
-    /// Whether `raw` is JSON text instead of protobuf.
+    /// Returns whether `raw` is JSON text instead of protobuf.
     pub fn holds_json(&self) -> bool {
         self.content_type == crate::negotiate::JSON
     }
@@ -99,7 +99,7 @@ impl<'b> Unknown<'b> {
     }
 }
 
-/// Appends everything before the `raw_len` bytes of `raw`. [`TAIL`] follows them.
+/// Appends everything before the `raw_len` bytes of `raw`. [`TAIL`] must follow these bytes.
 pub fn head(api_version: &str, kind: &str, raw_len: u64, out: &mut Vec<u8>) {
     before_raw(api_version, kind, out);
     write_varint(2 << 3 | 2, out);
@@ -117,7 +117,7 @@ pub fn before_raw(api_version: &str, kind: &str, out: &mut Vec<u8>) {
     let Ok(()) = write_delimited(1, out, type_meta);
 }
 
-/// Appends an enveloped message whose bytes `raw` appends.
+/// Appends an enveloped message; `raw` appends its content.
 pub fn wrap<E>(
     api_version: &str,
     kind: &str,
@@ -130,7 +130,7 @@ pub fn wrap<E>(
     Ok(())
 }
 
-/// Appends an object that names its own `kind` and `apiVersion`, enveloped.
+/// Appends an object that states its own `kind` and `apiVersion`, enveloped.
 pub fn wrap_object(message: &Message, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let text = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
     wrap(text("apiVersion"), text("kind"), out, |out| encode(message, object, out))

@@ -1,66 +1,69 @@
-//! What was made of parts of objects before: objects that are served one after the other are much alike, so what a part
-//! becomes is kept and copied where the same text comes again (docs/decisions/0016-every-representation-at-the-speed-of-json.md).
+//! A cache of encoded parts of objects. Objects that are served one after the other are often similar, so the
+//! encoded bytes of a part are kept and copied if the same text comes again
+//! (docs/decisions/0016-every-representation-at-the-speed-of-json.md).
 //!
 //! ```text
-//! place in the object ─► slot { field, text, bytes }     the text goes on as it did ─► the bytes, and the text is skipped
+//! location in the object ─► slot { field, text, bytes }     the input begins with text ─► copy bytes, skip the text
 //! ```
 //!
-//! Exact: a part is one whole JSON object or list, which ends where it ends whatever follows, and its bytes depend on
-//! the field, the text and the depth alone. A place where parts keep differing is tried rarely. What is kept has a limit.
+//! The cache is exact: a part is one whole JSON object or list, whose end does not depend on the text after
+//! it, and its bytes depend only on the field, the text and the depth. A slot whose texts keep differing is
+//! tried rarely. The size of the cache is limited.
 
 use types::schema::table::Field;
 
-/// Most bytes of texts and of what was made of them.
+/// Maximum number of bytes of cached texts and their encoded forms.
 pub const MEMO_BYTES: usize = 40 * 1024;
 
-/// Places. Two that meet in one slot replace each other.
+/// Number of slots. Two locations that share a slot replace each other.
 const SLOTS: usize = 128;
 
-/// Longest text that is kept.
+/// Length of the longest text that is cached.
 const TEXT_BYTES_MAX: usize = 12 * 1024;
 
-/// Shortest text that is kept: a shorter one is written faster than it is looked up.
+/// Length of the shortest text that is cached; encoding a shorter text is faster than looking it up.
 const TEXT_BYTES_MIN: usize = 24;
 
-/// Texts in a row that differed until a place is tried rarely.
+/// Number of consecutive misses after which a slot is tried rarely.
 const MISSES: u8 = 4;
 
-/// How rarely: twice in so many times, one after the other, so that a run of equal parts is noticed.
+/// A slot with many misses is tried in two consecutive lookups out of this many, so that a run of equal parts
+/// is noticed.
 const RARELY: u8 = 16;
 
-/// A part of an object that was written before.
+/// A cached part of an object.
 #[derive(Debug, Default)]
 struct Slot {
-    /// Address of the field; types outlive the memo.
+    /// Address of the field's schema, which outlives the memo.
     field: usize,
     depth: usize,
     text: Vec<u8>,
     bytes: Vec<u8>,
-    /// Texts in a row that differed.
+    /// Number of consecutive misses.
     misses: u8,
-    /// Counts while the place is tried rarely.
+    /// Counter of lookups while the slot is tried rarely.
     turn: u8,
 }
 
-/// Parts of objects with what they became.
+/// A cache of encoded parts of objects.
 #[derive(Debug, Default)]
 pub struct Memo {
     slots: Vec<Slot>,
     kept_bytes: usize,
 }
 
-/// What is known of the text at some place.
+/// Result of a lookup.
 pub(super) enum Known<'m> {
-    /// It begins with so many bytes that became these.
+    /// A hit: the text begins with this many bytes, whose encoded form follows.
     Part(usize, &'m [u8]),
-    /// Nothing: what it becomes is to be kept in this slot.
+    /// A miss: the encoded form should be kept in this slot.
     New(usize),
-    /// Nothing, and it is not to be kept.
+    /// A miss, and the encoded form should not be kept.
     Nothing,
 }
 
 impl Memo {
-    /// What the text `rest`, a value of `field` at the place with that hash, begins with.
+    /// Looks up the text `rest`, which begins with a value of `field` at the location with hash `place`.
     #[inline]
     pub(super) fn look(&mut self, field: &Field, place: u32, depth: usize, rest: &[u8]) -> Known<'_> {
         if self.slots.is_empty() {
@@ -84,7 +87,7 @@ impl Memo {
         Known::New(at)
     }
 
-    /// Keeps what a text became.
+    /// Stores the encoded form of a text.
     pub(super) fn keep(&mut self, at: usize, field: &Field, depth: usize, text: &[u8], bytes: &[u8]) {
         let Some(slot) = self.slots.get_mut(at) else { return };
         self.kept_bytes -= slot.text.capacity() + slot.bytes.capacity();
@@ -105,7 +108,7 @@ impl Memo {
         self.kept_bytes += slot.text.capacity() + slot.bytes.capacity();
     }
 
-    /// Bytes that are kept.
+    /// Returns the number of cached bytes.
     #[cfg(test)]
     pub(super) fn kept_bytes(&self) -> usize {
         self.slots.iter().map(|slot| slot.text.capacity() + slot.bytes.capacity()).sum()

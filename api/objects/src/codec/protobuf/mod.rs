@@ -7,8 +7,8 @@
 //!      └─ unusual ─schema::decode─► tree ─encode─► raw
 //! ```
 //!
-//! `wire` knows tags and lengths; `decode`, `encode` and `transcode` know messages; `envelope` knows the message around
-//! them.
+//! `wire` handles tags and lengths; `decode`, `encode` and `transcode` handle messages; `envelope` handles
+//! the message around them.
 
 pub mod decode;
 pub mod encode;

@@ -1,4 +1,4 @@
-//! Stored JSON straight to protobuf, without a tree: the fast path for serving objects
+//! Transcodes stored JSON directly to protobuf, without a tree: the fast path for serving objects
 //! (docs/api/encodings.md#protobuf).
 //!
 //! ```text
@@ -8,10 +8,11 @@
 //!                                       from the plan as one run of bytes between two fields
 //! ```
 //!
-//! Fields are written in the order of their members. If a struct's JSON order differs from its wire order, its fields
-//! are reordered once, at its end. Unusual text (escaped names, white space, scalars that are not canonical, duplicate
-//! members) and a few rare kinds are left to the path through the tree, which handles all kinds and words the errors.
-//! Both paths give the same bytes; the agreement test checks that.
+//! Fields are written in the order of their members. If the JSON order of a struct differs from its wire
+//! order, its fields are reordered once, at its end. Unusual text (escaped names, white space, scalars that
+//! are not canonical, duplicate members) and a few rare kinds are left to the path through the tree, which
+//! handles all kinds and produces the error messages. Both paths give the same bytes; the agreement test
+//! checks that.
 
 use std::str::from_utf8;
 
@@ -31,7 +32,7 @@ use values::json::scan::Scan;
 /// Appends the protobuf form of an object given as JSON text of type `message`, without envelope.
 ///
 /// # Errors
-/// Text that does not match the type; nothing is appended then.
+/// The text does not match the type; nothing is appended then.
 pub fn transcode(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     if straight(message, json, out).is_ok() {
@@ -42,8 +43,8 @@ pub fn transcode(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<()
     encode(message, &decoded.object, out)
 }
 
-/// Transcodes objects that come one after the other, and remembers what their parts became (`Memo`). The types of the
-/// objects outlive it.
+/// Transcodes objects that come one after the other, and caches the encoded forms of their parts (`Memo`).
+/// The types of the objects must outlive the transcoder.
 #[derive(Debug, Default)]
 pub struct Transcoder {
     memo: Memo,
@@ -51,10 +52,10 @@ pub struct Transcoder {
 }
 
 impl Transcoder {
-    /// As [`transcode`].
+    /// Appends the protobuf form of an object, like the function [`transcode`].
     ///
     /// # Errors
-    /// As there.
+    /// The text does not match the type; nothing is appended then.
     pub fn transcode(
         &mut self,
         message: &Message,
@@ -70,8 +71,8 @@ impl Transcoder {
         encode(message, &decoded.object, out)
     }
 
-    /// The same for the value of type `message` that `json` begins with, whatever follows it. `false` for unusual text:
-    /// nothing is appended then.
+    /// Appends the protobuf form of the value of type `message` at the start of `json`, whatever follows it.
+    /// Returns `false` for unusual text; nothing is appended then.
     pub fn transcode_start(&mut self, message: &Message, json: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let is_written = self.straight(message, json, out).is_ok();
@@ -81,7 +82,8 @@ impl Transcoder {
         is_written
     }
 
-    /// Appends the protobuf form of the object that a text begins with, if it is not unusual, and returns its length.
+    /// Appends the protobuf form of the object at the start of a text, and returns its length in the text.
+    /// Fails if the text is unusual.
     fn straight(&mut self, message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<usize, Unusual> {
         let sorted = std::mem::take(&mut self.sorted);
         let memo = Some(&mut self.memo);
@@ -97,7 +99,8 @@ impl Transcoder {
 #[derive(Debug)]
 pub(super) struct Unusual;
 
-/// Appends the protobuf form of a text without unusual parts; after an error `out` holds a partial result.
+/// Appends the protobuf form of a text that has no unusual parts; after an error `out` holds a partial
+/// result.
 pub(super) fn straight(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), Unusual> {
     let mut writer = Writer { scan: Scan::new(json), sorted: Vec::new(), depth: 0, place: 0, memo: None };
     writer.object(Plan::of(message)?, out)?;
@@ -111,38 +114,37 @@ struct Plan<'m> {
     wire: &'m Wire,
 }
 
-/// The rank of fields that have none.
+/// Rank of a field without a wire field.
 const NO_RANK: u16 = u16::MAX;
 
-/// `None` for types without a protobuf form.
 impl<'m> Plan<'m> {
-    /// An error for types without a protobuf form.
+    /// Returns the plan of a type. Fails for types without a protobuf form.
     #[inline]
     fn of(message: &'m Message) -> Result<Self, Unusual> {
         let wire = message.compiled.wire.get_or_init(|| make(message).map(Box::new));
         Ok(Plan { message, wire: wire.as_deref().ok_or(Unusual)? })
     }
 
-    /// The field called so.
+    /// Returns the field with this name.
     #[inline]
     fn find(self, name: &[u8]) -> Option<(&'m Field, &'m WireMember)> {
         let at = self.message.position(name)?;
         Some((&self.message.fields[at], &self.wire.members[at]))
     }
 
-    /// Appends the encodings of these ranks' fields when absent.
+    /// Returns the bytes of the fields with ranks `from..to` when they are absent.
     #[inline]
     fn zeros(self, from: usize, to: usize) -> &'m [u8] {
         &self.wire.zeros[self.wire.zeros_at[from] as usize..self.wire.zeros_at[to] as usize]
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     fn end(self) -> usize {
         self.wire.zeros_at.len() - 1
     }
 }
 
-/// A written field: its rank, and its range of the output.
+/// Compiles the encoding of a type; returns `None` for types without a protobuf form.
 fn make(message: &Message) -> Option<Wire> {
     if message.wire.is_empty() && !message.fields.is_empty() {
         return None;
@@ -169,7 +171,7 @@ fn make(message: &Message) -> Option<Wire> {
     Some(Wire { members, zeros, zeros_at })
 }
 
-/// A field that was written: its rank, and the range of the output it takes.
+/// A field that was written: its rank, and its range of the output.
 type Written = (u16, usize, usize);
 
 struct Writer<'t> {
@@ -177,9 +179,9 @@ struct Writer<'t> {
     /// Buffer for reordering fields.
     sorted: Vec<u8>,
     depth: usize,
-    /// Hash of the place in the object, as far as parts are remembered.
+    /// Hash of the current location in the object, as far as the memo distinguishes locations.
     place: u32,
-    /// What parts became before, if objects come one after the other.
+    /// Cache of encoded parts, if objects come one after the other.
     memo: Option<&'t mut Memo>,
 }
 
@@ -198,7 +200,8 @@ impl Writer<'_> {
         if self.scan.take(b'}') { Ok(()) } else { Err(Unusual) }
     }
 
-    /// Writes members up to the end of the object; of a nested struct, the consecutive members that belong to it.
+    /// Writes members up to the end of the object. For a nested struct, writes the consecutive members that
+    /// belong to it.
     fn members(&mut self, plan: Plan<'_>, nested: bool, out: &mut Vec<u8>) -> Result<(), Unusual> {
         let begin = out.len();
         let mut written: SmallVec<[Written; 16]> = SmallVec::new();
@@ -230,7 +233,7 @@ impl Writer<'_> {
                     let inner = Plan::of(&plan.message.inlined[usize::from(inner)].message)?;
                     self.scan = before;
                     write_delimited(number, out, |out| self.members(inner, true, out))?;
-                    // Either there, or at the next member with the comma behind.
+                    // The scanner is at the closing brace, or at the next member with the comma already read.
                     self.scan.peek() == b'}'
                 }
                 None => {
@@ -256,8 +259,8 @@ impl Writer<'_> {
         self.put_in_order(plan, begin, &mut written, out)
     }
 
-    /// Replaces everything from `begin` on by the fields in `written`, in wire order, with the zeros of absent fields
-    /// between.
+    /// Replaces everything from `begin` on by the fields in `written`, in wire order, with the zero values of
+    /// absent fields between them.
     fn put_in_order(
         &mut self,
         plan: Plan<'_>,
@@ -271,7 +274,7 @@ impl Writer<'_> {
         for (rank, start, end) in written {
             let rank = usize::from(*rank);
             if rank < next {
-                return Err(Unusual); // twice
+                return Err(Unusual); // the field occurs twice
             }
             self.sorted.extend_from_slice(plan.zeros(next, rank));
             self.sorted.extend_from_slice(&out[*start..*end]);
@@ -283,7 +286,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The value of a member; the caller has handled `null`.
+    /// Writes the value of a member; the caller has handled `null`.
     fn field(&mut self, field: &Field, out: &mut Vec<u8>) -> Result<(), Unusual> {
         let is_part = match field.shape() {
             Shape::Single => is_structure(field.element()),
@@ -300,8 +303,8 @@ impl Writer<'_> {
         })
     }
 
-    /// A value of `field` that is one JSON object or list, which `write` writes unless it is known what becomes of it.
-    /// `index` tells elements of a list apart from each other and from the whole list.
+    /// Writes a value of `field` that is one JSON object or list: copies its cached form, or calls `write`.
+    /// `index` distinguishes the elements of a list from each other and from the whole list.
     #[inline]
     fn part(
         &mut self,
@@ -381,7 +384,7 @@ impl Writer<'_> {
         }
     }
 
-    /// One value under `number`; a `null` is unusual.
+    /// Writes one value under `number`; a `null` is unusual.
     fn value(&mut self, field: &Field, number: u32, out: &mut Vec<u8>) -> Result<(), Unusual> {
         cancellation::step();
         match field.element() {
@@ -473,28 +476,28 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A number, if its text parses as its type.
+    /// Reads a number, if its text parses as the type.
     fn parsed<T: std::str::FromStr>(&mut self) -> Result<T, Unusual> {
         let text = self.scan.number().ok_or(Unusual)?;
-        // Of the forms of zero, only `0` means the same to all parsers.
+        // Among the spellings of zero, only `0` means the same to all parsers.
         let is_plain = !text.starts_with("-0") && !text.starts_with('+');
         text.parse().ok().filter(|_| is_plain).ok_or(Unusual)
     }
 
-    /// A string without escapes.
+    /// Reads a string without escapes.
     fn plain_text(&mut self) -> Result<&'_ str, Unusual> {
         let text = self.scan.string().filter(|text| !text.is_escaped).ok_or(Unusual)?;
         from_utf8(text.raw).map_err(|_| Unusual)
     }
 
-    /// An object that protobuf holds as text.
+    /// Reads an object that protobuf stores as text.
     fn embedded(&mut self) -> Result<&'_ [u8], Unusual> {
         let text = self.scan.value().ok_or(Unusual)?;
         if text.starts_with(b"{") { Ok(text) } else { Err(Unusual) }
     }
 }
 
-/// Whether a value of this kind is one JSON object.
+/// Returns whether a value of this kind is one JSON object.
 #[inline]
 fn is_structure(kind: &Kind) -> bool {
     matches!(kind, Kind::Message(_) | Kind::FieldsV1 | Kind::RawExtension | Kind::Json)
@@ -586,7 +589,7 @@ mod tests {
             assert_eq!(got, want, "{at}");
             assert!(alike.memo.kept_bytes() <= crate::codec::protobuf::MEMO_BYTES, "{at}");
         }
-        // What follows the value is not looked at.
+        // The text after the value is not read.
         let mut got = Vec::new();
         assert!(alike.transcode_start(pod, br#"{"spec":{"nodeName":"n"}},"more":[}"#, &mut got));
         let mut want = Vec::new();

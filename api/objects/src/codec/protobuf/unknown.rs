@@ -1,26 +1,26 @@
-//! Fields that the schema does not know, of a later release: whether a message has any, and how they survive a change of what
-//! is known.
+//! Fields of a later release that the schema does not know: finds out whether a message has any, and
+//! preserves them when the known fields change.
 //!
 //! ```text
-//! old bytes ─ unknown fields, by the place of their message ─┐
-//! new bytes ─────────────────────────────────────────────────┴─► new bytes with them, by ascending number
+//! old bytes ─ unknown fields, by the location of their message ─┐
+//! new bytes ────────────────────────────────────────────────────┴─► new bytes with them, by ascending number
 //! ```
 //!
-//! Messages of old and new belong together by their field; elements of lists by their keys where the list has keys, else by
-//! their position where both lists are as long; entries of maps by their key. What has no partner in the new bytes is gone
-//! with the fields in it.
+//! Old and new messages are matched by their field; elements of lists by their keys if the list has keys,
+//! else by position if both lists have the same length; entries of maps by their key. A message without a
+//! match in the new bytes is lost, together with the unknown fields in it.
 
 use super::wire::{Data, Reader, WireError, write_delimited};
 use types::schema::table::{Field, Kind, ListType, Message, Place, Shape};
 
-/// Deepest nesting that is looked at; no known type is as deep, except schemas.
+/// Maximum depth of nesting that is searched; no known type is as deep, except schemas.
 const LEVELS_MAX: usize = 64;
 
-/// One field as it stands in the bytes.
+/// A field with its encoded bytes.
 struct Raw<'b> {
     number: u32,
     data: Data<'b>,
-    /// With its tag.
+    /// Bytes of the field, including its tag.
     bytes: &'b [u8],
 }
 
@@ -36,7 +36,7 @@ fn fields(bytes: &[u8]) -> Result<Vec<Raw<'_>>, WireError> {
     Ok(fields)
 }
 
-/// The struct under a field number, and the field where it is one.
+/// Returns the struct under a field number, and its field if the struct is the value of a field.
 fn nested(message: &Message, number: u32) -> Option<(&Message, Option<&Field>)> {
     match message.wire_field(number)? {
         Place::Inlined(at) => Some((&message.inlined[usize::from(at)].message, None)),
@@ -48,10 +48,10 @@ fn nested(message: &Message, number: u32) -> Option<(&Message, Option<&Field>)> 
     }
 }
 
-/// Whether a message, or one in it, has fields that the schema does not know.
+/// Returns whether a message, or a message in it, has fields that the schema does not know.
 ///
 /// # Errors
-/// Bytes that are no message.
+/// The bytes are not a message.
 pub fn has_unknown(message: &Message, bytes: &[u8]) -> Result<bool, WireError> {
     has_unknown_at(message, bytes, 0)
 }
@@ -78,10 +78,10 @@ fn has_unknown_at(message: &Message, bytes: &[u8], level: usize) -> Result<bool,
     Ok(false)
 }
 
-/// The new bytes of a message with the unknown fields of the old ones.
+/// Returns the new bytes of a message with the unknown fields of the old ones added.
 ///
 /// # Errors
-/// Bytes that are no message.
+/// The bytes are not a message.
 pub fn graft(message: &Message, old: &[u8], new: &[u8]) -> Result<Vec<u8>, WireError> {
     graft_at(message, old, new, 0)
 }
@@ -164,7 +164,7 @@ fn number(message: &Message, name: &str) -> Option<u32> {
     message.fields.iter().find(|field| field.name == name).map(|field| field.number)
 }
 
-/// The last occurrence of a member that is bytes; empty where there is none.
+/// Returns the last occurrence of a bytes member; empty if absent.
 fn member(bytes: &[u8], number: u32) -> Result<&[u8], WireError> {
     let mut reader = Reader::new(bytes);
     let mut found = &[][..];
@@ -176,7 +176,7 @@ fn member(bytes: &[u8], number: u32) -> Result<&[u8], WireError> {
     Ok(found)
 }
 
-/// The members that identify an element, as they stand.
+/// Returns the encoded members that identify an element.
 fn keys<'b>(bytes: &'b [u8], numbers: &[u32]) -> Result<Vec<&'b [u8]>, WireError> {
     let fields = fields(bytes)?;
     Ok(fields.iter().filter(|raw| numbers.contains(&raw.number)).map(|raw| raw.bytes).collect())
@@ -189,7 +189,7 @@ mod tests {
     use types::schema::builtin;
     use values::naming::KUBERNETES;
 
-    /// A message of fields that are built by `build`.
+    /// Returns a message whose fields `build` appends.
     fn message(build: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut out = Vec::new();
         build(&mut out);
@@ -205,7 +205,8 @@ mod tests {
         })
     }
 
-    /// A pod spec with containers under number 2, and an unknown field of its own before and after them.
+    /// Returns a pod spec with containers under number 2, and with an unknown field of its own before and
+    /// after them.
     fn spec(containers: &[Vec<u8>], unknown: bool) -> Vec<u8> {
         message(|out| {
             containers.iter().for_each(|container| write_bytes(2, container, out));
@@ -223,7 +224,8 @@ mod tests {
         let old = spec(&[a.clone(), b.clone()], true);
         for (new, want) in [
             (spec(&[plain_a.clone(), plain_b.clone()], false), old.clone()),
-            // Keys say which is which, not the position; one that is gone takes its fields along.
+            // Elements are matched by their keys, not by position; an element that is gone takes its unknown
+            // fields with it.
             (spec(&[c.clone(), plain_b.clone()], false), spec(&[c.clone(), b.clone()], true)),
             (spec(&[], false), spec(&[], true)),
         ] {

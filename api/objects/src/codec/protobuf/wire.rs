@@ -1,55 +1,55 @@
-//! The protobuf wire format: tags, variable-length integers, lengths. Knows no messages.
+//! The protobuf wire format: tags, variable-length integers, lengths. This module knows no message types.
 //!
-//! Reading never copies and never allocates: a field's bytes are a slice of the input. Writing a length before the
-//! bytes it counts would need an extra pass; instead one byte is reserved, and the bytes are moved in the rarer case
-//! that the length needs more.
+//! Reading never copies and never allocates: the bytes of a field are a slice of the input. Writing a length
+//! before the bytes that it counts would need an extra pass. Instead one byte is reserved, and the bytes are
+//! moved in the rare case that the length needs more.
 
 use prost::encoding::{encode_varint, encoded_len_varint};
 
-/// Why bytes are not a sequence of fields. Texts as in the reference server.
+/// Reason why bytes are not a sequence of fields. The messages are those of the reference server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum WireError {
     /// The input ends inside a field, or a length goes beyond its end.
     #[error("unexpected EOF")]
     Truncated,
-    /// A length that is negative as a signed number.
+    /// A length is negative as a signed number.
     #[error("proto: negative length found during unmarshaling")]
     NegativeLength,
-    /// An integer of more than 64 bits.
+    /// An integer has more than 64 bits.
     #[error("proto: integer overflow")]
     Overflow,
-    /// A field number of zero or out of range.
+    /// A field number is zero or out of range.
     #[error("proto: illegal tag {number} (wire type {wire})")]
     IllegalTag {
-        /// Number as given.
+        /// Field number in the tag.
         number: i32,
-        /// Wire type as given.
+        /// Wire type in the tag.
         wire: u8,
     },
-    /// An undefined wire type.
+    /// The tag has an undefined wire type.
     #[error("proto: illegal wireType {0}")]
     IllegalWire(u8),
-    /// The end of a group that was not begun.
+    /// A group ends that was not begun.
     #[error("proto: unexpected end of group")]
     EndOfGroup,
-    /// The field is known, but has another type.
+    /// The field is known, but it has another wire type in the schema.
     #[error("proto: wrong wireType = {0}")]
     WrongWire(u8),
-    /// A string that is not UTF-8.
+    /// A string is not valid UTF-8.
     #[error("proto: string field contains invalid UTF-8")]
     Utf8,
 }
 
-/// The value of a field on the wire.
+/// The value of an encoded field.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'b> {
-    /// Wire type 0.
+    /// Wire type 0: an integer.
     Varint(u64),
-    /// Wire type 1.
+    /// Wire type 1: 64 bits.
     Fixed64([u8; 8]),
-    /// Wire type 2.
+    /// Wire type 2: bytes with a length.
     Bytes(&'b [u8]),
-    /// A group (3) or 32 fixed bits (5), which no known field is; read over.
+    /// A group (3) or 32 bits (5); no known field has these wire types, so the value is skipped.
     Other(u8),
 }
 
@@ -63,7 +63,7 @@ impl<'b> Data<'b> {
         }
     }
 
-    /// The integer, if it is one.
+    /// Returns the integer; fails for other wire types.
     pub fn varint(self) -> Result<u64, WireError> {
         match self {
             Self::Varint(value) => Ok(value),
@@ -71,7 +71,7 @@ impl<'b> Data<'b> {
         }
     }
 
-    /// The double, if it is one.
+    /// Returns the double; fails for other wire types.
     pub fn double(self) -> Result<f64, WireError> {
         match self {
             Self::Fixed64(bytes) => Ok(f64::from_le_bytes(bytes)),
@@ -79,7 +79,7 @@ impl<'b> Data<'b> {
         }
     }
 
-    /// The bytes, if it has a length.
+    /// Returns the bytes; fails if the field is not length-delimited.
     pub fn bytes(self) -> Result<&'b [u8], WireError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -87,7 +87,7 @@ impl<'b> Data<'b> {
         }
     }
 
-    /// The string, if it is one.
+    /// Returns the string; fails if the field is not a UTF-8 string.
     pub fn string(self) -> Result<&'b str, WireError> {
         std::str::from_utf8(self.bytes()?).map_err(|_| WireError::Utf8)
     }
@@ -99,12 +99,12 @@ pub struct Reader<'b> {
 }
 
 impl<'b> Reader<'b> {
-    /// A reader of `bytes`.
+    /// Creates a reader of `bytes`.
     pub fn new(bytes: &'b [u8]) -> Self {
         Reader { rest: bytes }
     }
 
-    /// Number and value of the next field; `None` at the end.
+    /// Returns the number and the value of the next field; `None` at the end.
     #[inline]
     pub fn next(&mut self) -> Result<Option<(u32, Data<'b>)>, WireError> {
         if self.rest.is_empty() {
@@ -122,12 +122,12 @@ impl<'b> Reader<'b> {
         Ok(Some((number, data)))
     }
 
-    /// How many bytes are left.
+    /// Returns how many bytes are left.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// The next value of wire type `wire` in a packed list.
+    /// Returns the next value of wire type `wire` in a packed list.
     pub fn packed(&mut self, wire: u8) -> Result<Option<Data<'b>>, WireError> {
         if self.rest.is_empty() { Ok(None) } else { self.data(wire).map(Some) }
     }
@@ -214,7 +214,8 @@ pub fn write_varint(value: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the tag of an integer field, and the integer. Negative values take ten bytes, also those of 32 bits.
+/// Appends the tag of an integer field, and the integer. Negative values take ten bytes, including 32-bit
+/// values.
 pub fn write_int(number: u32, value: i64, out: &mut Vec<u8>) {
     write_varint(u64::from(number) << 3, out);
     write_varint(value as u64, out);
@@ -238,7 +239,7 @@ pub fn write_bytes(number: u32, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Appends a length-delimited field whose bytes `body` appends.
+/// Appends a length-delimited field; `body` appends its bytes.
 pub fn write_delimited<E>(
     number: u32,
     out: &mut Vec<u8>,

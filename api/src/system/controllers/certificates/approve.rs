@@ -1,5 +1,5 @@
-//! Approves requests of nodes for their client certificates, where the user who asks may ask for that: the verb `create` on
-//! `certificatesigningrequests/nodeclient`, or `selfnodeclient` for the certificate of the one who asks.
+//! Approves requests of nodes for their client certificates, if the requesting user has the verb `create` on
+//! `certificatesigningrequests/nodeclient`, or on `selfnodeclient` for the user's own certificate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use values::json::{Object, Value};
 use values::object::meta;
 use values::status::Status;
 
-/// How often requests are looked at again whose senders had no permission: it may have been given meanwhile, by an
-/// authorizer whose changes are not seen here.
+/// Interval of checks of requests whose users had no permission. The permission may have been granted in the
+/// meantime by an authorizer whose changes this controller does not see.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// A permission, and what the approval says.
+/// Subresource of a permission, and message of the approval.
 const PERMISSIONS: [(&str, &str); 2] = [
     ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."),
     ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."),
 ];
 
-/// Follows the requests.
+/// Runs the controller, which follows certificate signing requests.
 pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
     let loopback = Loopback::controller(&api, CONTROLLER);
     let (resource, prefix) = resource(&loopback)?;
@@ -62,11 +62,11 @@ fn is_undecided(object: &Object) -> bool {
 }
 
 enum Permitted {
-    /// It is not for this controller.
+    /// This controller is not responsible for the request.
     Not,
-    /// The user who asks may not.
+    /// The user does not have the permission.
     NotYet,
-    /// It is, with this message.
+    /// The request is approved, with this message.
     For(&'static str),
 }
 
@@ -101,7 +101,7 @@ async fn permitted(api: &Context, object: &Object) -> Permitted {
     Permitted::NotYet
 }
 
-/// Who made the request.
+/// Returns the user who made the request.
 fn sender(object: &Object) -> User {
     let spec = object.get("spec");
     let texts = |list: Option<&Value>| -> Vec<String> {

@@ -1,5 +1,5 @@
-//! Deletes requests that are long over: signed, denied or failed ones after an hour, undecided ones after a day, and
-//! those whose certificate is over at once.
+//! Deletes old requests: signed, denied or failed ones after an hour, undecided ones after a day, and those
+//! whose certificate has expired at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use values::clock;
 use values::json::{Object, Value};
 use values::object::meta;
 
-/// How long a decided request is kept, and one that waits, in seconds.
+/// Times for which decided and waiting requests are kept, in seconds.
 const DECIDED: i64 = 60 * 60;
 const UNDECIDED: i64 = 24 * 60 * 60;
 
-/// Longest sleep before the clock is looked at again: it may have been set meanwhile.
+/// Maximum sleep before the clock is checked again, because the clock may have been changed.
 const SLEEP_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Follows the requests.
+/// Runs the controller, which follows certificate signing requests.
 pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
     let loopback = Loopback::controller(&api, CONTROLLER);
     let (resource, prefix) = resource(&loopback)?;
@@ -58,7 +58,7 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// When a request goes, in seconds since the epoch.
+/// Returns when a request is to be deleted, in seconds since the epoch.
 fn due(object: &Object) -> Option<i64> {
     if !meta(object, "deletionTimestamp").is_empty() {
         return None;

@@ -1,14 +1,14 @@
-//! Certificate signing requests: those of nodes are approved, approved ones are signed, and old ones go
-//! (docs/api/controllers.md#certificates).
+//! Certificate signing requests: those of nodes are approved, approved ones are signed, and old ones are
+//! deleted (docs/api/controllers.md#certificates).
 //!
 //! ```text
-//! tail on requests ─┬─ undecided, of a node ─► may it? ─► /approval   (certificatesigningrequest-approving-controller)
-//!                   ├─ approved, unsigned ─► fits its signer? ─► /status (certificatesigningrequest-signing-controller)
-//!                   └─ long over ─► delete                            (certificatesigningrequest-cleaner-controller)
+//! tail on requests ─┬─ undecided, of a node ─► permitted? ─► /approval          (certificatesigningrequest-approving-controller)
+//!                   ├─ approved, unsigned ─► accepted by its signer? ─► /status (certificatesigningrequest-signing-controller)
+//!                   └─ old ─► delete                                            (certificatesigningrequest-cleaner-controller)
 //! ```
 //!
-//! An event only says that something changed: each looks at all requests of the newest state, of which there are few,
-//! because they are deleted within a day.
+//! An event only says that something changed: each controller checks all requests in the newest state. There
+//! are few of them, because they are deleted within a day.
 
 mod approve;
 mod clean;
@@ -33,10 +33,10 @@ use values::json::{Object, Value};
 use values::object::meta;
 use values::status::Status;
 
-/// Who the controllers are, as upstream's users know them.
+/// User name of the controllers, the same as upstream's.
 const CONTROLLER: &str = "certificate-controller";
 
-/// The resource, and the prefix of its keys.
+/// Returns the resource, and the prefix of its keys.
 fn resource<'a>(loopback: &Loopback<'a>) -> Result<(&'a Resource, Bytes), Status> {
     let (namespace, name) = (String::new(), String::new());
     let (group, resource) = ("certificates", "certificatesigningrequests");
@@ -44,7 +44,7 @@ fn resource<'a>(loopback: &Loopback<'a>) -> Result<(&'a Resource, Bytes), Status
     Ok((resource, store::collection(resource, "")))
 }
 
-/// All requests of the newest state.
+/// Returns all requests in the newest state.
 fn all(api: &Context, prefix: &Bytes) -> impl Iterator<Item = Object> {
     let all = objects(&api.engine().snapshot(), prefix).into_iter();
     all.filter_map(|(_, object)| match object {
@@ -62,7 +62,7 @@ fn usages(object: &Object) -> Vec<&str> {
     usages.unwrap_or_default().iter().filter_map(Value::as_str).collect()
 }
 
-/// Its PKCS #10 request.
+/// Returns the PKCS #10 request in an object.
 fn request(object: &Object) -> Result<Request, RequestError> {
     let pem = values::base64_text::decode(text(object, ["spec", "request"])).unwrap_or_default();
     Request::from_pem(&pem)
@@ -73,7 +73,8 @@ fn conditions(object: &Object) -> &[Value] {
     conditions.and_then(Value::as_array).unwrap_or_default()
 }
 
-/// Whether it has a condition of this type, which then is true (docs/api/authentication.md#certificate-signing-requests).
+/// Returns whether an object has a condition of this type, which then is true
+/// (docs/api/authentication.md#certificate-signing-requests).
 fn has(object: &Object, kind: &str) -> bool {
     conditions(object).iter().any(|condition| condition.str_at(&["type"]) == kind)
 }
@@ -82,12 +83,12 @@ fn is_signed(object: &Object) -> bool {
     !text(object, ["status", "certificate"]).is_empty()
 }
 
-/// Whether one is a later state of the same request.
+/// Returns whether one object is a later state of the same request as the other.
 fn is_same(one: &Object, other: &Object) -> bool {
     meta(one, "uid") == meta(other, "uid")
 }
 
-/// A request with one more condition.
+/// Returns a request with an additional condition.
 fn with_condition(object: &Object, kind: &str, reason: &str, message: &str) -> Object {
     let mut new = object.clone();
     let status = new.object_entry("status");

@@ -1,6 +1,8 @@
-//! Signs approved requests with the server's authority, or says in a condition why their signer does not.
+//! Signs approved requests with the server's authority, or writes a condition with the reason why their
+//! signer refuses.
 //!
-//! Where nothing can be signed (no key, an authority that is over), approved requests wait; the log says why.
+//! If nothing can be signed (there is no key, or the authority has expired), approved requests wait; the log
+//! states the reason.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,13 +19,13 @@ use values::base64_text;
 use values::json::{Object, Value};
 use values::object::meta;
 
-/// Shortest life of a certificate, whatever its request asks for.
+/// Minimum lifetime of a certificate, even if its request asks for less.
 const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
 
-/// How often signing is tried again where there is no authority: its files may be put back.
+/// Interval of retries while there is no authority, because its files may be restored.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Follows the requests.
+/// Runs the controller, which follows certificate signing requests.
 pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
     let loopback = Loopback::controller(&api, CONTROLLER);
     let (resource, prefix) = resource(&loopback)?;
@@ -67,12 +69,12 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// Approved, and neither signed nor failed.
+/// Returns whether a request is approved, and neither signed nor failed.
 fn is_waiting(object: &Object) -> bool {
     !is_signed(object) && has(object, "Approved") && !has(object, "Failed")
 }
 
-/// What becomes of a request.
+/// The result for a request.
 enum Outcome {
     Certificate(String),
     Failure(String),
@@ -91,7 +93,7 @@ impl Outcome {
     }
 }
 
-/// Signs a request, or says why its signer does not; `None` where that cannot be said now.
+/// Signs a request, or returns why its signer refuses; `None` if that cannot be decided now.
 fn decide(
     api: &Context,
     signer: Signer,
@@ -118,7 +120,7 @@ fn decide(
     }
 }
 
-/// How long a certificate is valid: as long as its request asks for, within bounds.
+/// Returns the lifetime of a certificate: the requested one, within limits.
 fn lifetime(object: &Object, longest: Duration) -> Duration {
     let asked = object.get("spec").and_then(|spec| spec.at(&["expirationSeconds"])).and_then(Value::as_i64);
     let asked = asked.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);

@@ -1,23 +1,23 @@
-//! The signers of this server, by the names that requests call them, and what each asks of a request.
+//! The signers of this server, by the names that requests use, and the requirements of each signer.
 
 use auth::authn::certificate_request::{Names, Subject};
 use auth::identity::{NODE_PREFIX, NODES};
 
 use values::naming::Naming;
 
-/// A signer.
+/// A built-in certificate signer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Signer {
-    /// Certificates of clients.
+    /// Signs client certificates of any user.
     Client,
-    /// Those of nodes.
+    /// Signs client certificates of nodes.
     NodeClient,
-    /// Those that nodes show to their clients.
+    /// Signs serving certificates of nodes.
     NodeServing,
 }
 
 impl Signer {
-    /// The signer of that name; `None` if it is another server's.
+    /// Returns the signer with this name; `None` if this server does not have it.
     pub(super) fn named(name: &str, naming: &Naming) -> Option<Signer> {
         let client = naming.system("apiserver-client");
         let known = [
@@ -28,10 +28,10 @@ impl Signer {
         known.into_iter().find(|(known, _)| naming.label(known) == name).map(|(_, signer)| signer)
     }
 
-    /// Whether the signer signs such a request.
+    /// Checks that the signer accepts a request.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The message says why the signer refuses.
     pub(super) fn check(self, subject: &Subject, names: &Names, usages: &[&str]) -> Result<(), String> {
         match self {
             Signer::Client => client_usages(usages),
@@ -80,7 +80,7 @@ fn node_name(subject: &Subject) -> Result<(), String> {
     }
 }
 
-/// The usages of certificates of nodes: exactly these, the second only for keys that can encrypt.
+/// Checks the usages in certificates of nodes: exactly these, the second only for keys that can encrypt.
 fn node_usages(usages: &[&str], purpose: &str) -> Result<(), String> {
     let has = |usage: &str| usages.contains(&usage);
     let optional = usize::from(has("key encipherment"));
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use values::naming::{CLUSTER, KUBERNETES};
 
-    /// A request written as `CN|O,…|name,…`, names as `dns:`, `mail:`, `ip:`, `uri:`.
+    /// Parses a request from the text `CN|O,…|name,…`, with names such as `dns:`, `mail:`, `ip:`, `uri:`.
     fn request(text: &str) -> (Subject, Names) {
         let mut parts = text.split('|');
         let mut list = || parts.next().unwrap_or_default().split(',').filter(|text| !text.is_empty());

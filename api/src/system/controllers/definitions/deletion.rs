@@ -1,11 +1,13 @@
-//! The end of a definition: its objects are deleted, its types served no more, and then it goes.
+//! Deletion of a definition: its objects are deleted, its types are no longer served, and then the definition
+//! is removed.
 //!
 //! ```text
 //! in progress ─► creations settled ─► objects deleted ─► none left ─► types gone ─► finalizer gone
 //! ```
 //!
-//! Objects are deleted as a request would delete them, so that finalizers are respected, and the types are served for as
-//! long as there are objects. Nothing is remembered that the store does not say, so a restart just begins again.
+//! Objects are deleted as a request would delete them, so finalizers are respected, and the types are served
+//! as long as there are objects. The controller keeps no state that is not in the store, so a restart simply
+//! begins again.
 
 use std::sync::Arc;
 
@@ -28,21 +30,21 @@ use values::json::{Object, Value};
 use values::object::{finalizers, meta, set_finalizers};
 use values::status::Status;
 
-/// Whether a definition was deleted.
+/// Returns whether a definition was deleted.
 pub(super) fn is_deleted(object: &Object) -> bool {
     !meta(object, "deletionTimestamp").is_empty()
 }
 
-/// Whether a definition waits for its objects to go.
+/// Returns whether a definition waits for the deletion of its objects.
 pub(super) fn holds(api: &Context, object: &Object) -> bool {
     finalizers(object).contains(&&*finalizer(api.naming()))
 }
 
-/// Ends one definition, however often that has to be tried; returns its name.
+/// Deletes the contents of a definition, with as many retries as needed; returns the name of the definition.
 pub(super) async fn end(api: Arc<Context>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
-        // Objects that cannot be read would be taken for objects that are gone.
+        // Otherwise objects that cannot be read would count as deleted.
         api.backends().until_whole(true).await;
         let cleared = tokio::select! {
             biased;
@@ -59,7 +61,8 @@ pub(super) async fn end(api: Arc<Context>, name: String) -> String {
     }
 }
 
-/// Deletes the objects of a definition and takes its finalizer away. False: objects are left that cannot be deleted.
+/// Deletes the objects of a definition and removes its finalizer. Returns `false` if some objects cannot be
+/// deleted.
 async fn clear(api: &Context, name: &str) -> Result<bool, Trouble> {
     let stored = Loopback::new(api).store().get(&store::key(api.definitions(), "", name))?;
     let Some(object) = stored.map(|stored| stored.object(api.definitions())).transpose()? else {
@@ -78,7 +81,8 @@ async fn clear(api: &Context, name: &str) -> Result<bool, Trouble> {
     } else {
         Deletion::NeverEstablished
     };
-    // Before the finalizer: a creation finds either a definition that is deleted, or no type.
+    // This must happen before the finalizer is removed, so that a create finds either a deleted definition or
+    // no type.
     api.establish(|established, changes| established.remove(name, changes));
     let last = |object: &Object| {
         let mut wanted = with_condition(object, &outcome)?;
@@ -91,7 +95,7 @@ async fn clear(api: &Context, name: &str) -> Result<bool, Trouble> {
     Ok(true)
 }
 
-/// Deletes the objects and waits until they are gone; returns why some cannot be deleted.
+/// Deletes the objects and waits until they are gone; returns the reason if some cannot be deleted.
 async fn delete_objects(
     api: &Context,
     name: &str,
@@ -100,7 +104,7 @@ async fn delete_objects(
 ) -> Result<Option<String>, Trouble> {
     let served = api.establish(|established, _| {
         let mut resources = established.resources(name).iter();
-        // Nothing need be converted to be deleted.
+        // Deletion needs no conversion.
         resources.find(|resource| resource.is_stored_version()).cloned()
     });
     let resource = match served {
@@ -109,7 +113,7 @@ async fn delete_objects(
     };
     let Some(resource) = resource else { return Ok(None) };
     tell(api, name, &Deletion::InProgress).await?;
-    // From here on nothing new comes in: who begins to create now sees that the definition is deleted.
+    // From here on no objects are added: a create that begins now sees that the definition is deleted.
     api.creations().settled().await;
     let mut failures = Failures::default();
     delete_all(&Loopback::new(api).unasked(), &resource, "", false, &mut failures).await;
@@ -134,13 +138,13 @@ async fn gone(api: &Context, resource: &Resource) -> Result<(), TailError> {
     Ok(())
 }
 
-/// Says in the definition's conditions how far its deletion is.
+/// Reports the progress of the deletion in the definition's conditions.
 async fn tell(api: &Context, name: &str, deletion: &Deletion) -> Result<(), Status> {
     let tell = |object: &Object| with_condition(object, deletion);
     Loopback::new(api).change(api.definitions(), ("", name), Endpoint::Status, tell).await
 }
 
-/// The deleted definition with the condition; `None` for one that is not deleted.
+/// Returns the deleted definition with the condition; `None` if it is not deleted.
 fn with_condition(object: &Object, deletion: &Deletion) -> Option<Object> {
     let mut wanted = is_deleted(object).then(|| object.clone())?;
     let mut state = State::of(&Definition::read(object));

@@ -1,14 +1,15 @@
-//! The types of all definitions at the start, before the first request.
+//! Loads the types of all definitions at the start, before the first request.
 //!
 //! ```text
 //! established definitions ─┬─► thread: outline read, prepared ─┐
 //!                          └─► thread: outline read, prepared ─┴─► at most PREPARED_MAX waiting ─► served
 //!                                                                                                     │
-//! later: a request for an object, or one thread for all (complete) ─► schema read, what is equal shared ◄┘
+//! later: a request for an object, or one thread for all (complete) ─► schema read, equal parts shared ◄┘
 //! ```
 //!
-//! Types are put into the registry in the order in which they were prepared, which makes no difference: it sorts them.
-//! Until its schema is read, a definition keeps the text of its record, which is part of a file of the log.
+//! Types are added to the registry in the order in which they were prepared, which makes no difference,
+//! because the registry sorts them. Until its schema is read, a definition keeps the text of its record,
+//! which is part of a file of the log.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -31,16 +32,16 @@ use values::json::{self, Object, Value};
 use values::object::meta;
 use values::status::Status;
 
-/// Most threads that prepare definitions.
+/// Maximum number of threads that prepare definitions.
 const THREADS_MAX: usize = 4;
 
-/// Most prepared definitions that wait to be served.
+/// Maximum number of prepared definitions that wait to be served.
 const PREPARED_MAX: usize = 8;
 
 /// Serves the types of all definitions that are established in the store.
 ///
 /// # Errors
-/// The store failed. A definition that cannot be read or served is reported in the log and left out.
+/// The store failed. A definition that cannot be read or served is reported in the log and skipped.
 pub fn load(api: &Context) -> Result<(), Status> {
     let snapshot = Loopback::new(api).store().view();
     let entries: Vec<Entry> = snapshot.prefix(&store::collection(api.definitions(), "")).collect();
@@ -66,7 +67,7 @@ pub fn load(api: &Context) -> Result<(), Status> {
     })
 }
 
-/// Prepares definitions until none is left, or until the other side goes away with an error.
+/// Prepares definitions until there are no more, or until the receiver was dropped after an error.
 fn prepare(
     api: &Context,
     entries: &Mutex<impl Iterator<Item = Entry>>,
@@ -82,7 +83,7 @@ fn prepare(
     }
 }
 
-/// A definition prepared; `None` for one that is not to be served.
+/// Prepares a definition; returns `None` if it is not to be served.
 fn prepared(api: &Context, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Option<Prepared>, Status> {
     let text = match store::read(entry) {
         Ok(stored) => stored.record.value,
@@ -102,12 +103,12 @@ fn prepared(api: &Context, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Opti
     Ok(later.or_else(|| prepared_at_once(api, &text)))
 }
 
-/// The object that a text is, without its schemas; `None` for a text with anything unusual in it.
+/// Parses an object without its schemas; returns `None` if the text is unusual in any way.
 pub(super) fn outlined(text: &[u8]) -> Option<Object> {
     object(&outline(text)?)
 }
 
-/// The object that a text is. The text is the canonical one: it says what the tree by the definition's schema would.
+/// Parses an object. The text is canonical, so the result equals that of decoding by the definition's schema.
 pub(super) fn object(text: &[u8]) -> Option<Object> {
     match json::parse(text) {
         Ok(Value::Object(object)) => Some(object),
@@ -115,7 +116,7 @@ pub(super) fn object(text: &[u8]) -> Option<Object> {
     }
 }
 
-/// A definition prepared with its schemas; `None` for one that is not to be served.
+/// Prepares a definition together with its schemas; returns `None` if it is not to be served.
 fn prepared_at_once(api: &Context, text: &[u8]) -> Option<Prepared> {
     let object = object(text)?;
     let definition = Definition::read(&object);
@@ -132,8 +133,9 @@ fn prepared_at_once(api: &Context, text: &[u8]) -> Option<Prepared> {
     }
 }
 
-/// Reads the schemas of all definitions that no request asked for yet, one after the other, beside what the server does
-/// otherwise: then every type costs what its schema says, and the log's files are let go of.
+/// Reads the schemas of all definitions that no request has needed yet, one after the other, while the server
+/// runs. Afterwards each type uses as much memory as its schema needs, and the files of the log are no longer
+/// referenced.
 pub(super) fn complete(api: &Context) {
     let all: Vec<_> = api.establish(|established, _| established.all().cloned().collect());
     all.iter().for_each(|resource| resource.complete());

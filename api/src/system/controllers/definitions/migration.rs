@@ -1,14 +1,15 @@
-//! Brings the objects of a definition into its storage version, where `--controllers` asks for that
+//! Migrates the objects of a definition to its storage version, if `--controllers` enables that
 //! (docs/api/controllers.md#storage-migration).
 //!
 //! ```text
-//! status.storedVersions names another version ─► objects in another form, each written anew ─► none left
+//! status.storedVersions names another version ─► objects in another version, each rewritten ─► none left
 //!                                                        ─► status.storedVersions is the storage version alone
 //! ```
 //!
-//! The list of versions is what remembers a migration: it names the other versions until the last object is written, so
-//! a restart begins again where objects are left. A written object keeps everything but its form; watchers see it. An
-//! object that changes meanwhile is in the new form already.
+//! The state of a migration is the list of versions: it names the other versions until the last object is
+//! rewritten, so a restart continues with the remaining objects. A rewritten object keeps everything except
+//! its version; watchers see the write. An object that changes in the meantime is already stored in the new
+//! version.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,11 +32,12 @@ use values::cancellation::{Panicked, catching_panics};
 use values::json::{Object, Value};
 use values::status::Status;
 
-/// How often the objects are gone through before the rest is left to the next attempt: writes that began under the old
-/// version end between two passes.
+/// Maximum number of passes over the objects before the rest is left to the next attempt: writes that began
+/// under the old version end between two passes.
 const PASSES_MAX: usize = 10;
 
-/// Follows the definitions, and brings objects into their storage versions. One server of several on a store does that.
+/// Runs the controller, which follows the definitions and migrates objects to their storage versions. If
+/// several servers share a store, one of them does that.
 pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
     let prefix = store::collection(api.definitions(), "");
     let name_of = |key: &[u8]| store::identity(api.definitions(), key).1.to_owned();
@@ -43,7 +45,7 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
     let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
     let mut names: Vec<String> = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
     drop(snapshot);
-    // Those whose objects are being migrated, one task each.
+    // Definitions whose objects are being migrated, one task each.
     let (mut migrating, mut migrations) = (HashSet::new(), JoinSet::new());
     loop {
         for name in names {
@@ -55,7 +57,7 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
         names = tokio::select! {
             events = tail.next(EVENTS_MAX) => events?.iter().map(|event| name_of(&event.key)).collect(),
             Some(ended) = migrations.join_next() => {
-                // The storage version may have changed while the task was about to end. They catch their panics.
+                // The storage version may have changed just before the task ended. Tasks catch their panics.
                 if let Ok(name) = &ended {
                     migrating.remove(name);
                 }
@@ -65,7 +67,8 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// The newest state of a definition whose objects may be stored in another version than its storage version.
+/// Returns the newest state of a definition, if its objects may be stored in another version than its storage
+/// version.
 fn due(api: &Context, name: &str) -> Result<Option<Definition>, Status> {
     let stored = Loopback::new(api).store().get(&store::key(api.definitions(), "", name))?;
     let Some(object) = stored.map(|stored| stored.object(api.definitions())).transpose()? else {
@@ -75,13 +78,14 @@ fn due(api: &Context, name: &str) -> Result<Option<Definition>, Status> {
     Ok((is_served(api, &object, &definition) && is_due(&object, &definition)).then_some(definition))
 }
 
-/// Whether objects may be stored in another version than the definition's storage version.
+/// Returns whether objects may be stored in another version than the definition's storage version.
 fn is_due(object: &Object, definition: &Definition) -> bool {
     let Some(storage) = definition.storage_version() else { return false };
     !is_deleted(object) && definition.stored_versions.iter().any(|name| *name != storage.name)
 }
 
-/// Migrates the objects of one definition, however often that has to be tried; returns its name.
+/// Migrates the objects of one definition, with as many retries as needed; returns the name of the
+/// definition.
 async fn run(api: Arc<Context>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
@@ -95,7 +99,8 @@ async fn run(api: Arc<Context>, name: String) -> String {
     }
 }
 
-/// Writes the objects that are in another form, and then says so. False: some are left.
+/// Rewrites the objects that are in another version, and then updates the list of versions. Returns `false`
+/// if some are left.
 async fn migrate(api: &Context, name: &str) -> Result<bool, Trouble> {
     let loopback = Loopback::new(api).unasked();
     let Some(definition) = due(api, name)? else { return Ok(true) };
@@ -104,7 +109,7 @@ async fn migrate(api: &Context, name: &str) -> Result<bool, Trouble> {
         let mut resources = established.resources(name).iter();
         resources.find(|resource| resource.is_stored_version()).cloned()
     });
-    // A definition that is served soon: another task follows the same events.
+    // The definition will be served soon: another task follows the same events.
     let Some(resource) = served else { return Ok(false) };
     if *resource.version != storage.name {
         return Ok(false);
@@ -129,7 +134,7 @@ async fn migrate(api: &Context, name: &str) -> Result<bool, Trouble> {
     Ok(false)
 }
 
-/// Writes the objects that are in another form now; returns how many that were.
+/// Rewrites the objects that are in another version now; returns how many there were.
 async fn pass(loopback: &Loopback<'_>, resource: &Resource) -> Result<usize, Status> {
     let snapshot = loopback.store().view();
     let stale = snapshot.prefix(&store::collection(resource, "")).filter_map(|entry| {
@@ -149,7 +154,7 @@ async fn pass(loopback: &Loopback<'_>, resource: &Resource) -> Result<usize, Sta
     Ok(count)
 }
 
-/// Only the storage version is named from now on, if it is still that one.
+/// Sets the list of stored versions to only the storage version, if that has not changed.
 async fn end(api: &Context, name: &str, storage: &str) -> Result<(), Status> {
     let only = |object: &Object| {
         let definition = Definition::read(object);

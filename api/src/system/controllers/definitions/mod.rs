@@ -1,4 +1,4 @@
-//! Definitions of custom types: which names they get, when their types are served, and how they end
+//! Definitions of custom types: which names they get, when their types are served, and how they are deleted
 //! (docs/api/custom-resources.md).
 //!
 //! ```text
@@ -7,8 +7,9 @@
 //! the same tail, on one server of several ─► another storage version ─► one task each, if wanted (migration.rs)
 //! ```
 //!
-//! The types are served before the status says so: who sees a definition established finds its objects. Names go to the
-//! definition that asks first; when one gives names back, those of its group that were refused some are looked at again.
+//! The types are served before the status says so: a client that sees an established definition finds its
+//! objects. A name is granted to the first definition that asks for it. When a definition releases names,
+//! those of its group that were refused a name are checked again.
 
 mod deletion;
 mod load;
@@ -38,13 +39,13 @@ use values::clock;
 use values::json::Object;
 use values::status::{Reason, Status};
 
-/// Most definitions that are held at once, each with the tree of its object, to be decided about.
+/// Maximum number of definitions that are in memory at once, each with the tree of its object.
 const READ_MAX: usize = 64;
 
-/// Longest wait for the types of one definition. The largest definition takes less than a second.
+/// Maximum wait for the types of one definition. The largest definition takes less than a second.
 const MAKING_MAX: Duration = Duration::from_secs(10);
 
-/// Follows the definitions.
+/// Runs the controller, which follows the definitions.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let prefix = store::collection(api.definitions(), "");
     let snapshot = api.engine().snapshot();
@@ -55,7 +56,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let mut definitions = Definitions::new(&api);
     definitions.look_at(names).await?;
     let context = Arc::clone(&api);
-    // Not waited for: it is short, and requests do its work where it comes too late.
+    // This task is not awaited: it is short, and a request that comes earlier does its part of the work.
     drop(tokio::task::spawn_blocking(move || load::complete(&context)));
     loop {
         tokio::select! {
@@ -68,10 +69,11 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
                 definitions.look_at(names.collect()).await?;
             }
             Some(ended) = definitions.deletions.join_next() => {
-                // They catch their panics, so an error means that they were aborted with the set.
+                // Tasks catch their panics, so an error means that the task was aborted together with the
+                // set.
                 if let Ok(name) = ended {
                     definitions.deleting.remove(&name);
-                    // Another definition of that name may have been deleted while the task was about to end.
+                    // Another definition with this name may have been deleted just before the task ended.
                     definitions.look_at(vec![name]).await?;
                 }
             }
@@ -79,28 +81,28 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// What is known of all definitions.
+/// State of the controller about all definitions.
 struct Definitions<'a> {
     api: &'a Arc<Context>,
-    /// By name.
+    /// Names and group of each definition, by the definition's name.
     known: BTreeMap<String, Known>,
-    /// Names of those whose deletion is under way, one task each.
+    /// Names of definitions whose deletion is in progress, one task each.
     deleting: HashSet<String>,
     deletions: JoinSet<String>,
 }
 
-/// What others of its group need to know of a definition.
+/// The data of a definition that concerns other definitions of its group.
 struct Known {
     group: String,
     accepted: Names,
-    /// Whether it was refused a name.
+    /// Whether the definition was refused a name.
     is_refused: bool,
 }
 
-/// The newest state of a definition; `None` where it is gone.
+/// The newest state of a definition; `None` if it was deleted.
 type Newest = Option<(Object, Definition)>;
 
-/// A definition whose status is not as it should be.
+/// A definition whose status must be written.
 struct Untold {
     name: String,
     taken: Taken,
@@ -111,19 +113,20 @@ impl<'a> Definitions<'a> {
         Definitions { api, known: BTreeMap::new(), deleting: HashSet::new(), deletions: JoinSet::new() }
     }
 
-    /// Takes the types of a definition that is gone away, even if there is another one of its name by now.
+    /// Stops serving the types of a deleted definition, even if a new one has the same name by now.
     fn gone(&mut self, name: &str) {
         self.api.establish(|established, changes| established.remove(name, changes));
     }
 
-    /// Brings definitions of these names, and those that they had taken names from, to what their newest states ask for.
+    /// Processes the newest states of the definitions with these names, and then of the definitions that can
+    /// get names that these released.
     async fn look_at(&mut self, mut names: Vec<String>) -> Result<(), Status> {
         while !names.is_empty() {
             let mut seen = HashSet::new();
             names.retain(|name| seen.insert(name.clone()));
             let mut freed = HashSet::new();
             if names.len() > READ_MAX {
-                // The names that all of them have are known when the first is decided about.
+                // The names that all definitions have must be known before the first decision.
                 for name in &names {
                     self.read(std::slice::from_ref(name), load::outlined, &mut freed)?;
                 }
@@ -141,7 +144,7 @@ impl<'a> Definitions<'a> {
                 for decided in decided {
                     freed.extend(decided.freed);
                     let is_served = self.carry_out(&decided.name, decided.types).await;
-                    // A definition whose types are not there is not said to be established.
+                    // A definition whose types could not be created is not reported as established.
                     untold.extend(decided.untold.filter(|_| is_served));
                 }
                 self.tell(untold).await?;
@@ -153,8 +156,9 @@ impl<'a> Definitions<'a> {
         Ok(())
     }
 
-    /// The newest states of definitions, whose stored texts `parse` makes objects of. The names that they have are known
-    /// when the first is decided about; groups in which some were given back are added to `freed`.
+    /// Reads the newest states of definitions; `parse` converts a stored text to an object. The names that
+    /// they have are recorded before any decision. The groups in which names were released are added to
+    /// `freed`.
     fn read<'n>(
         &mut self,
         names: &'n [String],
@@ -187,7 +191,7 @@ impl<'a> Definitions<'a> {
         Ok(read)
     }
 
-    /// Notes the names of a definition; returns its group if it had others.
+    /// Records the names of a definition; returns its group if the names have changed.
     fn know(&mut self, name: &str, definition: &Definition) -> Option<String> {
         let known = Known {
             group: definition.group.clone(),
@@ -203,7 +207,7 @@ impl<'a> Definitions<'a> {
         Decided { name: name.to_owned(), freed, untold: None, types: Types::Remove }
     }
 
-    /// Grants names to a definition, and says what becomes of its types.
+    /// Grants names to a definition, and decides about its types.
     fn decide(&mut self, name: &str, object: Object, mut definition: Definition) -> Decided {
         let api = self.api;
         let mut untold = None;
@@ -227,7 +231,7 @@ impl<'a> Definitions<'a> {
         Decided { name: name.to_owned(), freed, untold, types }
     }
 
-    /// Does to the types of a definition as decided. False: they cannot be served.
+    /// Applies the decision about the types of a definition. Returns `false` if the types cannot be served.
     async fn carry_out(&mut self, name: &str, types: Types) -> bool {
         let api = self.api;
         let (wanted, ends, deletes) = match types {
@@ -249,14 +253,15 @@ impl<'a> Definitions<'a> {
         is_served
     }
 
-    /// The names in use in a group.
+    /// Returns the names in use in a group.
     fn taken(&self, group: &str) -> Taken {
         let mut taken = Taken::default();
         self.known.values().filter(|known| known.group == group).for_each(|known| taken.add(&known.accepted));
         taken
     }
 
-    /// Writes the states of definitions; one that gets established is first said to be about to.
+    /// Writes the states of definitions. A definition that becomes established is first written with the
+    /// state before that (installing).
     async fn tell(&self, untold: Vec<Untold>) -> Result<(), Status> {
         let (api, loopback) = (self.api, &Loopback::new(self.api));
         let writes = untold.into_iter().map(|Untold { name, taken }| async move {
@@ -297,42 +302,44 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// What a decision about a definition leads to.
+/// A decision about a definition.
 struct Decided {
     name: String,
-    /// The group in which names were given back.
+    /// Group in which names were released, if any.
     freed: Option<String>,
-    /// Its status is to be written.
+    /// The status to be written, if any.
     untold: Option<Untold>,
     types: Types,
 }
 
-/// Change that a definition makes to the served types.
+/// A change to the served types because of a definition.
 enum Types {
-    /// They are not served.
+    /// The types are not served.
     Remove,
-    /// They are served.
+    /// The types are served.
     Serve(Box<(Object, Definition)>),
-    /// The definition was deleted: its types are served until the objects are gone, if they were served before.
+    /// The definition was deleted: its types are served until the objects are gone, if they were served
+    /// before.
     End { types: Option<Box<(Object, Definition)>>, deletes: bool },
 }
 
-/// The state that a definition should have.
+/// Returns the desired state of a definition.
 fn state(api: &Context, object: &Object, definition: &Definition, taken: &Taken) -> State {
     let findings = validation::findings(api.naming(), definition, object);
     derive(api.naming(), definition, taken, &findings, &clock::now())
 }
 
-/// Whether the types of a definition are served: from when it is established until its objects are gone.
+/// Returns whether the types of a definition are served: from when it is established until its objects are
+/// gone.
 fn is_served(api: &Context, object: &Object, definition: &Definition) -> bool {
     let is_there = !deletion::is_deleted(object) || deletion::holds(api, object);
     is_there && definition.is(ESTABLISHED)
 }
 
-/// Serves the types of a definition. The types are made on a thread of their own and outside of all locks; the controller
-/// waits for them no longer than [`MAKING_MAX`] and then goes on to the next definition.
+/// Serves the types of a definition. The types are created on a separate thread and outside of all locks; the
+/// controller waits for them no longer than [`MAKING_MAX`] and then continues with the next definition.
 ///
-/// False: they cannot be made, and the definition keeps the types that it had.
+/// Returns `false` if the types cannot be created; the definition keeps the types that it had.
 async fn serve(api: &Context, name: &str, wanted: Box<(Object, Definition)>) -> bool {
     let (object, definition) = &*wanted;
     if api.establish(|established, _| established.is_current((name, object), definition)) {

@@ -1,5 +1,5 @@
-//! What the collector does about an object, once it is decided. Everything written holds only for the life of the
-//! object that was looked at, and can be done twice.
+//! The writes of the collector. Each write is conditional on the uid of the object that was checked, and can
+//! be repeated.
 
 use std::sync::Arc;
 
@@ -20,78 +20,79 @@ use values::json::{Object, Value};
 use values::object::{finalizers, meta, metadata_mut, set_finalizers};
 use values::status::Status;
 
-/// Where an object is.
+/// Location of an object in the store.
 pub struct Place {
-    /// Its resource, in the stored form.
+    /// Resource type in its stored version.
     pub resource: Arc<Resource>,
-    /// Its namespace; empty for cluster-scoped objects.
+    /// Namespace; empty for cluster-scoped objects.
     pub namespace: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
 }
 
 impl Place {
-    /// The place a key of `resource` stands for.
+    /// Returns the location of a key of `resource`.
     pub fn of(resource: &Arc<Resource>, key: &[u8]) -> Self {
         let (namespace, name) = store::identity(resource, key);
         Place { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
     }
 }
 
-/// What is to be done about one object.
+/// The action for one object.
 pub struct Action {
-    /// Where it is.
+    /// Location of the object.
     pub place: Place,
-    /// Which life of it is meant.
+    /// Uid of the object that was checked.
     pub uid: String,
-    /// The write.
+    /// The write to make, if any.
     pub write: Option<Write>,
-    /// Its owners that are in another namespace, which the user should know about.
+    /// Owners in another namespace, which are reported to the user in events.
     pub strays: Vec<Owner>,
 }
 
-/// What becomes of the object.
+/// A change of an object by the collector.
 pub enum Write {
-    /// It goes, if it still is as it was looked at.
+    /// Delete the object, if it is unchanged.
     Delete {
-        /// Where it was looked at.
+        /// Revision at which the object was checked.
         revision: Revision,
-        /// What becomes of its own dependents.
+        /// Propagation policy for the object's own dependents.
         propagation: Propagation,
-        /// Whether it must stop blocking its owners first.
+        /// Whether the object must stop blocking its owners first.
         unblocks: bool,
     },
-    /// It loses the owners with these uids, because another one holds it.
+    /// Remove the owner references with these uids, because another owner keeps the object.
     Disown {
-        /// The uids.
+        /// Uids of the owners to remove.
         owners: Vec<String>,
     },
-    /// Its dependents lose it as an owner; then nothing keeps it on their account.
+    /// Remove the object from its dependents' owner references, and then remove its orphan finalizer.
     Orphan {
-        /// Where they are.
+        /// Locations of the dependents.
         dependents: Vec<Place>,
     },
-    /// Its blocking dependents are gone; nothing keeps it on their account.
+    /// Remove the foreground finalizer, because the blocking dependents are gone.
     Release,
-    /// Nothing, before the owners are looked for in the newest state of these resources, which are kept apart from its own.
+    /// Write nothing yet: first the owners must be looked up in the newest state of these resources, which
+    /// are in other stores.
     LookAgain {
-        /// The resources of the owners.
+        /// Resource types of the owners.
         owners: Vec<Arc<Resource>>,
     },
 }
 
-/// How an action ended.
+/// The outcome of an action.
 pub enum Outcome {
-    /// Done, or nothing to do any more.
+    /// The action is done, or no longer needed.
     Done,
-    /// The object is not as it was looked at.
+    /// The object has changed since it was checked.
     Changed,
-    /// What is known of its owners is the newest state.
+    /// The resources of the owners are now in their newest state.
     Newest,
 }
 
 impl Action {
-    /// Does it; each write takes one of `writes`.
+    /// Carries out the action; each write takes a permit of `writes`.
     pub async fn carry_out(self, loopback: &Loopback<'_>, writes: &Semaphore) -> Result<Outcome, Status> {
         for owner in &self.strays {
             let _turn = writes.acquire().await;
@@ -167,7 +168,7 @@ async fn delete(
     }
 }
 
-/// Changes the object if it still is in the life that is meant.
+/// Changes the object if it still has the same uid.
 async fn change(
     loopback: &Loopback<'_>,
     place: &Place,
@@ -177,7 +178,7 @@ async fn change(
     change_any(loopback, place, |object| meta(object, "uid") == uid && make(object)).await
 }
 
-/// Changes the object, whichever life it is in; `make` says whether it did.
+/// Changes the object whatever its uid; `make` returns whether it changed anything.
 async fn change_any(
     loopback: &Loopback<'_>,
     place: &Place,
@@ -190,7 +191,7 @@ async fn change_any(
     loopback.change(&place.resource, (&place.namespace, &place.name), Endpoint::Main, make).await
 }
 
-/// Takes owners away by their uids; says whether there was one.
+/// Removes owner references by uid; returns whether there was one.
 fn disown(object: &mut Object, uids: &[String]) -> bool {
     let metadata = metadata_mut(object);
     let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) else {
@@ -205,7 +206,7 @@ fn disown(object: &mut Object, uids: &[String]) -> bool {
     changed
 }
 
-/// Makes the object block none of its owners; says whether it blocked one.
+/// Clears the flag that blocks owners in all owner references; returns whether one was set.
 fn unblock(object: &mut Object) -> bool {
     let owners = metadata_mut(object).get_mut("ownerReferences").and_then(Value::as_array_mut);
     let mut changed = false;
@@ -218,7 +219,7 @@ fn unblock(object: &mut Object) -> bool {
     changed
 }
 
-/// Takes one of our finalizers away; says whether it was there.
+/// Removes one of our finalizers; returns whether it was there.
 fn let_go(object: &mut Object, finalizer: &str) -> bool {
     let kept: Vec<&str> = finalizers(object).into_iter().filter(|name| *name != finalizer).collect();
     if kept.len() == finalizers(object).len() {
@@ -229,7 +230,7 @@ fn let_go(object: &mut Object, finalizer: &str) -> bool {
     true
 }
 
-/// Tells with an event that an owner is not in the namespace of its dependent
+/// Records an event that an owner is not in the namespace of its dependent
 /// (docs/api/controllers.md#garbage-collector).
 async fn report_stray(
     loopback: &Loopback<'_>,

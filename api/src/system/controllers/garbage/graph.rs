@@ -1,12 +1,13 @@
-//! Who owns whom: for each owner's uid the keys of its dependents, and what a change makes worth looking at.
+//! The ownership graph: for each owner's uid the keys of its dependents, and the tasks that result from a
+//! change.
 //!
 //! ```text
 //! event ─► Graph::put / Graph::removed ─► tasks: look at a dependent · orphan · perhaps release an owner
 //! ```
 //!
-//! Only objects that have owners, and owners that wait for their dependents, cost memory: a key and a uid per
-//! reference. Owners need not exist: the store says whether they do, at the time of the look-up. Pure: no store, no
-//! clock, no writes.
+//! Only objects that have owners, and owners that wait for their dependents, use memory: a key and a uid per
+//! reference. Owners need not exist: the store shows whether they do, at the time of the lookup. The graph is
+//! pure: no store, no clock, no writes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,14 +16,15 @@ use bytes::Bytes;
 
 use super::head::{Ending, Head};
 
-/// Something to look at in the newest state. Doing so without need does no harm.
+/// A check against the newest state. An unnecessary check does no harm.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Task {
-    /// The dependent at this key may have no owner any more, or one that wants it gone.
+    /// The dependent at this key may have lost its last owner, or its owner may wait for the deletion of
+    /// dependents.
     Check(Bytes),
-    /// The deleted owner at this key waits until its dependents lost it.
+    /// The deleted owner at this key waits until its dependents no longer refer to it.
     Orphan(Bytes),
-    /// The deleted owner at this key waits for its blocking dependents, of which there may be none left.
+    /// The deleted owner at this key waits for its blocking dependents, and may have none left.
     Release(Bytes),
 }
 
@@ -30,34 +32,35 @@ pub enum Task {
 #[derive(Default)]
 struct Dependents {
     keys: HashSet<Bytes>,
-    /// How many of them block a foreground deletion.
+    /// Number of dependents that block a foreground deletion.
     blocking: usize,
 }
 
-/// One owner reference, from the dependent's side.
+/// An owner reference from the dependent's side.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Edge {
     owner: Arc<str>,
     blocking: bool,
 }
 
-/// The graph.
+/// The graph of owners and dependents.
 #[derive(Default)]
 pub struct Graph {
     edges: HashMap<Bytes, Box<[Edge]>>,
     dependents: HashMap<Arc<str>, Dependents>,
-    /// Owners in foreground deletion: where they are.
+    /// Uids of owners in foreground deletion, with their keys.
     waiting: HashMap<Arc<str>, Bytes>,
-    /// The same, by where they are.
+    /// Keys of the same owners.
     waiting_keys: HashSet<Bytes>,
 }
 
 impl Graph {
-    /// The object at `key` has a new state; `None` for one without owners that waits for nothing.
+    /// Records a new state of the object at `key`. `head` is `None` if the object has no owners and waits for
+    /// nothing.
     pub fn put(&mut self, key: &Bytes, head: Option<&Head>) -> Vec<Task> {
         let mut tasks = self.link(key, head);
         let Some(head) = head else {
-            // It may have waited until now, and lost the finalizer.
+            // The object may have waited until now, and lost the finalizer.
             if self.waiting_keys.remove(key) {
                 self.waiting.retain(|_, at| at != key);
             }
@@ -87,7 +90,7 @@ impl Graph {
         }
     }
 
-    /// The object at `key`, whose last life was `uid`, is gone.
+    /// Records that the object at `key`, whose uid was `uid`, is gone.
     pub fn removed(&mut self, key: &Bytes, uid: &str) -> Vec<Task> {
         let mut tasks = self.link(key, None);
         self.forget_waiting(uid);
@@ -96,7 +99,7 @@ impl Graph {
         tasks
     }
 
-    /// Puts the edges of a dependent in the place of its old ones.
+    /// Replaces the edges of a dependent.
     fn link(&mut self, key: &Bytes, head: Option<&Head>) -> Vec<Task> {
         let references = head.map_or(&[][..], |head| &head.owner_references);
         let old = self.edges.remove(key).unwrap_or_default();
@@ -106,7 +109,7 @@ impl Graph {
         let mut new: Vec<Edge> = Vec::with_capacity(references.len());
         for owner in references {
             match new.iter_mut().find(|edge| *edge.owner == *owner.uid) {
-                // Twice the same owner: one of the two may block.
+                // The same owner occurs twice: one of the two references may block.
                 Some(edge) => edge.blocking |= owner.block_owner_deletion,
                 None => {
                     let uid = match self.dependents.get_key_value(owner.uid.as_str()) {
@@ -144,23 +147,23 @@ impl Graph {
         tasks
     }
 
-    /// The owner, if it waits and nothing blocks it.
+    /// Returns the task to release the owner, if it waits and nothing blocks it.
     fn release(&self, uid: &str) -> Option<Task> {
         let key = self.waiting.get(uid)?;
         (!self.is_blocked(uid)).then(|| Task::Release(key.clone()))
     }
 
-    /// Whether a dependent blocks the foreground deletion of `uid`.
+    /// Returns whether a dependent blocks the foreground deletion of `uid`.
     pub fn is_blocked(&self, uid: &str) -> bool {
         self.dependents.get(uid).is_some_and(|of_owner| of_owner.blocking > 0)
     }
 
-    /// The keys of the dependents of `uid`.
+    /// Returns the keys of the dependents of `uid`.
     pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &Bytes> {
         self.dependents.get(uid).into_iter().flat_map(|of_owner| &of_owner.keys)
     }
 
-    /// Whether `uid` has a dependent that itself waits for its dependents: perhaps a circle.
+    /// Returns whether `uid` has a dependent that itself waits for its dependents, which may be a cycle.
     pub fn has_waiting_dependent(&self, uid: &str) -> bool {
         self.dependents(uid).any(|key| self.waiting_keys.contains(key))
     }
@@ -170,7 +173,8 @@ impl Graph {
 mod tests {
     use super::*;
 
-    /// `a<b` is "b owns a", `a<b!` blocks, `a~foreground` and `a~orphan` wait, `-a` is gone. Uids are keys.
+    /// Applies a step to the graph: `a<b` means "b owns a", `a<b!` also blocks, `a~foreground` and `a~orphan`
+    /// wait, `-a` is gone. Uids equal keys.
     fn apply(graph: &mut Graph, step: &str) -> String {
         let tasks = match step.strip_prefix('-') {
             Some(key) => graph.removed(&Bytes::copy_from_slice(key.as_bytes()), key),
@@ -215,13 +219,14 @@ mod tests {
 
     #[test]
     fn each_change_names_what_it_may_have_touched() {
-        // docs/api/controllers.md#garbage-collector. Each story is steps and what they bring up.
+        // See docs/api/controllers.md#garbage-collector. Each scenario is a list of steps with the resulting
+        // tasks.
         for story in [
             &[("a", ""), ("-a", "")][..],
             &[("a<o", "check a"), ("a<o", ""), ("-o", "check a"), ("-a", "")],
             &[("a<o", "check a"), ("b<o", "check b"), ("-o", "check a, check b")],
             &[("a<o", "check a"), ("a<o<p", "check a"), ("a<p", ""), ("-o", ""), ("-p", "check a")],
-            // Foreground: dependents go first, and the last blocking one releases the owner.
+            // Foreground: dependents are deleted first, and the last blocking one releases the owner.
             &[
                 ("a<o!", "check a"),
                 ("b<o", "check b"),
@@ -233,16 +238,17 @@ mod tests {
                 ("-o", "check b"),
             ],
             &[("b<o", "check b"), ("o~foreground", "check b, release o")],
-            // One that stops blocking, or finds another owner, does as well as one that goes.
+            // A dependent that stops blocking, or gets another owner, has the same effect as one that is
+            // deleted.
             &[("a<o!", "check a"), ("o~foreground", "check a"), ("a<o", "release o")],
             &[("a<o!", "check a"), ("o~foreground", "check a"), ("a<p", "check a, release o")],
-            // One that comes later is looked at.
+            // A dependent that is created later is checked.
             &[("o~foreground", "release o"), ("a<o!", "check a"), ("-a", "release o")],
             // An owner that lost the finalizer does not wait.
             &[("a<o!", "check a"), ("o~foreground", "check a"), ("o", ""), ("-a", "")],
             &[("a<o!", "check a"), ("o~foreground", "check a"), ("o<p", "check o"), ("-a", "")],
             &[("a<o", "check a"), ("o~orphan", "orphan o"), ("o~orphan", "orphan o"), ("a", "")],
-            // Twice the same owner is one.
+            // Two references to the same owner count as one.
             &[("a<o<o!", "check a"), ("o~foreground", "check a"), ("-a", "release o")],
         ] {
             let mut graph = Graph::default();

@@ -1,7 +1,8 @@
-//! What the collector reads of a stored object: who it is, who owns it, and whether it waits for its dependents.
+//! The part of a stored object that the collector reads: its identity, its owners, and whether it waits for
+//! its dependents.
 //!
-//! Stored objects begin with `kind`, `apiVersion` and `metadata`, so nothing behind the metadata is looked at. Most
-//! objects have no owner and wait for nothing; [`Head::of_interest`] tells so without parsing.
+//! Stored objects begin with `kind`, `apiVersion` and `metadata`, so nothing after the metadata is read. Most
+//! objects have no owner and wait for nothing; [`Head::of_interest`] detects this without parsing.
 
 use std::sync::LazyLock;
 
@@ -11,23 +12,24 @@ use serde::Deserialize;
 use crate::writes::write::deletion::{FOREGROUND, ORPHAN};
 use types::attributes::Attributes;
 
-/// The members of an object, as it is stored. To prepare a search takes as long as to search a small object.
+/// Searches for the metadata member. Preparing a search takes as long as searching a small object, so it is
+/// done once.
 static METADATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"metadata\":"));
 static OWNERS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"ownerReferences\":"));
 
-/// The part of `metadata` that matters here.
+/// The fields of `metadata` that the collector needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Head {
-    /// Identity of this life of the object.
+    /// Uid of the object.
     pub uid: String,
-    /// Its owners, in order.
+    /// Owner references, in order.
     pub owner_references: Vec<Owner>,
     finalizers: Vec<String>,
     deletion_timestamp: String,
 }
 
-/// One owner reference.
+/// An owner reference in `metadata`.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Owner {
@@ -35,48 +37,50 @@ pub struct Owner {
     pub api_version: String,
     /// Kind of the owner.
     pub kind: String,
-    /// Name of the owner, which lives in the namespace of its dependent or in none.
+    /// Name of the owner, which is in the namespace of its dependent or cluster-scoped.
     pub name: String,
-    /// Which life of that name is meant.
+    /// Uid of the owner.
     pub uid: String,
     /// Whether a foreground deletion of the owner waits for the dependent.
     pub block_owner_deletion: bool,
 }
 
-/// What a deleted object waits for, of the two things that the collector does.
+/// The reason why a deleted object waits for the collector.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ending {
-    /// Its dependents must have lost it as an owner.
+    /// The object waits until its dependents no longer refer to it.
     Orphan,
-    /// Its dependents that block must be gone.
+    /// The object waits until its blocking dependents are deleted.
     Foreground,
 }
 
 impl Head {
-    /// Reads a stored value; `None` when it has no metadata that can be read.
+    /// Reads a stored value; `None` if its metadata cannot be read.
     pub fn read(value: &[u8]) -> Option<Head> {
         let at = METADATA.find(value)? + METADATA.needle().len();
-        // The stream stops behind the first value, which is all that is wanted.
+        // The stream deserializer stops after the first value, and the rest is not needed.
         serde_json::Deserializer::from_slice(&value[at..]).into_iter().next()?.ok()
     }
 
-    /// The head of a stored state that has owners or may wait for its dependents; `None` for all others.
+    /// Returns the head of a stored state that has owners or may wait for its dependents; `None` for all
+    /// others.
     pub fn of_interest(attributes: &[u8], value: &[u8]) -> Option<Head> {
         let attributes = Attributes::new(attributes);
         let may_wait = attributes.is_deleting() && attributes.has_finalizers();
-        // The text may stand elsewhere in the object too; then the head has no owners, which is as good.
+        // The text may also occur elsewhere in the object. Then the head has no owners, which is equivalent.
         if !may_wait && OWNERS.find(value).is_none() {
             return None;
         }
         Head::read(value).filter(|head| !head.owner_references.is_empty() || head.ending().is_some())
     }
 
-    /// Whether the object is being deleted.
+    /// Returns whether the object is being deleted.
     pub fn is_deleting(&self) -> bool {
         !self.deletion_timestamp.is_empty()
     }
 
-    /// What the object waits for, if it is being deleted. Orphaning comes first should it have both finalizers.
+    /// Returns what the object waits for, if it is being deleted. If it has both finalizers, orphaning comes
+    /// first.
     pub fn ending(&self) -> Option<Ending> {
         if !self.is_deleting() {
             return None;
@@ -87,7 +91,7 @@ impl Head {
             .map(|(_, ending)| ending)
     }
 
-    /// Whether the finalizer is there.
+    /// Returns whether the object has this finalizer.
     pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers.iter().any(|finalizer| finalizer == name)
     }

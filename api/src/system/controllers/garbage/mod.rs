@@ -1,5 +1,5 @@
-//! The garbage collector: objects go when the last of their owners is gone, and deleted owners wait for their
-//! dependents where they were told to (docs/api/controllers.md#garbage-collector).
+//! The garbage collector: deletes objects whose last owner is gone, and handles deleted owners that wait for
+//! their dependents (docs/api/controllers.md#garbage-collector).
 //!
 //! ```text
 //! tail on everything ─► graph ─► tasks ─► decide (graph + newest state) ─► action ─► Loopback ─► engine
@@ -7,9 +7,10 @@
 //!                                  └──────────── failed: later ──────────────┘
 //! ```
 //!
-//! The graph says where to look, the newest state what to do: every owner is looked up at that moment, and what is
-//! written holds only if the object is still the one that was looked at. So nothing needs to be remembered: a start
-//! reads the state once and looks at every dependent. Events are never collected and have no dependents.
+//! The graph says which objects to check, and the newest state decides: every owner is looked up at the time
+//! of the check, and a write is conditional on the object that was checked. Therefore no state needs to be
+//! stored: at the start the collector reads all objects once and checks every dependent. Events are never
+//! collected and have no dependents.
 
 mod action;
 mod graph;
@@ -40,13 +41,13 @@ use types::schema::registry::Resource;
 use types::served::Served;
 use values::status::{Reason, Status};
 
-/// By this name it is known to authorization.
+/// Name of the controller for authorization.
 const NAME: &str = "generic-garbage-collector";
 
-/// Steps (events observed, tasks decided) before other futures of the process get their turn.
+/// Number of steps (events observed, tasks decided) before the collector yields.
 const STEPS_IN_A_ROW: usize = 256;
 
-/// Follows everything.
+/// Runs the collector, which follows all resources.
 pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
     let mut changes = api.type_changes();
     let snapshots = api.backends().snapshots();
@@ -94,30 +95,31 @@ pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
     }
 }
 
-/// The graph, what is to be looked at, and what is needed to do so.
+/// The graph, the tasks, and the data for deciding them.
 struct Collector<'a> {
     api: &'a Context,
     loopback: Loopback<'a>,
-    /// Resources by the start of their keys, `/<group>/<resource>/`.
+    /// Resources by their key prefix, `/<group>/<resource>/`.
     resources: HashMap<Vec<u8>, Arc<Resource>>,
     /// Keys of dependents that have an owner of a kind that is not served.
     strangers: HashSet<Bytes>,
-    /// Keys of dependents whose owners were looked for in the newest state, where they are kept apart.
+    /// Keys of dependents whose owners were looked up in the newest state of separate stores.
     confirmed: HashSet<Bytes>,
     graph: Graph,
     queue: Queue,
     absent: AbsentOwners,
 }
 
-/// What an owner reference comes to.
+/// The state of an owner according to a lookup.
 enum Standing {
-    /// The owner is there.
+    /// The owner exists.
     Solid,
-    /// It is there, and waits for its dependents to go.
+    /// The owner exists and waits for the deletion of its dependents.
     Waiting,
-    /// It is not, or another life of its name is. The flag: it is one in another namespace.
+    /// The owner does not exist, or an object with another uid has its name. `elsewhere`: the owner is in
+    /// another namespace.
     Absent { elsewhere: bool },
-    /// Unknown: its kind is not served, or lives in namespaces while the dependent lives in none.
+    /// Unknown: the owner's kind is not served, or is namespaced while the dependent is cluster-scoped.
     Unknown { elsewhere: bool },
 }
 
@@ -136,7 +138,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Takes in a change of the served types: the objects of new ones, and dependents with owners of unknown kinds.
+    /// Handles a change of the served types: reads the objects of new types, and checks dependents with
+    /// owners of unknown kinds.
     async fn take_types(&mut self) {
         self.loopback = Loopback::controller(self.api, NAME);
         let before = std::mem::replace(&mut self.resources, collected(self.loopback.types()));
@@ -146,14 +149,14 @@ impl<'a> Collector<'a> {
         self.strangers.drain().for_each(|key| self.queue.push(Task::Check(key)));
     }
 
-    /// The resource of a key, if its objects are collected.
+    /// Returns the resource of a key, if its objects are collected.
     fn resource_of(&self, key: &[u8]) -> Option<&Arc<Resource>> {
         let slashes = key.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let (third, _) = slashes.take(3).nth(2)?;
         self.resources.get(&key[..=third])
     }
 
-    /// Takes in the states from before the tail of resources whose keys begin so.
+    /// Reads the initial states, from before the tail, of the resources with these key prefixes.
     async fn begin_with(&mut self, snapshots: &Snapshots, prefixes: &[Vec<u8>]) {
         for prefix in prefixes {
             for (at, entry) in snapshots.prefix(prefix).enumerate() {
@@ -174,7 +177,7 @@ impl<'a> Collector<'a> {
         tasks.into_iter().for_each(|task| self.queue.push(task));
     }
 
-    /// Takes in a change.
+    /// Updates the graph with a change.
     fn observe(&mut self, event: &Event) {
         if self.resource_of(&event.key).is_none() {
             return;
@@ -198,7 +201,7 @@ impl<'a> Collector<'a> {
         tasks.into_iter().for_each(|task| self.queue.push(task));
     }
 
-    /// What is to be done about a task in the newest state, if anything.
+    /// Returns the action for a task according to the newest state, if any.
     fn decide(&mut self, task: &Task) -> Result<Option<Action>, Status> {
         let (Task::Check(key) | Task::Orphan(key) | Task::Release(key)) = task;
         let Some(resource) = self.resource_of(key) else { return Ok(None) };
@@ -225,7 +228,7 @@ impl<'a> Collector<'a> {
         Ok(Some(Action { place, uid: head.uid, write: Some(write), strays: Vec::new() }))
     }
 
-    /// What is to be done about a dependent.
+    /// Returns the action for a dependent, if any.
     fn check(&mut self, place: Place, head: &Head, revision: Revision) -> Result<Option<Action>, Status> {
         let (mut solid, mut waiting, mut unknown) = (false, false, false);
         let mut lost = Vec::new();
@@ -268,7 +271,8 @@ impl<'a> Collector<'a> {
                 () if head.has_finalizer(FOREGROUND) => Propagation::Foreground,
                 () => Propagation::Background,
             };
-            // Two that wait for each other would wait for ever; so the one that is met second blocks no more.
+            // Two objects that wait for each other would wait forever, so the one that is found second stops
+            // blocking.
             let unblocks = waiting && self.graph.has_waiting_dependent(&head.uid);
             Some(Write::Delete { revision, propagation, unblocks })
         };
@@ -282,7 +286,7 @@ impl<'a> Collector<'a> {
         resource.filter(|resource| resource.storage.is_some()).cloned()
     }
 
-    /// Looks an owner up, where the dependent at `place` says it is.
+    /// Looks up an owner in the location to which the reference of the dependent at `place` points.
     fn standing(&mut self, place: &Place, owner: &Owner) -> Result<Standing, Status> {
         let Some(resource) = self.resource_of_owner(owner) else {
             self.strangers.insert(store::key(&place.resource, &place.namespace, &place.name));
@@ -299,10 +303,10 @@ impl<'a> Collector<'a> {
         Ok(Standing::Absent { elsewhere: resource.namespaced() && self.is_elsewhere(&resource, owner)? })
     }
 
-    /// The owner as it is in `namespace`, if it is there in the life that is meant.
+    /// Returns the owner in `namespace`, if it exists with the uid in the reference.
     ///
     /// # Errors
-    /// It cannot be read, so that its life is not known.
+    /// The owner cannot be read, so its uid is unknown.
     fn look_up(&self, resource: &Resource, namespace: &str, owner: &Owner) -> Result<Option<Head>, Status> {
         let key = store::key(resource, namespace, &owner.name);
         let Some(stored) = self.loopback.store().get(&key)? else { return Ok(None) };
@@ -313,7 +317,8 @@ impl<'a> Collector<'a> {
         Ok(Some(head).filter(|head| head.uid == owner.uid))
     }
 
-    /// Whether an absent owner lives in another namespace than its dependent. Each is searched for once.
+    /// Returns whether an absent owner is in another namespace than its dependent. Each owner is searched for
+    /// once.
     fn is_elsewhere(&mut self, resource: &Resource, owner: &Owner) -> Result<bool, Status> {
         if let Some(known) = self.absent.get(&owner.uid) {
             return Ok(known);
@@ -332,7 +337,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// The resources whose objects are collected, by the start of their keys.
+/// Returns the resources whose objects are collected, by their key prefix.
 fn collected(types: &Served) -> HashMap<Vec<u8>, Arc<Resource>> {
     let is_collected =
         |resource: &&Arc<Resource>| !resource.stored().table.behavior.uncollected && resource.can("delete");

@@ -1,4 +1,5 @@
-//! What the collector has yet to look at: each task once, failed ones after a while, and absent owners it knows.
+//! The pending tasks of the collector: each task once, failed tasks after a pause, and a cache of absent
+//! owners.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -10,16 +11,16 @@ use super::graph::Task;
 use crate::system::controllers::Backoff;
 use values::status::Status;
 
-/// Absent owners remembered, so that each is searched for in other namespaces once
-/// (docs/api/controllers.md#garbage-collector).
+/// Maximum number of absent owners that are remembered, so that each is searched for in other namespaces only
+/// once (docs/api/controllers.md#garbage-collector).
 const ABSENT_MAX: usize = 500;
 
-/// Tasks, each in one of the stages below.
+/// The pending tasks, each in one of the stages below.
 #[derive(Default)]
 pub struct Queue {
     ready: VecDeque<Task>,
     stages: HashMap<Task, Stage>,
-    /// When tasks are tried again. An entry whose task is not [`Stage::Later`] any more is passed over.
+    /// Times of retries. An entry whose task is no longer in [`Stage::Later`] is skipped.
     later: BinaryHeap<Reverse<(Instant, Task)>>,
     failures: HashMap<Task, Backoff>,
 }
@@ -28,13 +29,13 @@ pub struct Queue {
 enum Stage {
     Ready,
     Running,
-    /// Running, and brought up again meanwhile.
+    /// Running, and to be run again after that.
     Again,
     Later,
 }
 
 impl Queue {
-    /// Something happened that makes the task worth doing.
+    /// Adds a task, or marks it to run again if it is running.
     pub fn push(&mut self, task: Task) {
         match self.stages.entry(task) {
             Entry::Vacant(vacant) => {
@@ -54,19 +55,20 @@ impl Queue {
         }
     }
 
-    /// The next task; it runs until [`Queue::done`], [`Queue::again`] or [`Queue::failed`].
+    /// Takes the next task. It counts as running until [`Queue::done`], [`Queue::again`] or
+    /// [`Queue::failed`].
     pub fn pop(&mut self) -> Option<Task> {
         let task = self.ready.pop_front()?;
         self.stages.insert(task.clone(), Stage::Running);
         Some(task)
     }
 
-    /// Whether a task could run now.
+    /// Returns whether a task is ready to run.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// The task ran well.
+    /// Ends a task that succeeded.
     pub fn done(&mut self, task: &Task) {
         self.failures.remove(task);
         if self.stages.remove(task) == Some(Stage::Again) {
@@ -74,13 +76,13 @@ impl Queue {
         }
     }
 
-    /// The object changed while the task ran: look at it anew.
+    /// Ends a task whose object changed while the task ran, and adds it again.
     pub fn again(&mut self, task: Task) {
         self.stages.remove(&task);
         self.push(task);
     }
 
-    /// The task could not be done; it is tried again, later from failure to failure.
+    /// Ends a task that failed. It is retried after a pause that grows with each failure.
     pub fn failed(&mut self, task: Task, error: &Status) {
         tracing::warn!(?task, %error, "garbage is left for later");
         let pause = self.failures.entry(task.clone()).or_default().next();
@@ -88,7 +90,7 @@ impl Queue {
         self.later.push(Reverse((Instant::now() + pause, task)));
     }
 
-    /// Resolves when a failed task is to be tried again; never if there is none.
+    /// Resolves when a failed task is due for a retry; pending forever without failed tasks.
     pub fn due(&self) -> impl Future<Output = ()> + use<> {
         let at = self.later.peek().map(|Reverse((at, _))| *at);
         async move {
@@ -99,7 +101,7 @@ impl Queue {
         }
     }
 
-    /// Makes the failed tasks ready whose time has come.
+    /// Makes failed tasks ready that are due.
     pub fn take_due(&mut self) {
         let now = Instant::now();
         while self.later.peek().is_some_and(|Reverse((at, _))| *at <= now) {
@@ -111,8 +113,8 @@ impl Queue {
     }
 }
 
-/// Uids of owners that are not where their dependents say, and whether they are in another namespace. The oldest
-/// are forgotten first.
+/// Uids of owners that are not where their dependents say, and whether they are in another namespace. The
+/// oldest entries are dropped first.
 #[derive(Default)]
 pub struct AbsentOwners {
     order: VecDeque<Box<str>>,
@@ -120,12 +122,12 @@ pub struct AbsentOwners {
 }
 
 impl AbsentOwners {
-    /// What is known of an owner.
+    /// Returns whether an owner is in another namespace; `None` if it is not in the cache.
     pub fn get(&self, uid: &str) -> Option<bool> {
         self.elsewhere.get(uid).copied()
     }
 
-    /// Remembers an owner.
+    /// Adds an owner to the cache.
     pub fn insert(&mut self, uid: &str, elsewhere: bool) {
         if self.elsewhere.insert(uid.into(), elsewhere).is_none() {
             self.order.push_back(uid.into());
@@ -183,7 +185,7 @@ mod tests {
             queue.done(&task("a"));
         }
         assert!(queue.failures.is_empty() && queue.stages.is_empty());
-        // The entry of the time that was not waited for is passed over.
+        // The entry of a retry that was not awaited is skipped.
         queue.due().await;
         queue.take_due();
         assert!(!queue.has_ready() && queue.later.is_empty());
