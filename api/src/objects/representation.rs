@@ -121,8 +121,8 @@ trait Encoding: Send + Sync {
     /// A whole document.
     fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status>;
 
-    /// The part of a list document that does not depend on its items, which [`Encoding::list_head`] writes again at its
-    /// beginning; nothing if no size is needed.
+    /// Returns the part of a list document that does not depend on its items, which [`Encoding::list_head`]
+    /// writes again at its beginning; nothing if no size is needed.
     fn list_opening(&self, _: &mut Vec<u8>) {}
 
     /// The same encoding for items of the same list, or events of the same watch, that are not the first: the bytes of
@@ -181,7 +181,7 @@ pub struct Wanted<'c> {
 }
 
 impl Renderer {
-    /// The renderer of a request's answer.
+    /// Returns the renderer of a request's answer.
     ///
     /// # Errors
     /// 400 for a parameter of tables that means nothing.
@@ -209,12 +209,12 @@ impl Renderer {
         &self.resource
     }
 
-    /// Where memory for the answer is charged.
+    /// Returns where memory for the answer is charged.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Whether objects are shown as they are stored: compact JSON of the stored version.
+    /// Returns whether objects are shown as they are stored: compact JSON of the stored version.
     pub fn is_as_stored(&self) -> bool {
         self.output.encoding == negotiate::Encoding::Json
             && self.output.transform == Transform::None
@@ -236,7 +236,7 @@ impl Renderer {
         }
     }
 
-    /// The stored bytes in the served version.
+    /// Returns the stored bytes in the served version.
     fn served<'b>(&self, stored: &'b [u8]) -> Result<Cow<'b, [u8]>, Status> {
         if self.resource.is_stored_form() {
             return Ok(Cow::Borrowed(stored));
@@ -248,7 +248,7 @@ impl Renderer {
         Ok(Cow::Owned(out))
     }
 
-    /// The object in JSON, where it is shown whole and in another encoding.
+    /// Returns the object in JSON, where it is shown whole and in another encoding.
     pub fn text_beside(&self, stored: &Bytes) -> Result<Option<Bytes>, Status> {
         let is_whole = self.output.transform == Transform::None;
         if !is_whole || self.output.encoding == negotiate::Encoding::Json {
@@ -359,8 +359,9 @@ impl Renderer {
         }
     }
 
-    /// A renderer for items of the same list, or events of the same watch, that are not the first. What several make
-    /// goes together in order. It remembers parts of objects, up to `MEMO_BYTES` of the protobuf codec.
+    /// Returns a renderer for items of the same list, or events of the same watch, that are not the first.
+    /// What several make goes together in order. It remembers parts of objects, up to `MEMO_BYTES` of the
+    /// protobuf codec.
     pub fn fork(&self) -> Renderer {
         Renderer {
             resource: self.resource.clone(),
@@ -389,8 +390,8 @@ impl Renderer {
         self.encoding.list_item(Shown { stored, served: &served }, first, out)
     }
 
-    /// The item of an object that is shown as it is stored: appends the separator, and returns the part of the stored
-    /// bytes that follows it. `None` for other forms.
+    /// Returns the item of an object that is shown as it is stored: appends the separator, and returns the
+    /// part of the stored bytes that follows it. `None` for other forms.
     pub fn list_item_stored(&self, stored: &Bytes, first: bool, out: &mut Vec<u8>) -> Option<Bytes> {
         if !self.is_as_stored() {
             return None;
@@ -408,7 +409,7 @@ impl Renderer {
         self.encoding.list_tail(out);
     }
 
-    /// Whether documents are indented. Lists are made compactly and indented as they leave.
+    /// Returns whether documents are indented. Lists are made compactly and indented as they leave.
     pub fn is_pretty(&self) -> bool {
         self.output.pretty && self.output.encoding == negotiate::Encoding::Json
     }
@@ -452,7 +453,7 @@ impl Renderer {
     }
 }
 
-/// The response for a Status, given as a tree.
+/// Returns the response for a Status, given as a tree.
 pub fn status_body(status: &Object, output: &Output) -> Bytes {
     match output.encoding {
         negotiate::Encoding::Json => json::status(status, output.pretty),
@@ -462,7 +463,7 @@ pub fn status_body(status: &Object, output: &Output) -> Bytes {
     }
 }
 
-/// The response with a discovery document, in the encoding that the client wants.
+/// Returns the response with a discovery document, in the encoding that the client wants.
 ///
 /// # Errors
 /// The document is not of its own type.
@@ -520,8 +521,8 @@ pub fn refuse_list_transform(output: &Output, resource: &Resource) -> Result<(),
     }
 }
 
-/// The name of the type that the reference server holds objects of `kind` in: packages have the first word of their
-/// group's name, and custom resources share one type.
+/// Returns the name of the type that the reference server holds objects of `kind` in: packages have the first
+/// word of their group's name, and custom resources share one type.
 fn internal_type(resource: &Resource, kind: &str, custom: &str) -> String {
     if resource.table.message.custom {
         return format!("unstructured.{custom}");
@@ -549,7 +550,7 @@ pub fn refuse_object_transform(output: &Output, resource: &Resource) -> Result<(
     }
 }
 
-/// The bytes that a payload would be stored as at `revision`; the response of a dry run.
+/// Returns the bytes that a payload would be stored as at `revision`; the response of a dry run.
 pub fn stamped(payload: &engine::Payload, revision: Revision) -> Bytes {
     let Some(at) = payload.stamp_at else { return payload.value.clone() };
     let (head, tail) = payload.value.split_at(at as usize);

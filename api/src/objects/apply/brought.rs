@@ -19,8 +19,8 @@ use crate::values::json::{Object, Value};
 /// The older object has a list with elements, which the walk does not compare.
 struct Unclear;
 
-/// The text of the fields of `new` that `nothing`, an object of which nothing was given, does not have, without those
-/// of `skip` and below; `None` where a comparison has to be made.
+/// Returns the text of the fields of `new` that `nothing`, an object of which nothing was given, does not
+/// have, without those of `skip` and below; `None` where a comparison has to be made.
 pub(super) fn text(message: &Message, nothing: &Object, new: &Object, skip: &FieldSet<'_>) -> Option<String> {
     let mut out = Vec::with_capacity(1024);
     out.push(b'{');
@@ -71,7 +71,7 @@ fn step(
     Ok(())
 }
 
-/// Whether a value differs as a whole from the one before it, rather than in parts.
+/// Returns whether a value differs as a whole from the one before it, rather than in parts.
 fn is_modified(of: Type<'_>, old: &Value, new: &Value) -> bool {
     cancellation::step();
     let objects_are_empty = || is_empty(old.as_object()) && is_empty(new.as_object());

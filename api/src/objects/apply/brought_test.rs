@@ -11,7 +11,7 @@ use crate::values::naming::KUBERNETES;
 /// Deepest nesting of drawn objects.
 const DEPTH: usize = 7;
 
-/// A value of a kind, now and then of another one, or none.
+/// Returns a value of a kind, now and then of another one, or none.
 fn draw(kind: &Kind, random: &mut Random, depth: usize) -> Value {
     if random.below(12) == 0 {
         return Value::Null;

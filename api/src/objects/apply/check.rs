@@ -16,7 +16,7 @@ pub struct TypeError {
 }
 
 impl TypeError {
-    /// An error at the current path.
+    /// Returns an error at the current path.
     pub fn new(message: impl Into<String>) -> Self {
         TypeError { path: String::new(), message: message.into() }
     }
@@ -74,7 +74,7 @@ impl Errors {
     }
 }
 
-/// The type errors of `object` against `message`.
+/// Returns the type errors of `object` against `message`.
 pub fn check(message: &Message, object: &Object) -> Vec<TypeError> {
     found(message, object, Checked::Configuration)
 }
@@ -212,13 +212,13 @@ fn scalar(primitive: Primitive, value: &Value, errors: &mut Errors) {
     errors.push(TypeError::new(text));
 }
 
-/// A value in Go's `%v` format.
+/// Returns a value in Go's `%v` format.
 fn go_text(value: &Value) -> String {
     go_print(&read_back(value))
 }
 
-/// A value as the reference server reads it from the JSON text that it makes of a configuration: whole doubles are
-/// integers there.
+/// Returns a value as the reference server reads it from the JSON text that it makes of a configuration:
+/// whole doubles are integers there.
 fn read_back(value: &Value) -> Value {
     match value {
         Value::Float(number) => plain_number(*number),
@@ -231,7 +231,7 @@ fn read_back(value: &Value) -> Value {
     }
 }
 
-/// A value in Go's `%#v` format.
+/// Returns a value in Go's `%#v` format.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::String(text) => go_quote(text),

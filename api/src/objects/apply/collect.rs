@@ -9,7 +9,7 @@ use crate::values::cancellation;
 use crate::values::field::{Element, FieldSet, Node};
 use crate::values::json::{Object, Value};
 
-/// The field set of `object`, a configuration of type `message`.
+/// Returns the field set of `object`, a configuration of type `message`.
 pub fn field_set<'t>(message: &Message, object: &'t Object) -> FieldSet<'t> {
     members(Type::of_message(message), object)
 }
@@ -25,7 +25,7 @@ fn members<'t>(of: Type<'_>, object: &'t Object) -> FieldSet<'t> {
     FieldSet::from_nodes(nodes.collect())
 }
 
-/// Whether a value is a leaf, and what lies below it.
+/// Returns whether a value is a leaf, and what lies below it.
 fn collect<'t>(of: Type<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
     cancellation::step();
     match (of.for_value(value), value) {
@@ -62,8 +62,8 @@ fn of_members<'s>(of: Type<'s>, granular: Type<'s>) -> Type<'s> {
     if matches!(of, Type::Deduced) { Type::Deduced } else { granular }
 }
 
-/// The set together with the declared fields that lead to its members: `.a.b.c` brings `.a` if the schema declares
-/// it, but not `.a.b` if that is the key of a map.
+/// Returns the set together with the declared fields that lead to its members: `.a.b.c` brings `.a` if the
+/// schema declares it, but not `.a.b` if that is the key of a map.
 pub fn with_named_fields<'t>(of: Type<'_>, mut set: FieldSet<'t>) -> FieldSet<'t> {
     name_fields(of, &mut set);
     set

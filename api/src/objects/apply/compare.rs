@@ -35,7 +35,7 @@ pub struct Comparison<'t> {
 }
 
 impl<'t> Comparison<'t> {
-    /// Whether the versions are equal.
+    /// Returns whether the versions are equal.
     pub fn is_same(&self) -> bool {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
@@ -49,7 +49,7 @@ impl<'t> Comparison<'t> {
         }
     }
 
-    /// The fields added or modified.
+    /// Returns the fields added or modified.
     pub fn brought(self) -> FieldSet<'t> {
         self.modified.union(self.added)
     }
@@ -142,7 +142,8 @@ impl<'t> Found<'t> {
     }
 }
 
-/// Whether two values are equal, regardless of the order of members and of a zero fraction in numbers.
+/// Returns whether two values are equal, regardless of the order of members and of a zero fraction in
+/// numbers.
 pub(super) fn is_same(a: &Value, b: &Value) -> bool {
     cancellation::step();
     match (a, b) {
@@ -238,7 +239,7 @@ fn differing<'t>(
     }
 }
 
-/// Whether it has no members.
+/// Returns whether it has no members.
 pub(super) fn is_empty(object: Option<&Object>) -> bool {
     object.is_none_or(Object::is_empty)
 }
@@ -304,8 +305,8 @@ fn zip<'t, K: Copy + Ord>(
     }
 }
 
-/// The elements of a list by their steps, ascending; equal steps keep the order of the list. Elements without a step
-/// are left out: they cannot be owned.
+/// Returns the elements of a list by their steps, ascending; equal steps keep the order of the list. Elements
+/// without a step are left out: they cannot be owned.
 pub(super) fn indexed<'t>(
     item: &Kind,
     list: &ListType,
@@ -375,7 +376,7 @@ fn lists<'t>(
     }
 }
 
-/// All paths below a value that the other side does not have.
+/// Returns all paths below a value that the other side does not have.
 fn present<'t>(of: Type<'_>, value: &'t Value, skip: Option<&FieldSet<'_>>) -> Vec<Node<'t>> {
     let mut nodes = Vec::new();
     let mut push = |element: Element<'t>, of: Type<'_>, value: &'t Value| {

@@ -67,8 +67,8 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// The object in the canonical form of its type `message`, with its managed fields. Parts shared with `known`,
-    /// which conforms already, are not decoded again.
+    /// Returns the object in the canonical form of its type `message`, with its managed fields. Parts shared
+    /// with `known`, which conforms already, are not decoded again.
     ///
     /// # Errors
     /// A value that does not fit its field.
@@ -174,7 +174,7 @@ fn before_first_apply(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Rese
     first
 }
 
-/// The fields of other managers that the apply changes.
+/// Returns the fields of other managers that the apply changes.
 fn conflicts(others: &Managed<'_>, changes: &mut Changes<'_>) -> Option<Conflicts> {
     let conflicts = others.entries().iter().filter_map(|entry| {
         let found = changes.at(&entry.manager.api_version)?;

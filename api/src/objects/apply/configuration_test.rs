@@ -15,8 +15,8 @@ use crate::wire::codec::protobuf::generate;
 /// The time of all writes.
 const NOW: &str = "2024-01-01T00:00:00Z";
 
-/// A configuration of a deployment with a random subset of fields: maps, keyed lists, sets, atomics, scalars. Names end
-/// with `suffix`, which keeps two managers apart.
+/// Returns a configuration of a deployment with a random subset of fields: maps, keyed lists, sets, atomics,
+/// scalars. Names end with `suffix`, which keeps two managers apart.
 fn config(random: &mut Random, suffix: &str) -> Object {
     let mut text = String::from(r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d""#);
     let some = |random: &mut Random, names: &[&str], make: &dyn Fn(&mut Random, &str) -> String| -> String {
@@ -90,7 +90,7 @@ fn owned(object: &Object, manager: &str) -> FieldSet<'static> {
     entry.map(|entry| entry.set().into_owned().into_owned()).unwrap_or_default()
 }
 
-/// The result of an apply in comparable form.
+/// Returns the result of an apply in comparable form.
 fn outcome(applied: &Result<Object, ApplyError>) -> String {
     applied.as_ref().map_or_else(|error| format!("{error:?}"), text)
 }
@@ -182,8 +182,8 @@ fn an_apply_that_changes_nothing_has_no_time_of_its_own() {
 }
 
 impl Fixture {
-    /// An apply without shortcuts: every set is parsed and built, all fields of the last apply are removed and
-    /// restored, and the whole object is decoded.
+    /// Returns an apply without shortcuts: every set is parsed and built, all fields of the last apply are
+    /// removed and restored, and the whole object is decoded.
     fn apply_plainly(
         &self,
         live: &Object,
@@ -237,7 +237,7 @@ impl Fixture {
         Ok(self.kept(&conform(message, merged.into()).unwrap().object))
     }
 
-    /// An update by a non-applier.
+    /// Returns an update by a non-applier.
     fn update(&self, live: &Object, manager: &str, mut new: Object) -> Object {
         updated(&self.versions(), &writer(manager, NOW), &self.reset(), live, &mut new);
         self.kept(&new)

@@ -28,18 +28,18 @@ impl Conflicts {
         (!conflicts.is_empty()).then_some(Conflicts(conflicts))
     }
 
-    /// All fields in conflict.
+    /// Returns all fields in conflict.
     pub fn fields(&self) -> FieldSet<'static> {
         self.0.iter().fold(FieldSet::new(), |all, conflict| all.union(conflict.fields.clone()))
     }
 
-    /// The conflicts without these fields.
+    /// Returns the conflicts without these fields.
     pub fn without(self, allowed: &FieldSet<'_>) -> Option<Self> {
         let left = |conflict: Conflict| Conflict { fields: conflict.fields.difference(allowed), ..conflict };
         Self::of(self.0.into_iter().map(left).collect())
     }
 
-    /// The 409 that names every field with its owner.
+    /// Returns the 409 that names every field with its owner.
     pub fn to_status(&self) -> Status {
         let mut causes = Vec::new();
         let mut lines = String::new();
@@ -61,7 +61,7 @@ impl Conflicts {
     }
 }
 
-/// A manager in messages: `"name" with subresource "status" using apps/v1`.
+/// Returns a manager in messages: `"name" with subresource "status" using apps/v1`.
 fn shown(manager: &Manager<'_>) -> String {
     let mut text = go_quote(&manager.name);
     if !manager.subresource.is_empty() {

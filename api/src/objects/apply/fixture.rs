@@ -43,7 +43,7 @@ impl Fixture {
     }
 }
 
-/// A custom resource of kind `Thing`, with a status, whose `spec` has these properties.
+/// Returns a custom resource of kind `Thing`, with a status, whose `spec` has these properties.
 pub fn things(spec: &str) -> Arc<Resource> {
     let text = format!(
         r#"{{"type":"object","properties":{{
@@ -55,7 +55,7 @@ pub fn things(spec: &str) -> Arc<Resource> {
     maker.status().make(&KUBERNETES)
 }
 
-/// A writer of the resource itself.
+/// Returns a writer of the resource itself.
 pub fn writer<'w>(manager: &'w str, now: &'w str) -> Writer<'w> {
     Writer { manager, subresource: "", now }
 }

@@ -28,7 +28,8 @@ fn last_applied<'o>(naming: &Naming, object: &'o Object) -> Option<&'o str> {
     annotations.get(&annotation(naming))?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The fields of `live` that still equal the client's last applied configuration; `None` without that annotation.
+/// Returns the fields of `live` that still equal the client's last applied configuration; `None` without that
+/// annotation.
 pub fn allowed(versions: &Versions<'_>, naming: &Naming, live: &Object) -> Option<FieldSet<'static>> {
     let message = versions.message();
     let Value::Object(last) = json::parse(last_applied(naming, live)?.as_bytes()).ok()? else { return None };

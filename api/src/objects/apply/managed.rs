@@ -35,7 +35,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The operation's text form.
+    /// Returns the operation's text form.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Apply => "Apply",
@@ -68,7 +68,7 @@ impl Manager<'_> {
         }
     }
 
-    /// Whether both are the same manager.
+    /// Returns whether both are the same manager.
     pub fn is(&self, other: &Manager<'_>) -> bool {
         self.operation == other.operation
             && self.name == other.name
@@ -76,7 +76,7 @@ impl Manager<'_> {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
-    /// The identity as text; the last criterion when managers are ordered.
+    /// Returns the identity as text; the last criterion when managers are ordered.
     pub fn identity(&self) -> String {
         let mut identity = Object::new();
         for (name, text) in [
@@ -133,17 +133,17 @@ pub enum ManagedError {
 }
 
 impl<'t> Entry<'t> {
-    /// An entry of `manager` for `fields`.
+    /// Returns an entry of `manager` for `fields`.
     pub fn new(manager: Manager<'t>, time: Cow<'t, str>, fields: FieldSet<'t>) -> Self {
         Entry { manager, time, fields: Fields::Set(fields) }
     }
 
-    /// An entry of `manager` for the fields of `text`, which is canonical.
+    /// Returns an entry of `manager` for the fields of `text`, which is canonical.
     pub fn of_text(manager: Manager<'t>, time: Cow<'t, str>, text: &'t str) -> Self {
         Entry { manager, time, fields: Fields::Text(text) }
     }
 
-    /// The owned fields. Parses the text if the set was not built yet.
+    /// Returns the owned fields. Parses the text if the set was not built yet.
     pub fn set(&self) -> Cow<'_, FieldSet<'t>> {
         match &self.fields {
             Fields::Set(set) => Cow::Borrowed(set),
@@ -152,7 +152,7 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Whether it owns no fields. The text is canonical, so a comparison is enough.
+    /// Returns whether it owns no fields. The text is canonical, so a comparison is enough.
     pub fn is_empty(&self) -> bool {
         match &self.fields {
             Fields::Set(set) => set.is_empty(),
@@ -160,7 +160,7 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Whether it owns some path of `set`.
+    /// Returns whether it owns some path of `set`.
     pub fn owns_any(&self, set: &FieldSet<'_>) -> bool {
         let common = match &self.fields {
             Fields::Text(written) => text::common(written, set),
@@ -169,13 +169,13 @@ impl<'t> Entry<'t> {
         common.map_or_else(|| self.set().intersects(set), |common| common > 0)
     }
 
-    /// Whether the set certainly matches the current schema of `message`, so that
+    /// Returns whether the set certainly matches the current schema of `message`, so that
     /// [`reconcile`](super::reconcile::reconcile) would not change it.
     pub fn is_current(&self, message: &Message) -> bool {
         self.text().and_then(|text| text::is_current(text, message)) == Some(true)
     }
 
-    /// The text of the set, if it has not been parsed.
+    /// Returns the text of the set, if it has not been parsed.
     pub fn text(&self) -> Option<&'t str> {
         match self.fields {
             Fields::Text(text) => Some(text),
@@ -256,7 +256,7 @@ pub enum Requested<'t> {
 }
 
 impl<'t> Managed<'t> {
-    /// The stored entries of an object; empty if they are malformed.
+    /// Returns the stored entries of an object; empty if they are malformed.
     pub fn stored(object: &'t Object) -> Self {
         let value = object.get("metadata").and_then(|metadata| metadata.get("managedFields"));
         let items = value.and_then(Value::as_array).unwrap_or_default();
@@ -264,8 +264,8 @@ impl<'t> Managed<'t> {
         Managed::read(items, &known).unwrap_or_default()
     }
 
-    /// The request's intent, from the value of its managed fields. Texts that also occur in `stored` are not parsed
-    /// again.
+    /// Returns the request's intent, from the value of its managed fields. Texts that also occur in `stored`
+    /// are not parsed again.
     pub fn requested(value: &'t Value, stored: &Managed<'_>) -> Requested<'t> {
         let Value::Array(items) = value else { return Requested::Nothing };
         if let [Value::Object(only)] = items.as_slice()
@@ -295,22 +295,22 @@ impl<'t> Managed<'t> {
         Ok(managed)
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entries, unordered.
+    /// Returns the entries, unordered.
     pub fn entries(&self) -> &[Entry<'t>] {
         &self.entries
     }
 
-    /// The entries for change.
+    /// Returns the entries for change.
     pub fn entries_mut(&mut self) -> &mut Vec<Entry<'t>> {
         &mut self.entries
     }
 
-    /// The entry of a manager.
+    /// Returns the entry of a manager.
     pub fn get(&self, manager: &Manager<'_>) -> Option<&Entry<'t>> {
         self.entries.iter().find(|entry| entry.manager.is(manager))
     }
@@ -389,8 +389,8 @@ impl<'t> Managed<'t> {
         }
     }
 
-    /// The value of the managed fields: applied ones first, then by time, name, version and subresource; `None` without
-    /// entries. Managers without fields are left out.
+    /// Returns the value of the managed fields: applied ones first, then by time, name, version and
+    /// subresource; `None` without entries. Managers without fields are left out.
     pub fn into_value(mut self) -> Option<Value> {
         self.entries.sort_by(|a, b| {
             let key = |entry: &Entry<'t>| entry.manager.operation;
@@ -407,7 +407,7 @@ impl<'t> Managed<'t> {
     }
 }
 
-/// Whether two values of managed fields are equal except for their times.
+/// Returns whether two values of managed fields are equal except for their times.
 pub fn is_same_but_for_times(a: Option<&Value>, b: Option<&Value>) -> bool {
     fn items(value: Option<&Value>) -> &[Value] {
         value.and_then(Value::as_array).unwrap_or_default()

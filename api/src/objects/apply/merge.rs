@@ -66,7 +66,7 @@ fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> 
     Ok(())
 }
 
-/// Whether merging `config` certainly leaves the live value unchanged; false negatives are possible.
+/// Returns whether merging `config` certainly leaves the live value unchanged; false negatives are possible.
 fn is_unchanged_by(of: Type<'_>, live: &Value, config: &Value) -> bool {
     cancellation::step();
     match (of.for_value(config), live, config) {
@@ -207,10 +207,11 @@ fn items(item: &Kind, list: &ListType, live: &mut Vec<Value>, config: &[Value]) 
     Ok(())
 }
 
-/// The order of a merged list.
+/// Returns the order of a merged list.
 ///
-/// Both lists are walked at once. An element of the object alone keeps its position; one of both is taken in the
-/// configuration's order. An element that the object repeats is replaced, not merged, at the configuration's position.
+/// Both lists are walked at once. An element of the object alone keeps its position; one of both is taken in
+/// the configuration's order. An element that the object repeats is replaced, not merged, at the
+/// configuration's position.
 fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
     let in_config = positions(config);
     let in_live = positions(live);
@@ -290,7 +291,7 @@ impl Positions<'_, '_> {
         self.range(element).first().map(|(_, at)| *at)
     }
 
-    /// The position of an element that occurs once.
+    /// Returns the position of an element that occurs once.
     fn only(&self, element: &Element<'_>) -> Option<usize> {
         match self.range(element) {
             [(_, at)] => Some(*at),

@@ -120,7 +120,7 @@ fn fields_are_removed_with_everything_below() {
     }
 }
 
-/// The merge without shortcuts: everything is rebuilt.
+/// Returns the merge without shortcuts: everything is rebuilt.
 fn plainly(of: Type, live: Option<&Value>, config: &Value) -> Result<Value, TypeError> {
     let Some(live) = live else { return Ok(config.clone()) };
     let empty = Object::new();

@@ -93,13 +93,14 @@ impl Nulls {
     }
 }
 
-/// Whether the schema names a type, so that validation refuses `null`.
+/// Returns whether the schema names a type, so that validation refuses `null`.
 fn has_type(kind: &Kind, limits: Option<&Limits>) -> bool {
     let limits = crate::objects::custom::limits_of(kind, limits);
     !matches!(kind, Kind::Json | Kind::RawExtension) && !limits.is_some_and(|limits| limits.any_type)
 }
 
-/// Whether an object has a value at a path, which has parts and is of a granular type. Elements of lists are not followed.
+/// Returns whether an object has a value at a path, which has parts and is of a granular type. Elements of
+/// lists are not followed.
 fn has_parts(message: &Message, object: &Object, path: &[Element<'_>]) -> bool {
     let mut of = Type::of_message(message);
     let mut members = Some(object);
@@ -165,7 +166,7 @@ mod tests {
     use crate::values::json::Value;
     use crate::values::naming::KUBERNETES;
 
-    /// The spec after the manager of the object applied another one.
+    /// Returns the spec after the manager of the object applied another one.
     fn applied(live: &str, config: &str) -> String {
         let resource = things(
             r#"{"str":{"type":"string"},"num":{"type":"integer"},"def":{"type":"string","default":"d"},

@@ -16,15 +16,15 @@ use crate::values::cancellation;
 use crate::values::json::compact::Cursor;
 use crate::values::json::{Key, Object, Value};
 
-/// The tree of `text`, an object of type `message`, equal to that of [`json::parse`](crate::values::json::parse); `None` for
-/// anything unusual.
+/// Returns the tree of `text`, an object of type `message`, equal to that of
+/// [`json::parse`](crate::values::json::parse); `None` for anything unusual.
 pub fn read(message: &Message, text: &[u8]) -> Option<Object> {
     let mut cursor = Cursor::new(text)?;
     let object = fields(&mut cursor, message)?;
     cursor.is_at_end().then_some(object)
 }
 
-/// The members of a struct.
+/// Returns the members of a struct.
 fn fields(cursor: &mut Cursor<'_>, message: &Message) -> Option<Object> {
     let mut members: Vec<(Key, Value)> = Vec::new();
     let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
@@ -46,7 +46,7 @@ fn fields(cursor: &mut Cursor<'_>, message: &Message) -> Option<Object> {
     Some(members.into_iter().collect())
 }
 
-/// The members of a map.
+/// Returns the members of a map.
 fn members(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Object> {
     let mut members: Vec<(Key, Value)> = Vec::new();
     let mut is_ascending = true;

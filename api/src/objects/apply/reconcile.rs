@@ -20,14 +20,14 @@ pub fn reconcile<'t>(message: &Message, set: FieldSet<'t>) -> FieldSet<'t> {
     below(of, &set)
 }
 
-/// Whether parts of an atomic value are owned, at `node` or below it.
+/// Returns whether parts of an atomic value are owned, at `node` or below it.
 fn is_outdated(of: Option<Type<'_>>, node: &Node<'_>) -> bool {
     let Some(of) = of else { return false };
     let mut children = node.children.nodes().iter();
     collapses(of, node) || children.any(|child| is_outdated(of.step(&child.element), child))
 }
 
-/// Whether parts of an atomic value are owned.
+/// Returns whether parts of an atomic value are owned.
 fn collapses(of: Type<'_>, node: &Node<'_>) -> bool {
     let is_atomic = matches!(
         of,

@@ -81,12 +81,12 @@ impl Reset {
         set.difference(&OWNED_BY_NOBODY).difference(&METADATA)
     }
 
-    /// The paths that a comparison may skip with everything below.
+    /// Returns the paths that a comparison may skip with everything below.
     pub fn skipped(&self) -> &FieldSet<'static> {
         &self.skipped
     }
 
-    /// Whether the endpoint owns whatever is not skipped.
+    /// Returns whether the endpoint owns whatever is not skipped.
     pub fn owns_all(&self) -> bool {
         self.only.is_none()
     }
@@ -103,14 +103,14 @@ impl Reset {
         }
     }
 
-    /// The fields of an applied configuration that take effect here: those the endpoint writes, and those that identify
-    /// the object.
+    /// Returns the fields of an applied configuration that take effect here: those the endpoint writes, and
+    /// those that identify the object.
     pub fn applied<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
         let identity = set.clone().within(&OWNED_BY_NOBODY);
         self.owned(set).union(identity)
     }
 
-    /// The fields of an applied configuration that its manager comes to own here.
+    /// Returns the fields of an applied configuration that its manager comes to own here.
     pub fn owned<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
         let set = set.recursive_difference(&self.skipped).difference(&METADATA);
         match self.only {
@@ -120,7 +120,7 @@ impl Reset {
     }
 }
 
-/// The paths that match a prefix in `patterns`, of which `level` steps were already matched.
+/// Returns the paths that match a prefix in `patterns`, of which `level` steps were already matched.
 fn matching<'t>(set: FieldSet<'t>, patterns: &[&[&str]], level: usize) -> FieldSet<'t> {
     let nodes = set.nodes().iter().map(|node| {
         let fits = |pattern: &&&[&str]| match (pattern.get(level), &node.element) {

@@ -24,7 +24,7 @@ const REPLICAS: [Element<'static>; 2] =
 pub struct Replicas<'t>(Vec<Element<'t>>);
 
 impl<'t> Replicas<'t> {
-    /// Where it stands in parents of built-in types.
+    /// Returns where it stands in parents of built-in types.
     pub fn builtin() -> Self {
         Replicas(REPLICAS.to_vec())
     }
@@ -41,7 +41,7 @@ fn only<'t>(path: &[Element<'t>]) -> FieldSet<'t> {
     set
 }
 
-/// The managed fields of the scale of `parent`.
+/// Returns the managed fields of the scale of `parent`.
 pub fn to_scale(
     parent: &Object,
     versions: &Versions<'_>,
@@ -58,8 +58,8 @@ pub fn to_scale(
     managed.into_value()
 }
 
-/// The managed fields of `parent` after a write of its scale, from the managed fields of `scale`. The scale was written
-/// in the version of the request.
+/// Returns the managed fields of `parent` after a write of its scale, from the managed fields of `scale`. The
+/// scale was written in the version of the request.
 pub fn to_parent(
     parent: &Object,
     versions: &Versions<'_>,

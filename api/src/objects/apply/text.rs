@@ -64,7 +64,7 @@ fn members(scan: &mut Scan<'_>, wanted: &[Node<'_>], depth: usize, found: &mut u
     scan.take(b'}').then_some(is_member)
 }
 
-/// The text to compare a step with: the name of a field, or the text form of any other step.
+/// Returns the text to compare a step with: the name of a field, or the text form of any other step.
 fn step_text<'n>(element: &'n Element<'_>) -> Cow<'n, [u8]> {
     match element {
         Element::Field(name) => Cow::Borrowed(name.as_bytes()),
@@ -77,7 +77,7 @@ fn step_text<'n>(element: &'n Element<'_>) -> Cow<'n, [u8]> {
     }
 }
 
-/// Whether a step of the text equals this [`step_text`].
+/// Returns whether a step of the text equals this [`step_text`].
 fn names(step: Text<'_>, wanted: &[u8]) -> bool {
     match step.raw.strip_prefix(b"f:") {
         Some(name) if step.is_escaped => {
@@ -88,7 +88,7 @@ fn names(step: Text<'_>, wanted: &[u8]) -> bool {
     }
 }
 
-/// The letter of a step's kind; `None` for kinds that canonical text does not have.
+/// Returns the letter of a step's kind; `None` for kinds that canonical text does not have.
 fn step_kind(step: Text<'_>) -> Option<u8> {
     match step.raw {
         [kind @ (b'f' | b'k' | b'v' | b'i'), b':', ..] => Some(*kind),
@@ -96,8 +96,8 @@ fn step_kind(step: Text<'_>) -> Option<u8> {
     }
 }
 
-/// Whether [`reconcile`](super::reconcile::reconcile) would not change the set: no part of an atomic value of the
-/// schema of `message` is owned.
+/// Returns whether [`reconcile`](super::reconcile::reconcile) would not change the set: no part of an atomic
+/// value of the schema of `message` is owned.
 pub(super) fn is_current(text: &str, message: &Message) -> Option<bool> {
     parts_are_granular(&mut Scan::new(text.as_bytes()), Type::of_message(message), 0)
 }
@@ -145,7 +145,7 @@ fn is_atomic(of: Type<'_>) -> bool {
     }
 }
 
-/// The type after a step, if the schema declares it.
+/// Returns the type after a step, if the schema declares it.
 fn step_type<'s>(of: Type<'s>, kind: u8, step: Text<'_>) -> Option<Option<Type<'s>>> {
     let element = match (kind, of) {
         (b'f', Type::Struct { message, .. }) => {
@@ -172,7 +172,7 @@ mod tests {
     /// A type with a field of any JSON.
     const SCHEMA: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
-    /// A random field set.
+    /// Returns a random field set.
     fn set(random: &mut Random, depth: usize) -> FieldSet<'static> {
         const NAMES: [&str; 7] = ["a", "b", "a<b", "\"", "é", "", "."];
         let nodes = (0..random.below(4)).map(|_| {

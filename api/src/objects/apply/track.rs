@@ -31,7 +31,7 @@ pub struct Writer<'w> {
 }
 
 impl<'w> Writer<'w> {
-    /// The manager of this writer.
+    /// Returns the manager of this writer.
     pub fn manager<'t>(&self, operation: Operation, api_version: &'t str) -> Manager<'t>
     where
         'w: 't,
@@ -107,7 +107,7 @@ pub fn put_managed_fields(object: &mut Object, value: Option<Value>) {
     }
 }
 
-/// The managed fields of an object of which one manager brought all.
+/// Returns the managed fields of an object of which one manager brought all.
 fn owned_by_one(manager: Manager<'_>, writer: &Writer<'_>, text: &str) -> Option<Value> {
     let mut managed = Managed::default();
     let entry = Entry::of_text(manager, writer.now.into(), text);
@@ -145,8 +145,8 @@ fn follow<'t>(
     managed.into_value()
 }
 
-/// Whether the writer changes only fields it owns already, so that its set stays unchanged: removing and restoring them
-/// would give the same set. Reads the text only; returns false if that gives no answer.
+/// Returns whether the writer changes only fields it owns already, so that its set stays unchanged: removing
+/// and restoring them would give the same set. Reads the text only; returns false if that gives no answer.
 fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &Changes<'_>) -> bool {
     let Comparison { removed, modified, added } = &changes.own;
     if modified.is_empty() && added.is_empty() {
@@ -170,13 +170,14 @@ pub(super) struct Changes<'t> {
 }
 
 impl<'t> Changes<'t> {
-    /// The changes from `live` to `new`, both in the version of the request, limited to those the endpoint may make.
+    /// Returns the changes from `live` to `new`, both in the version of the request, limited to those the
+    /// endpoint may make.
     pub(super) fn new(versions: Versions<'t>, reset: &'t Reset, live: &'t Object, new: &'t Object) -> Self {
         let own = reset.filter(compare(versions.message(), live, new, reset.skipped()));
         Changes { versions, reset, live, new, own, others: Vec::new() }
     }
 
-    /// The changes in `api_version`; `None` if that is no longer served.
+    /// Returns the changes in `api_version`; `None` if that is no longer served.
     pub(super) fn at(&mut self, api_version: &str) -> Option<&Comparison<'t>> {
         let own = self.versions.own;
         if api_version == own.api_version {

@@ -6,7 +6,7 @@ use crate::testing::{Random, object};
 use crate::types::schema::decode::decode;
 use crate::types::schema::table::Message;
 
-/// The owners of an object: `name operation subresource fields`, one line each.
+/// Returns the owners of an object: `name operation subresource fields`, one line each.
 fn owners(object: &Object) -> Vec<String> {
     let managed = Managed::stored(object).into_value().unwrap_or_default();
     let entries = managed.as_array().unwrap_or_default().iter();

@@ -62,7 +62,7 @@ pub enum Primitive {
 const ANY: &Kind = &Kind::Json;
 
 impl<'s> Type<'s> {
-    /// The type of an object.
+    /// Returns the type of an object.
     pub fn of_message(message: &'s Message) -> Self {
         Type::of_struct(message, message.atomic)
     }
@@ -75,7 +75,7 @@ impl<'s> Type<'s> {
         Type::Struct { message, atomic }
     }
 
-    /// The type of a field's whole value.
+    /// Returns the type of a field's whole value.
     #[inline]
     pub fn of_field(field: &'s Field) -> Self {
         match &field.kind {
@@ -85,7 +85,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// The type of one value, as elements of lists and maps are.
+    /// Returns the type of one value, as elements of lists and maps are.
     pub fn of_kind(kind: &'s Kind) -> Self {
         match kind {
             Kind::Bool => Type::Scalar(Primitive::Boolean),
@@ -106,7 +106,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// The type of the values of a map.
+    /// Returns the type of the values of a map.
     pub fn for_value(self, value: &Value) -> Self {
         match (self, value) {
             (Type::Deduced, Value::Object(_)) => Type::Map { value: ANY, atomic: false },
@@ -117,7 +117,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// The type after one step, as far as the schema tells without a value.
+    /// Returns the type after one step, as far as the schema tells without a value.
     pub fn step(self, element: &Element<'_>) -> Option<Self> {
         match (self, element) {
             (Type::Struct { message, .. }, Element::Field(name)) => match message.field(name) {
@@ -132,7 +132,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// Whether `element` is a field that the schema declares.
+    /// Returns whether `element` is a field that the schema declares.
     pub fn declares(self, element: &Element<'_>) -> bool {
         matches!((self, element), (Type::Struct { message, .. }, Element::Field(name)) if message.field(name).is_some())
     }
@@ -170,7 +170,7 @@ pub enum KeyError {
     Atomic,
 }
 
-/// The step that leads to an element of a list.
+/// Returns the step that leads to an element of a list.
 ///
 /// Absent keys are completed from the schema's defaults.
 pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Result<Element<'t>, KeyError> {
@@ -211,7 +211,7 @@ pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Resul
     }
 }
 
-/// Whether two list elements have the same identity; false if one has none. Allocates no step.
+/// Returns whether two list elements have the same identity; false if one has none. Allocates no step.
 pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
     cancellation::step();
     match list {
@@ -250,7 +250,7 @@ fn key_default(item: &Kind, key: &str) -> Option<Scalar<'static>> {
     }
 }
 
-/// The part of a set below `element`, if any.
+/// Returns the part of a set below `element`, if any.
 pub fn below<'s, 't>(set: Option<&'s FieldSet<'t>>, element: &Element<'_>) -> Option<&'s FieldSet<'t>> {
     set?.get(element).map(|node| &node.children).filter(|children| !children.is_empty())
 }

@@ -35,7 +35,7 @@ pub struct Versions<'r> {
 }
 
 impl<'r> Versions<'r> {
-    /// The versions of a resource.
+    /// Returns the versions of a resource.
     pub fn of(registry: &'r Registry, resource: &'r Resource) -> Self {
         let own = Version {
             api_version: &resource.api_version,
@@ -51,13 +51,13 @@ impl<'r> Versions<'r> {
         Versions { conversions: Some(conversions), ..self }
     }
 
-    /// The only version of a subresource's body.
+    /// Returns the only version of a subresource's body.
     pub fn of_body(registry: &'r Registry, api_version: &'r str, message: &'r Message) -> Self {
         let own = Version { api_version, message, resource: None };
         Versions { registry, naming: registry.naming(), own, conversions: None }
     }
 
-    /// The type in the version of the request.
+    /// Returns the type in the version of the request.
     pub fn message(&self) -> &'r Message {
         self.own.message
     }

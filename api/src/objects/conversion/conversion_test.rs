@@ -26,7 +26,7 @@ fn answer(conversion: Conversion<'_>, response: &str) -> Result<usize, String> {
     conversion.answer(text.as_bytes()).map(|objects| objects.len())
 }
 
-/// The types of a definition.
+/// Returns the types of a definition.
 fn made(object: &Object) -> Vec<Arc<Resource>> {
     let makers = Makers::of(&Definition::read(object), object).unwrap();
     makers.served(&KUBERNETES, &mut Pool::default())
@@ -91,7 +91,7 @@ fn converted_objects_say_their_kind() {
     }
 }
 
-/// The metadata that an object keeps when a webhook answers with `converted`.
+/// Returns the metadata that an object keeps when a webhook answers with `converted`.
 fn kept(converted: &str) -> Result<String, String> {
     let original =
         tree(r#"{"kind":"A","metadata":{"name":"n","uid":"u","finalizers":["f"],"labels":{"a":"1"}}}"#);

@@ -52,14 +52,15 @@ pub struct Converter {
     identities: Identities,
 }
 
-/// Whether a stored object with these attributes has the form of `resource`; objects of built-in types always have.
+/// Returns whether a stored object with these attributes has the form of `resource`; objects of built-in
+/// types always have.
 pub fn is_current(resource: &Resource, attributes: &[u8]) -> bool {
     resource.versions.is_none()
         || Attributes::new(attributes).layout() == Some(attributes::layout(&resource.stored().table))
 }
 
 impl Converter {
-    /// A converter that finds webhooks among these services.
+    /// Returns a converter that finds webhooks among these services.
     pub fn new(services: Arc<Services>, naming: &'static Naming) -> Converter {
         let agent = format!("{}apiserver-admission", naming.system_prefix);
         Converter { services, naming, agent, identities: Identities::default() }
@@ -267,7 +268,7 @@ impl Converter {
     }
 }
 
-/// An object under another `apiVersion`, with what the schema of that knows.
+/// Returns an object under another `apiVersion`, with what the schema of that knows.
 fn renamed(mut object: Object, to: &Version) -> Result<Object, Status> {
     object.insert("apiVersion", to.api_version.as_str().into());
     let conformed = conform(&to.table.message, Value::Object(object)).map_err(Status::internal)?;

@@ -28,7 +28,7 @@ pub(super) struct Asked {
 }
 
 impl Conversions {
-    /// An object in the version `to`; `None` where it cannot be had, or not yet.
+    /// Returns an object in the version `to`; `None` where it cannot be had, or not yet.
     pub fn get(&self, versions: &Versions, object: Object, to: &str) -> Option<Object> {
         let version: &Version = versions.get(to)?;
         if !versions.has_webhook() {
@@ -45,7 +45,7 @@ impl Conversions {
         None
     }
 
-    /// Whether there are conversions to be made.
+    /// Returns whether there are conversions to be made.
     pub fn is_wanting(&self) -> bool {
         !self.0.lock().wanted.is_empty()
     }

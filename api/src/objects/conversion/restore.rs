@@ -30,7 +30,7 @@ pub(super) fn check_identity(converted: &Object, original: &Object) -> Result<()
     Ok(())
 }
 
-/// The converted object with the metadata of the original, but for labels and annotations.
+/// Returns the converted object with the metadata of the original, but for labels and annotations.
 ///
 /// # Errors
 /// Labels or annotations are no maps of texts, or changed to what is not allowed.

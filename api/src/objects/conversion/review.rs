@@ -22,7 +22,7 @@ impl Conversion<'_> {
         Review { group: self.group, version: self.version, kind: "ConversionReview" }
     }
 
-    /// The document that asks to convert objects, which are given as texts, to the version `to`.
+    /// Returns the document that asks to convert objects, which are given as texts, to the version `to`.
     pub(super) fn request(&self, to: &str, objects: impl Iterator<Item = Vec<u8>>) -> Bytes {
         let mut out = Vec::new();
         let mut text = |before: &str, text: &str| {
@@ -46,7 +46,7 @@ impl Conversion<'_> {
         out.into()
     }
 
-    /// The objects of an answer.
+    /// Returns the objects of an answer.
     ///
     /// # Errors
     /// Why it is no answer, or what it says that failed.
@@ -84,7 +84,7 @@ fn answer_text(response: &Object, path: &[&str]) -> String {
     response.get(first).map(|value| value.str_at(rest).to_owned()).unwrap_or_default()
 }
 
-/// The object that stands at a place of an answer.
+/// Returns the object that stands at a place of an answer.
 ///
 /// # Errors
 /// It is none, or does not say of which kind it is.
@@ -104,13 +104,13 @@ pub(super) fn object(answer: &[u8], at: usize, value: Value) -> Result<Object, S
     }
 }
 
-/// Whether an object says its kind. One whose version cannot be read is taken for one that does not.
+/// Returns whether an object says its kind. One whose version cannot be read is taken for one that does not.
 fn says_its_kind(object: &Object) -> bool {
     let text = |name| answer_text(object, &[name]);
     !text("kind").is_empty() && text("apiVersion").matches('/').count() <= 1
 }
 
-/// An object of an answer as it was written.
+/// Returns an object of an answer as it was written.
 fn raw(answer: &[u8], at: usize) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

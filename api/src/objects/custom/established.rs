@@ -84,8 +84,8 @@ pub struct Changes {
 }
 
 impl Established {
-    /// Whether the types of a definition are served as its spec and its accepted names say. Such a definition keeps its
-    /// types.
+    /// Returns whether the types of a definition are served as its spec and its accepted names say. Such a
+    /// definition keeps its types.
     pub fn is_current(&self, (name, object): (&str, &Object), definition: &Definition) -> bool {
         self.by_name.get(name).is_some_and(|made| made.source == source(object, definition))
     }
@@ -119,19 +119,19 @@ impl Established {
         &self.pool
     }
 
-    /// All types.
+    /// Returns all types.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.by_name.values().flat_map(|made| &made.resources)
     }
 
-    /// The types of a definition; none where it is not served.
+    /// Returns the types of a definition; none where it is not served.
     pub fn resources(&self, name: &str) -> &[Arc<Resource>] {
         self.by_name.get(name).map_or(&[], |made| &made.resources)
     }
 }
 
 impl Changes {
-    /// Whether everything stays as it is.
+    /// Returns whether everything stays as it is.
     pub fn is_empty(&self) -> bool {
         self.gone.is_empty() && self.new.is_empty() && !self.is_shown_anew
     }
@@ -142,7 +142,7 @@ impl Changes {
         all.map(|resource| (resource.group.clone(), resource.version.to_string()))
     }
 
-    /// The registry with the changes. Types of the same name as a built-in one are not served.
+    /// Returns the registry with the changes. Types of the same name as a built-in one are not served.
     #[must_use]
     pub fn apply(self, registry: &Registry) -> Registry {
         let builtin = registry.resources().filter(|resource| resource.is_builtin());
@@ -160,7 +160,8 @@ fn name_of(resource: &Resource) -> (&str, &str, &str) {
     (&resource.group, &resource.version, &resource.table.plural)
 }
 
-/// The identity of a definition and the number of its spec's state; `None` for one that does not have both.
+/// Returns the identity of a definition and the number of its spec's state; `None` for one that does not have
+/// both.
 fn generation(object: &Object) -> Option<(&str, i64)> {
     let metadata = object.get("metadata")?;
     let uid = metadata.str_at(&["uid"]);

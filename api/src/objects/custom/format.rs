@@ -45,8 +45,8 @@ const FORMATS: [(&str, Check); 26] = [
     ("uuid5", |text| is_uuid(text, Some(b'5'))),
 ];
 
-/// Whether a format has an effect on values of a type of JSON Schema; `kind` is empty where the schema names no type, or
-/// two of them.
+/// Returns whether a format has an effect on values of a type of JSON Schema; `kind` is empty where the
+/// schema names no type, or two of them.
 pub fn is_enforced(kind: &str, format: &str) -> bool {
     match kind {
         "" | "string" => find(format).is_some(),
@@ -56,13 +56,14 @@ pub fn is_enforced(kind: &str, format: &str) -> bool {
     }
 }
 
-/// Whether a format is known for values of a type. A quantity is, although validation does not look at it.
+/// Returns whether a format is known for values of a type. A quantity is, although validation does not look
+/// at it.
 pub fn is_known(kind: &str, format: &str) -> bool {
     is_enforced(kind, format)
         || (matches!(kind, "" | "string") && format.split('-').collect::<String>() == "quantity")
 }
 
-/// Whether `text` has the format; `None` for those that are not of texts.
+/// Returns whether `text` has the format; `None` for those that are not of texts.
 pub fn has(format: &str, text: &str) -> Option<bool> {
     find(format).map(|check| check(text))
 }
@@ -104,8 +105,8 @@ fn is_base64(text: &str) -> bool {
     matches(&BASE64, text) && base64::engine::general_purpose::STANDARD.decode(text).is_ok()
 }
 
-/// An address as releases of Go before 1.17 read it, which the reference server still does here: numbers of IPv4 addresses
-/// may begin with zeros. An IPv6 address has no zone.
+/// Returns an address as releases of Go before 1.17 read it, which the reference server still does here:
+/// numbers of IPv4 addresses may begin with zeros. An IPv6 address has no zone.
 fn address(text: &str) -> Option<IpAddr> {
     let dotted = |text: &str| {
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -153,12 +154,12 @@ fn is_credit_card(text: &str) -> bool {
     matches(&CARD, &digits) && sum.is_multiple_of(10)
 }
 
-/// A duration of the standard library of Go, or numbers with units of time among anything else.
+/// Returns a duration of the standard library of Go, or numbers with units of time among anything else.
 fn is_duration(text: &str) -> bool {
     duration(text).is_some()
 }
 
-/// The nanoseconds of such a duration.
+/// Returns the nanoseconds of such a duration.
 pub fn duration(text: &str) -> Option<i64> {
     const MICRO: i64 = 1_000;
     const SECOND: i64 = 1_000_000_000;
@@ -190,7 +191,7 @@ pub fn duration(text: &str) -> Option<i64> {
     sum
 }
 
-/// An address as in a header of a mail, with or without a name before it in angle brackets.
+/// Returns an address as in a header of a mail, with or without a name before it in angle brackets.
 fn is_email(text: &str) -> bool {
     let text = text.trim_matches([' ', '\t']);
     let address = match text.strip_suffix('>') {
@@ -221,7 +222,7 @@ fn is_phrase(name: &str) -> bool {
         || name.split([' ', '\t']).filter(|word| !word.is_empty()).all(is_dot_atom)
 }
 
-/// Whether the quotes inside a quoted text are escaped.
+/// Returns whether the quotes inside a quoted text are escaped.
 fn is_quoted(text: &str) -> bool {
     let mut chars = text[1..text.len() - 1].chars();
     while let Some(char) = chars.next() {

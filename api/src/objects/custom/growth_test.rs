@@ -48,7 +48,7 @@ fn chains(
     side_by_side(count / DEPTH, |_| (below.clone(), inside.clone()))
 }
 
-/// An object of so many properties.
+/// Returns an object of so many properties.
 fn side_by_side(count: usize, property: impl Fn(usize) -> Form) -> Form {
     let parts: Vec<Form> = (0..count).map(property).collect();
     let named = |texts: &mut dyn Iterator<Item = &String>| {
@@ -63,7 +63,7 @@ fn same(text: &str) -> String {
     text.to_owned()
 }
 
-/// A value of one type whose schema nests in logic.
+/// Returns a value of one type whose schema nests in logic.
 fn logic(count: usize, keyword: &str, link: impl Fn(&str) -> String) -> Form {
     let (mut below, mut levels) = (r#"{"maxLength":9}"#.to_owned(), 0);
     while levels < 2 * DEPTH && below.matches('[').count() < DEPTH {
@@ -78,7 +78,7 @@ fn logic(count: usize, keyword: &str, link: impl Fn(&str) -> String) -> Form {
     side_by_side(count.div_ceil(nodes), |_| (schema.clone(), r#""a""#.to_owned()))
 }
 
-/// All members of a numbered list, as JSON without brackets.
+/// Returns all members of a numbered list, as JSON without brackets.
 fn listed(count: usize, item: impl Fn(usize) -> String) -> String {
     (0..count).map(item).collect::<Vec<_>>().join(",")
 }
@@ -226,7 +226,7 @@ fn object(value: &str) -> String {
     )
 }
 
-/// An object with everything in the opposite order, in which each text is another one.
+/// Returns an object with everything in the opposite order, in which each text is another one.
 fn changed(object: &Object) -> Object {
     use crate::values::json::Value;
     fn turn(value: &Value) -> Value {

@@ -9,7 +9,7 @@ use crate::types::schema::limits::Limits;
 use crate::values::field::{FieldError, go_quote};
 use crate::values::json::{self, Value};
 
-/// The JSON type of a value, and the format that goes with it.
+/// Returns the JSON type of a value, and the format that goes with it.
 fn type_of(value: &Value) -> (&'static str, &'static str) {
     match value {
         Value::Null => ("null", ""),
@@ -64,7 +64,7 @@ pub(super) fn too_many(path: &Path, count: usize, max: u64) -> FieldError {
     FieldError::too_many(path.to_string(), count, usize::try_from(max).unwrap_or(usize::MAX))
 }
 
-/// The first thing that is wrong with a text.
+/// Returns the first thing that is wrong with a text.
 pub(super) fn text_error(limits: &Limits, text: &str, path: &Path) -> Option<FieldError> {
     let value = || Value::String(text.to_owned());
     if let (min, max) = limits.length
@@ -82,7 +82,7 @@ pub(super) fn text_error(limits: &Limits, text: &str, path: &Path) -> Option<Fie
     Some(invalid(path, &value(), &format!("should match '{}'", pattern.as_str())))
 }
 
-/// A value that is not in the closed set.
+/// Returns a value that is not in the closed set.
 pub(super) fn outside_of_set(limits: &Limits, value: &Value, path: &Path) -> Option<FieldError> {
     let set = &limits.enumeration;
     if set.is_empty() || set.iter().any(|member| !value.is_null() && is_equal(member, value)) {
@@ -106,7 +106,7 @@ fn is_equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// A member of a closed set as errors list it: texts as they are, everything else as JSON.
+/// Returns a member of a closed set as errors list it: texts as they are, everything else as JSON.
 fn shown(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => text.as_str().into(),

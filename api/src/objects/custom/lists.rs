@@ -18,7 +18,7 @@ pub(super) fn repeated(message: &Message, object: &Object, errors: &mut Vec<Fiel
     walk(&repeated_here, message, object, &Path::Root, errors);
 }
 
-/// Whether any element is repeated.
+/// Returns whether any element is repeated.
 pub(super) fn has_repeated(message: &Message, object: &Object) -> bool {
     let mut errors = Vec::new();
     repeated(message, object, &mut errors);

@@ -21,7 +21,7 @@ pub(crate) enum Members<'o> {
 }
 
 impl<'o> Members<'o> {
-    /// The members of an object of which `lookups` are asked for.
+    /// Returns the members of an object of which `lookups` are asked for.
     pub(crate) fn of(object: &'o Object, lookups: usize) -> Members<'o> {
         if object.len() <= FEW || lookups <= FEW_LOOKUPS {
             return Members::Few(object);
@@ -52,13 +52,13 @@ impl<'l> Keyed<'l> {
         Keyed { keys, elements }
     }
 
-    /// The element with the same keys as `item`.
+    /// Returns the element with the same keys as `item`.
     pub(crate) fn get(&self, item: &Value) -> Option<&'l Value> {
         self.elements.get(&identity(self.keys, item)).copied()
     }
 }
 
-/// The keys of an element as text; an absent key is nothing between two commas.
+/// Returns the keys of an element as text; an absent key is nothing between two commas.
 fn identity(keys: &[Text], item: &Value) -> Vec<u8> {
     let mut text = Vec::new();
     let members = item.as_object().map(|members| Members::of(members, keys.len()));

@@ -49,7 +49,7 @@ pub(super) fn faults(limits: &Limits, is_integer: bool, value: &Value) -> impl I
 /// The format of integers without one.
 pub(super) const DEFAULT: &str = "integer";
 
-/// A number that is outside of its format.
+/// Returns a number that is outside of its format.
 pub(super) fn fault_of_format(format: &str, value: &Value) -> Option<Fault> {
     (!has_format(format, value)).then(|| outside("Checked", format))
 }
@@ -62,7 +62,7 @@ fn outside(what: &str, format: &str) -> Fault {
     })
 }
 
-/// Whether a number is one of the format; true for formats without a range.
+/// Returns whether a number is one of the format; true for formats without a range.
 fn has_format(format: &str, value: &Value) -> bool {
     match (format, value) {
         ("int32", Value::Int(number)) => i32::try_from(*number).is_ok(),
@@ -124,7 +124,7 @@ impl Compared {
     }
 }
 
-/// The whole part of a bound; the nearest integer there is for bounds outside of 64 bits.
+/// Returns the whole part of a bound; the nearest integer there is for bounds outside of 64 bits.
 fn whole(bound: f64) -> i64 {
     bound as i64
 }
@@ -140,10 +140,11 @@ fn is_float_multiple_of(number: f64, step: f64) -> bool {
     is_whole(if step < 1.0 { 1.0 / step * number } else { number / step })
 }
 
-/// Whether a double is an integer, up to errors of rounding, and one that doubles tell from its neighbours.
+/// Returns whether a double is an integer, up to errors of rounding, and one that doubles tell from its
+/// neighbours.
 ///
-/// The nearest integer may be above the number: `100 * 0.29` is a little less than 29. Source: go-openapi/swag,
-/// `IsFloat64AJSONInteger`.
+/// The nearest integer may be above the number: `100 * 0.29` is a little less than 29. Source:
+/// go-openapi/swag, `IsFloat64AJSONInteger`.
 pub(super) fn is_whole(number: f64) -> bool {
     const EXACT: f64 = 9_007_199_254_740_991.0; // 2^53 - 1
     const EPSILON: f64 = 1e-9;

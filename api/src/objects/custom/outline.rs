@@ -9,7 +9,7 @@ use crate::values::json::scan::Scan;
 const SCHEMAS: [&str; 5] = ["spec", "versions", EACH, "schema", "openAPIV3Schema"];
 const EACH: &str = "[]";
 
-/// The outline of a definition's text; `None` for a text with anything unusual in it.
+/// Returns the outline of a definition's text; `None` for a text with anything unusual in it.
 pub fn outline(text: &[u8]) -> Option<Vec<u8>> {
     let (mut scan, mut out) = (Scan::new(text), Vec::new());
     copy(&mut scan, &SCHEMAS, &mut out)?;

@@ -17,17 +17,17 @@ pub(super) enum Path<'p> {
 }
 
 impl<'p> Path<'p> {
-    /// A member of a struct.
+    /// Returns a member of a struct.
     pub(super) fn child(&'p self, name: &'p str) -> Path<'p> {
         Path::Name(self, name)
     }
 
-    /// A member of a map.
+    /// Returns a member of a map.
     pub(super) fn key(&'p self, key: &'p str) -> Path<'p> {
         Path::Key(self, key)
     }
 
-    /// An element of a list.
+    /// Returns an element of a list.
     pub(super) fn index(&'p self, at: usize) -> Path<'p> {
         Path::Index(self, at)
     }

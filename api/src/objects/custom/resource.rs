@@ -25,7 +25,7 @@ use crate::types::schema::table::{Element, Kind, Text, Unknown};
 use crate::values::field::FieldError;
 use crate::values::json::{self, Value};
 
-/// The type of the objects of `kind` that a schema describes.
+/// Returns the type of the objects of `kind` that a schema describes.
 ///
 /// # Errors
 /// [`MakeError`] for a schema that is not structural.
@@ -126,14 +126,14 @@ impl Maker {
         })
     }
 
-    /// The constraints that the schema of an object states for its metadata.
+    /// Returns the constraints that the schema of an object states for its metadata.
     fn metadata(&mut self, schema: &Schema) -> Result<Option<Limits>, MakeError> {
         let Some(metadata) = schema.properties.get("metadata") else { return Ok(None) };
         let limits = self.nested(metadata)?;
         Ok((limits.schemas.is_some() || !is_plain(metadata)).then_some(limits))
     }
 
-    /// The struct of a node.
+    /// Returns the struct of a node.
     fn structure(&mut self, schema: &Schema, name: &str, keeps: Keeps) -> Result<Struct, MakeError> {
         self.visit()?;
         // OpenAPI publishes descriptions from the text of the author, so the type needs none.
@@ -163,7 +163,7 @@ impl Maker {
         Ok(made)
     }
 
-    /// A value below the object.
+    /// Returns a value below the object.
     fn node(&mut self, schema: &Schema, keeps: Keeps) -> Result<Node, MakeError> {
         self.visit()?;
         let keeps = Keeps::at(schema, keeps);
@@ -217,7 +217,7 @@ impl Maker {
         })
     }
 
-    /// The constraints of a node's values beyond their type; `None` without any.
+    /// Returns the constraints of a node's values beyond their type; `None` without any.
     fn node_limits(&mut self, schema: &Schema) -> Result<Option<Limits>, MakeError> {
         let any_type = schema.kind.is_empty() && !schema.int_or_string;
         let schemas = self.combined(schema)?;
@@ -227,7 +227,7 @@ impl Maker {
         Ok(Some(Limits { any_type, schemas: schemas.map(Box::new), ..bounds(schema) }))
     }
 
-    /// The constraints of a schema inside `allOf`, `anyOf`, `oneOf` or `not`, or of one of metadata.
+    /// Returns the constraints of a schema inside `allOf`, `anyOf`, `oneOf` or `not`, or of one of metadata.
     fn nested(&mut self, schema: &Schema) -> Result<Limits, MakeError> {
         self.visit()?;
         let combined = self.combined(schema)?;
@@ -249,7 +249,7 @@ impl Maker {
         })
     }
 
-    /// The schemas beside a schema; `None` without any.
+    /// Returns the schemas beside a schema; `None` without any.
     fn combined(&mut self, schema: &Schema) -> Result<Option<Schemas>, MakeError> {
         if schema.all_of.is_empty()
             && schema.any_of.is_empty()
@@ -271,7 +271,7 @@ fn map(schema: &Schema, value: Node) -> Node {
     if schema.map_type.as_deref() == Some("atomic") { Node::atomic_map(value) } else { Node::map(value) }
 }
 
-/// Whether a schema has no keyword that [`bounds`] reads.
+/// Returns whether a schema has no keyword that [`bounds`] reads.
 fn is_plain(schema: &Schema) -> bool {
     let has_bound = schema.minimum.is_some() || schema.maximum.is_some() || schema.multiple_of.is_some();
     let counts = [
@@ -292,7 +292,7 @@ fn is_plain(schema: &Schema) -> bool {
         && schema.validations.is_empty()
 }
 
-/// The constraints that a schema states itself.
+/// Returns the constraints that a schema states itself.
 fn bounds(schema: &Schema) -> Limits {
     // A negative bound is no bound from below, and one from above that nothing satisfies.
     let count = |count: Option<i64>| count.map(|count| u64::try_from(count).unwrap_or(0));

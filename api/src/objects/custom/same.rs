@@ -33,7 +33,7 @@ impl Unchanged {
         unchanged
     }
 
-    /// Whether a value has a counterpart and is the same, all parts of which correspond.
+    /// Returns whether a value has a counterpart and is the same, all parts of which correspond.
     pub(super) fn has(&self, new: &Value) -> bool {
         self.values.get(&address(new)).copied().unwrap_or_default()
     }
@@ -68,7 +68,7 @@ impl Unchanged {
         is_same
     }
 
-    /// Whether all members have counterparts that are the same.
+    /// Returns whether all members have counterparts that are the same.
     fn members<'t>(&mut self, kind: &dyn Fn(&str) -> Option<&'t Kind>, old: &Object, new: &Object) -> bool {
         let mut is_same = old.len() == new.len();
         let members = Members::of(old, new.len());
@@ -84,7 +84,7 @@ fn address(value: &Value) -> usize {
     std::ptr::from_ref(value).addr()
 }
 
-/// The limits of a value: those of the struct that it is, or else those of its place.
+/// Returns the limits of a value: those of the struct that it is, or else those of its place.
 pub fn limits_of<'t>(kind: &'t Kind, limits: Option<&'t Limits>) -> Option<&'t Limits> {
     match kind {
         Kind::Message(message) if message.custom => message.limits.as_deref(),
@@ -92,7 +92,7 @@ pub fn limits_of<'t>(kind: &'t Kind, limits: Option<&'t Limits>) -> Option<&'t L
     }
 }
 
-/// Whether the schema of a value describes its member of this name, beyond what every object has.
+/// Returns whether the schema of a value describes its member of this name, beyond what every object has.
 fn is_described(kind: &Kind, name: &str) -> bool {
     match kind {
         Kind::Message(message) => {

@@ -14,12 +14,12 @@ pub struct AccessError {
     wanted: &'static str,
 }
 
-/// The steps of a path.
+/// Returns the steps of a path.
 pub fn steps(path: &str) -> impl Iterator<Item = &str> {
     path.strip_prefix('.').unwrap_or(path).split('.')
 }
 
-/// The integer at a path; `None` where nothing stands there.
+/// Returns the integer at a path; `None` where nothing stands there.
 ///
 /// # Errors
 /// Something else stands there.
@@ -31,7 +31,7 @@ pub fn count(object: &Object, path: &str) -> Result<Option<i64>, AccessError> {
     }
 }
 
-/// The text at a path; `None` where nothing stands there.
+/// Returns the text at a path; `None` where nothing stands there.
 ///
 /// # Errors
 /// Something else stands there.

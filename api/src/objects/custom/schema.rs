@@ -165,10 +165,11 @@ pub struct Rule {
 }
 
 impl Schema {
-    /// The tree of a value that has the type of a schema in definitions, as decoding makes it. Members that are unknown
-    /// or of a wrong type are passed over.
+    /// Returns the tree of a value that has the type of a schema in definitions, as decoding makes it.
+    /// Members that are unknown or of a wrong type are passed over.
     ///
-    /// Recursion is as deep as the value, which no reader lets exceed [`DEPTH_MAX`](crate::values::json::DEPTH_MAX).
+    /// Recursion is as deep as the value, which no reader lets exceed
+    /// [`DEPTH_MAX`](crate::values::json::DEPTH_MAX).
     pub fn read(value: &Value) -> Schema {
         let mut schema = Schema::default();
         for (name, value) in value.as_object().into_iter().flat_map(Object::iter) {
@@ -177,12 +178,13 @@ impl Schema {
         schema
     }
 
-    /// Whether unknown fields are kept.
+    /// Returns whether unknown fields are kept.
     pub fn preserves_unknown_fields(&self) -> bool {
         self.preserve_unknown_fields == Some(true)
     }
 
-    /// Whether the schema of an object describes its kind, its version and both names in its metadata itself.
+    /// Returns whether the schema of an object describes its kind, its version and both names in its metadata
+    /// itself.
     pub fn describes_object(&self) -> bool {
         let is_text = |schema: &Schema, names: [&str; 2]| {
             let text = |name: &str| schema.properties.get(name).is_some_and(|part| part.kind == "string");
@@ -193,8 +195,8 @@ impl Schema {
             && metadata.is_some_and(|metadata| is_text(metadata, ["name", "generateName"]))
     }
 
-    /// The schema by which rules know a member. Kind, version and metadata of an object are known by what all objects have,
-    /// which of metadata is the names, unless the schema describes them.
+    /// Returns the schema by which rules know a member. Kind, version and metadata of an object are known by
+    /// what all objects have, which of metadata is the names, unless the schema describes them.
     pub fn declared_member(&self, is_object: bool, name: &str) -> Option<&Schema> {
         static TEXT: LazyLock<Schema> =
             LazyLock::new(|| Schema { kind: "string".to_owned(), ..Schema::default() });

@@ -83,8 +83,8 @@ impl Makers {
         Makers { versions: versions.collect(), webhook: webhook(definition, object) }
     }
 
-    /// The resources of the served versions in the order of the definition; none for one without a storage version.
-    /// What they have in common with others in the `pool` is shared.
+    /// Returns the resources of the served versions in the order of the definition; none for one without a
+    /// storage version. What they have in common with others in the `pool` is shared.
     pub fn served(self, naming: &Naming, pool: &mut Pool) -> Vec<Arc<Resource>> {
         let (served, unserved): (Vec<_>, Vec<_>) =
             self.made(naming, pool).into_iter().partition(|(served, ..)| *served);
@@ -95,13 +95,14 @@ impl Makers {
         served.map(|(.., resource)| Arc::new(Resource { unserved: unserved.clone(), ..resource })).collect()
     }
 
-    /// The resource of the version that objects are stored in, whether it is served or not; `None` without one.
+    /// Returns the resource of the version that objects are stored in, whether it is served or not; `None`
+    /// without one.
     pub fn stored(self, naming: &Naming) -> Option<Arc<Resource>> {
         let mut made = self.made(naming, &mut Pool::default()).into_iter();
         made.find(|(_, storage, _)| *storage).map(|(.., resource)| Arc::new(resource))
     }
 
-    /// The resources of all versions; none without a storage version.
+    /// Returns the resources of all versions; none without a storage version.
     fn made(self, naming: &Naming, pool: &mut Pool) -> Vec<(bool, bool, Resource)> {
         let made = self.versions.into_iter();
         let mut made: Vec<_> = made
@@ -122,7 +123,7 @@ impl Makers {
     }
 }
 
-/// The webhook that converts objects of a definition, if one does.
+/// Returns the webhook that converts objects of a definition, if one does.
 fn webhook(definition: &Definition, object: &Object) -> Slot {
     let conversion = definition.conversion.as_ref().filter(|conversion| conversion.strategy == "Webhook");
     let Some(conversion) = conversion else { return Slot::new() };

@@ -135,7 +135,7 @@ const EXHAUSTED: &str = "the object was not checked completely: the schemas that
 const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing \
     errors to complete validation";
 
-/// Whether errors leave the rules of a schema without an object that they can be asked of.
+/// Returns whether errors leave the rules of a schema without an object that they can be asked of.
 fn blocks_rules(errors: &[FieldError]) -> bool {
     errors.iter().any(|error| {
         matches!(
@@ -200,7 +200,7 @@ impl Outcome {
         }
     }
 
-    /// Whether there are enough errors.
+    /// Returns whether there are enough errors.
     fn is_full(&self) -> bool {
         self.errors.len() >= ERRORS_MAX || self.bytes >= ERROR_BYTES_MAX
     }
@@ -257,7 +257,7 @@ impl<'t> Shape<'t> {
         Shape { kind: None, members: Members::Schemas(limits.schemas.as_deref()), empty: Empty::Kept }
     }
 
-    /// The JSON types that are allowed, separated by commas; empty for any.
+    /// Returns the JSON types that are allowed, separated by commas; empty for any.
     fn types(&self, limits: Option<&'t Limits>) -> &'t str {
         if limits.is_some_and(|limits| limits.any_type) {
             return "";
@@ -276,7 +276,7 @@ impl<'t> Shape<'t> {
         }
     }
 
-    /// The struct that describes the members, if there is one.
+    /// Returns the struct that describes the members, if there is one.
     fn message(&self) -> Option<&'t Message> {
         match (self.kind, self.members) {
             (Some(Kind::Message(message)), _) => Some(message),
@@ -311,13 +311,13 @@ impl<'c> Checks<'c> {
         self.fuel.set(self.fuel.get().saturating_sub(units as u64));
     }
 
-    /// Whether the checks have to end.
+    /// Returns whether the checks have to end.
     fn is_exhausted(&self) -> bool {
         self.fuel.get() == 0
     }
 
-    /// The errors that are reported. What was found before the fuel ran out is left out: a check that ends early says
-    /// nothing about its value.
+    /// Returns the errors that are reported. What was found before the fuel ran out is left out: a check that
+    /// ends early says nothing about its value.
     fn errors(&self, outcome: Outcome) -> Vec<FieldError> {
         if self.is_exhausted() {
             return vec![FieldError::invalid("", &Value::Null, EXHAUSTED)];
@@ -325,7 +325,7 @@ impl<'c> Checks<'c> {
         outcome.errors
     }
 
-    /// Whether a value is as it was in the stored object.
+    /// Returns whether a value is as it was in the stored object.
     fn is_unchanged(&self, value: &Value) -> bool {
         let Some((message, old, new)) = self.update else { return false };
         self.unchanged.get_or_init(|| Unchanged::of_object(message, old, new)).has(value)

@@ -24,7 +24,7 @@ fn make(origin: Origin) -> Environment {
 /// Levels of the deepest expression that the parser accepts.
 const DEPTH_MAX: usize = 250;
 
-/// The functions that every expression may use; without variables.
+/// Returns the functions that every expression may use; without variables.
 pub fn base(origin: Origin) -> &'static Environment {
     match origin {
         Origin::New => &NEW,
@@ -77,7 +77,7 @@ impl Expression {
         Expression { text: text.to_owned(), program: compile(text, environment, wanted) }
     }
 
-    /// The program.
+    /// Returns the program.
     ///
     /// # Errors
     /// Why there is none.
@@ -85,22 +85,22 @@ impl Expression {
         self.program.as_ref().map(|compiled| &compiled.program)
     }
 
-    /// Why it is refused, if it is.
+    /// Returns why it is refused, if it is.
     pub fn refusal(&self) -> Option<&Refusal> {
         self.program.as_ref().err()
     }
 
-    /// The type of its value; `None` for a refused one.
+    /// Returns the type of its value; `None` for a refused one.
     pub fn result_type(&self) -> Option<&Type> {
         self.program.as_ref().ok().map(|compiled| &compiled.of)
     }
 
-    /// An upper bound of how deep its evaluation nests.
+    /// Returns an upper bound of how deep its evaluation nests.
     pub fn depth(&self) -> usize {
         self.program.as_ref().map_or(0, |compiled| compiled.nodes.min(DEPTH_MAX))
     }
 
-    /// Whether it reads the variable, or something of it that is declared as a variable of its own.
+    /// Returns whether it reads the variable, or something of it that is declared as a variable of its own.
     pub fn reads(&self, variable: &str) -> bool {
         let variables = self.program.as_ref().map_or(&[][..], |compiled| compiled.program.variables());
         variables.iter().any(|name| {

@@ -56,7 +56,7 @@ impl fmt::Display for Failure {
 }
 
 impl Budget {
-    /// A budget of `cost`.
+    /// Returns a budget of `cost`.
     pub fn new(cost: u64) -> Budget {
         Budget { left: cost }
     }

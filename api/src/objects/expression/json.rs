@@ -7,7 +7,7 @@ use cel::value::{HostMap, HostRef, List, Map, Text, Value, View};
 use crate::values::cancellation;
 use crate::values::json::{self, Key, Object};
 
-/// A JSON value.
+/// Returns a JSON value.
 pub fn of(value: &json::Value) -> Value<'_> {
     match value {
         json::Value::Null => Value::Null,
@@ -21,12 +21,12 @@ pub fn of(value: &json::Value) -> Value<'_> {
     }
 }
 
-/// A JSON object: a map.
+/// Returns a JSON object: a map.
 pub fn object(members: &Object) -> Value<'_> {
     Value::Map(Map::Host(HostRef { node: members, view: None }))
 }
 
-/// A JSON object, or `null` for none.
+/// Returns a JSON object, or `null` for none.
 pub fn optional(members: Option<&Object>) -> Value<'_> {
     members.map_or(Value::Null, object)
 }
@@ -56,7 +56,7 @@ const DEPTH_MAX: usize = json::DEPTH_MAX;
 /// billions of elements by adding a list to itself.
 const NODES_MAX: usize = 4_000_000;
 
-/// A value as JSON.
+/// Returns a value as JSON.
 ///
 /// # Errors
 /// A part of it has no JSON form, or it is too large; the text says which.
@@ -110,7 +110,7 @@ fn unsupported(value: &Value<'_>) -> String {
     format!("type conversion not supported for '{}'", value.type_name())
 }
 
-/// A key of a map as the name of a member.
+/// Returns a key of a map as the name of a member.
 fn key_text(key: &Value<'_>) -> Result<Key, String> {
     match key {
         Value::String(text) => Ok(text.to_string().into()),

@@ -78,12 +78,12 @@ enum Failure {
 
 type Outcome<T> = Result<T, Failure>;
 
-/// A limit of this server.
+/// Returns a limit of this server.
 fn too_deep() -> Failure {
     Failure::Step("the result is nested too deeply".to_owned())
 }
 
-/// Whether an operation affects the member at `path`, a descendant or an ancestor of it.
+/// Returns whether an operation affects the member at `path`, a descendant or an ancestor of it.
 pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
     let concerns = |pointer: &Option<String>| {
         let steps = pointer.iter().flat_map(|pointer| pointer.split('/').skip(1));
@@ -93,7 +93,7 @@ pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
     operations.iter().any(|operation| concerns(&operation.path) || concerns(&operation.from))
 }
 
-/// The paths of operations.
+/// Returns the paths of operations.
 fn pointers(operations: &[Operation]) -> Vec<String> {
     operations.iter().flat_map(|operation| [&operation.path, &operation.from]).flatten().cloned().collect()
 }
@@ -241,7 +241,7 @@ fn wrong_type(why: &str, strict_reporting: bool) -> Status {
     Status::bad_request(format!("{prefix}{why}"))
 }
 
-/// The document after all operations, for a PATCH.
+/// Returns the document after all operations, for a PATCH.
 pub(super) fn apply(operations: Vec<Operation>, original: Value) -> Result<Value, Status> {
     let pointers = pointers(&operations);
     let mut result = carry_out(operations, original).map_err(|refused| match refused {
@@ -256,7 +256,7 @@ pub(super) fn apply(operations: Vec<Operation>, original: Value) -> Result<Value
 pub(super) const EFFORT_EXCEEDED: &str =
     "Request entity too large: the JSON patch passes over and moves too many members and elements";
 
-/// The document after all operations.
+/// Returns the document after all operations.
 ///
 /// # Errors
 /// The first operation that does not apply.
@@ -268,7 +268,7 @@ pub(super) fn carry_out(operations: Vec<Operation>, original: Value) -> Result<V
     Ok(run.document)
 }
 
-/// The text of a failure: at a missing container `missing`, otherwise after `at`.
+/// Returns the text of a failure: at a missing container `missing`, otherwise after `at`.
 fn told(failure: Failure, missing: impl FnOnce() -> String, at: impl FnOnce() -> String) -> Refused {
     match failure {
         Failure::Parent => Refused::Operation(format!("{}: {MISSING}", missing())),
@@ -372,7 +372,8 @@ impl Run {
         }
     }
 
-    /// The value at `from`, for a copy of it. A missing member of an object copies as null, as it does upstream.
+    /// Returns the value at `from`, for a copy of it. A missing member of an object copies as null, as it
+    /// does upstream.
     fn copied(&mut self, from: &str) -> Outcome<Value> {
         let Target { parent, key, .. } = locate(&mut self.document, from, &mut self.effort)?;
         let value = find(parent, &key, &mut self.effort)?.cloned().unwrap_or_default();
@@ -383,7 +384,7 @@ impl Run {
         Ok(value)
     }
 
-    /// Whether the value at `path` is written as `want`.
+    /// Returns whether the value at `path` is written as `want`.
     fn finds(&mut self, path: &str, want: &Value) -> Outcome<bool> {
         let Target { parent, key, .. } = locate(&mut self.document, path, &mut self.effort)?;
         Ok(words::equal(find(parent, &key, &mut self.effort)?.unwrap_or(&Value::Null), want))
@@ -449,8 +450,8 @@ impl Run {
         }
     }
 
-    /// An upper bound of the nesting of `value`, which was at `from`: cheap as long as the limit cannot be exceeded at
-    /// `path`, exact otherwise.
+    /// Returns an upper bound of the nesting of `value`, which was at `from`: cheap as long as the limit
+    /// cannot be exceeded at `path`, exact otherwise.
     fn nesting_below(&mut self, from: &str, path: &str, value: &Value) -> Outcome<usize> {
         let steps = |path: &str| path.bytes().filter(|byte| *byte == b'/').count();
         let bound = self.nesting.saturating_sub(steps(from));
@@ -493,7 +494,7 @@ fn locate<'v, 'p>(document: &'v mut Value, path: &'p str, effort: &mut usize) ->
     Ok(Target { parent, key: unescape(rest), containers })
 }
 
-/// The value of a container at `key`; `None` for an absent member, a failure for an absent element.
+/// Returns the value of a container at `key`; `None` for an absent member, a failure for an absent element.
 fn find<'v>(parent: &'v Value, key: &str, effort: &mut usize) -> Outcome<Option<&'v Value>> {
     match parent {
         Value::Object(members) => {
@@ -516,7 +517,7 @@ fn no_element(key: &str) -> Failure {
     })
 }
 
-/// The last step of a path.
+/// Returns the last step of a path.
 fn last_step(path: &str) -> Cow<'_, str> {
     unescape(path.rsplit_once('/').map_or(path, |(_, step)| step))
 }
@@ -531,7 +532,7 @@ fn unescape(step: &str) -> Cow<'_, str> {
     if step.contains('~') { step.replace("~1", "/").replace("~0", "~").into() } else { step.into() }
 }
 
-/// The position that `text`, a decimal integer, denotes among `count`; negative counts from the end.
+/// Returns the position that `text`, a decimal integer, denotes among `count`; negative counts from the end.
 fn index(text: &str, count: usize) -> Option<usize> {
     let n: i64 = text.parse().ok()?;
     let distance = usize::try_from(n.unsigned_abs()).ok()?;

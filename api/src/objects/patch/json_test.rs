@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::text;
 use crate::values::json::parse as tree;
 
-/// The patched document, or the code of the failure.
+/// Returns the patched document, or the code of the failure.
 fn run(original: &str, operations: &str) -> String {
     match patch(PatchKind::Json, None, tree(original.as_bytes()).unwrap(), operations.as_bytes(), false) {
         Ok(patched) => text(&patched.value),

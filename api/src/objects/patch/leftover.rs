@@ -13,7 +13,7 @@ use crate::types::schema::table::Message;
 use crate::values::cancellation;
 use crate::values::json::Object;
 
-/// The patch after it was merged into `original`.
+/// Returns the patch after it was merged into `original`.
 pub(super) fn of(message: &Message, original: &Value, mut patch: Value) -> Value {
     if let (Value::Object(original), Value::Object(patch)) = (original, &mut patch) {
         object(original, patch, Type::Struct(message));

@@ -34,7 +34,7 @@ impl Key {
         }
     }
 
-    /// The identity of `item`.
+    /// Returns the identity of `item`.
     pub fn scalar(self, item: &Value) -> Outcome<Scalar> {
         match self {
             Key::Element => Scalar::of(item).ok_or(Failure::Unprocessable),
@@ -48,7 +48,7 @@ impl Key {
         }
     }
 
-    /// The first position of each key.
+    /// Returns the first position of each key.
     pub fn positions(self, items: &[Value]) -> Outcome<HashMap<Scalar, usize>> {
         let mut positions = HashMap::with_capacity(items.len());
         for (at, item) in items.iter().enumerate() {
@@ -137,7 +137,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// The scalar of `value`, if it is one.
+    /// Returns the scalar of `value`, if it is one.
     pub fn of(value: &Value) -> Option<Scalar> {
         cancellation::step();
         match value {
@@ -190,7 +190,7 @@ pub(super) enum Class {
     Object,
 }
 
-/// The common type of all elements; `None` for empty lists.
+/// Returns the common type of all elements; `None` for empty lists.
 pub(super) fn element_class(a: &[Value], b: &[Value]) -> Outcome<Option<Class>> {
     let mut common = None;
     for item in a.iter().chain(b) {

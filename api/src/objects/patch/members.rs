@@ -35,7 +35,7 @@ impl Members {
         members
     }
 
-    /// The member `name`, for change.
+    /// Returns the member `name`, for change.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
         let at = self.find(name)?;
         self.slots[at].as_mut().map(|(_, value)| value)
@@ -71,17 +71,17 @@ impl Members {
         }
     }
 
-    /// The members in order.
+    /// Returns the members in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.slots.iter().flatten().map(|(key, value)| (&**key, value))
     }
 
-    /// The members, moved out.
+    /// Returns the members, moved out.
     pub fn into_members(self) -> impl Iterator<Item = (Key, Value)> {
         self.slots.into_iter().flatten()
     }
 
-    /// The changed object.
+    /// Returns the changed object.
     pub fn close(self) -> Object {
         self.into_members().collect()
     }

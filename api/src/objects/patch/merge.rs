@@ -29,7 +29,7 @@ pub(super) fn check(patch: Value, strict_reporting: bool) -> Result<Value, Statu
     }
 }
 
-/// The document after the patch.
+/// Returns the document after the patch.
 pub(super) fn apply(original: Value, patch: Value) -> Value {
     match patch {
         Value::Object(_) => merged(original, patch),

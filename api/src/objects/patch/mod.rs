@@ -46,7 +46,7 @@ pub enum PatchKind {
 impl PatchKind {
     const ALL: [PatchKind; 5] = [Self::Json, Self::Merge, Self::Strategic, Self::Apply, Self::ApplyCbor];
 
-    /// The kind of patch of a request for a built-in type.
+    /// Returns the kind of patch of a request for a built-in type.
     ///
     /// # Errors
     /// 415 for any other media type. Source: docs/api/patches.md#patch-requests.
@@ -71,19 +71,19 @@ impl PatchKind {
     pub const CUSTOM: [&str; 3] =
         [PatchKind::Json.media_type(), PatchKind::Merge.media_type(), PatchKind::Apply.media_type()];
 
-    /// The kind of a `Content-Type`: the text before the first `;`, compared exactly
+    /// Returns the kind of a `Content-Type`: the text before the first `;`, compared exactly
     /// (docs/api/patches.md#patch-requests).
     pub fn from_media_type(content_type: &str) -> Option<PatchKind> {
         let media_type = content_type.split(';').next().unwrap_or("");
         Self::ALL.into_iter().find(|kind| kind.media_type() == media_type)
     }
 
-    /// Whether it is a configuration to be applied.
+    /// Returns whether it is a configuration to be applied.
     pub fn is_apply(self) -> bool {
         matches!(self, Self::Apply | Self::ApplyCbor)
     }
 
-    /// The media type of the kind.
+    /// Returns the media type of the kind.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json-patch+json",
@@ -173,7 +173,8 @@ impl Patch {
         Ok(Patch { body, strict })
     }
 
-    /// Whether the patch affects `metadata.managedFields`. If not, it may be applied to an object without them.
+    /// Returns whether the patch affects `metadata.managedFields`. If not, it may be applied to an object
+    /// without them.
     pub fn touches_managed_fields(&self) -> bool {
         match &self.body {
             Body::Json(operations) => json::touch(operations, &["metadata", "managedFields"]),
@@ -229,7 +230,8 @@ pub fn apply(
     Patch::parse(kind, patch, strict_reporting)?.apply(message, original)
 }
 
-/// The 422 for a result that does not decode: it shows what [`Patch::shown`] gives, and the decoder's text.
+/// Returns the 422 for a result that does not decode: it shows what [`Patch::shown`] gives, and the decoder's
+/// text.
 pub fn undecodable(shown: String, error: &str) -> Status {
     let unnamed = Subject { group: "", kind: "", name: "" };
     Status::invalid(unnamed, &[FieldError::invalid("patch", &shown.into(), error)])
@@ -262,7 +264,8 @@ fn sort_members(object: &mut Object) {
     object.members_mut().sort_by(|(a, _), (b, _)| a.cmp(b));
 }
 
-/// A failure that upstream does not convert to a Status: 500 without a reason (docs/api/errors.md#messages).
+/// Returns a failure that upstream does not convert to a Status: 500 without a reason
+/// (docs/api/errors.md#messages).
 fn plain_error(text: impl Into<String>) -> Status {
     Status::new(Reason::Unknown, text)
 }
@@ -444,7 +447,7 @@ mod tests {
         );
     }
 
-    /// A type with two lists that merge, one of them by a key.
+    /// Returns a type with two lists that merge, one of them by a key.
     fn lists() -> Message {
         let list = |name: &'static str, merge_key: Option<&'static str>| {
             let item = Element { kind: Kind::Message(Ref::new(plain("Item", Vec::new()))), ..ELEMENT };

@@ -76,7 +76,7 @@ fn within(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
     }
 }
 
-/// An integer of the Go type `name`, of whose bits `held` keeps those that the type has.
+/// Returns an integer of the Go type `name`, of whose bits `held` keeps those that the type has.
 fn integer(name: &str, value: &mut Value, held: fn(i64) -> i64) -> Result<(), String> {
     let whole = match value {
         Value::Int(number) => *number,
@@ -88,7 +88,8 @@ fn integer(name: &str, value: &mut Value, held: fn(i64) -> i64) -> Result<(), St
     Ok(())
 }
 
-/// The integer of a whole number; the least one if there is none, as processors with 64 bits convert it.
+/// Returns the integer of a whole number; the least one if there is none, as processors with 64 bits convert
+/// it.
 fn whole(number: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0; // 2^63
     if (-END..END).contains(&number) { number as i64 } else { i64::MIN }

@@ -57,7 +57,7 @@ pub(super) fn check(patch: Value) -> Result<Value, Status> {
     }
 }
 
-/// The object after the patch.
+/// Returns the object after the patch.
 pub(super) fn apply(message: Option<&Message>, original: Value, patch: Value) -> Result<Value, Status> {
     let Some(message) = message else {
         return Err(Status::bad_request("strategic merge patch format is not supported"));
@@ -93,7 +93,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// The type of member `name` (of a list, that of its elements), and its merge strategy.
+    /// Returns the type of member `name` (of a list, that of its elements), and its merge strategy.
     pub(super) fn member(self, name: &str) -> (Self, PatchStrategy) {
         match self {
             Type::Struct(message) => match message.field(name) {
@@ -192,8 +192,8 @@ fn merge_object(original: Object, mut patch: Object, kind: Type<'_>) -> Outcome<
     Ok(members.close())
 }
 
-/// A value without counterpart in the object: without `null` members, and without anything that has a `$patch`; `None`
-/// if it has a `$patch` itself.
+/// Returns a value without counterpart in the object: without `null` members, and without anything that has a
+/// `$patch`; `None` if it has a `$patch` itself.
 fn new_value(mut value: Value) -> Option<Value> {
     cancellation::step();
     match &mut value {
@@ -273,7 +273,7 @@ fn delete_from_set(members: &mut Members, directive: &str, gone: Value, kind: Ty
     Ok(())
 }
 
-/// The text after the directive's slash: `ports` for `$setElementOrder/ports`.
+/// Returns the text after the directive's slash: `ports` for `$setElementOrder/ports`.
 pub(super) fn target<'d>(directive: &'d str, prefix: &str) -> Option<&'d str> {
     directive.strip_prefix(prefix)?.strip_prefix('/')
 }
@@ -310,7 +310,7 @@ fn order_lists(members: &mut Members, patch: &mut Members, kind: Type<'_>) -> Ou
     Ok(())
 }
 
-/// The elements of an optional list.
+/// Returns the elements of an optional list.
 fn list(value: Option<Value>) -> Outcome<Option<Vec<Value>>> {
     match value {
         None => Ok(None),

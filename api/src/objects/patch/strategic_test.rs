@@ -37,7 +37,7 @@ fn map(name: &'static str) -> Field {
     field(name, Kind::Map(Ref::new(Map { value: ELEMENT, atomic: false })), NONE)
 }
 
-/// A type with these fields.
+/// Returns a type with these fields.
 fn message<const N: usize>(name: &'static str, fields: [Field; N]) -> Kind {
     Kind::Message(Ref::new(plain(name, Vec::from(fields))))
 }
@@ -106,7 +106,7 @@ static OBJECT: LazyLock<Ref<Message>> = LazyLock::new(|| {
     Ref::new(plain("Deployment", fields))
 });
 
-/// The merged object, or code and text of the failure.
+/// Returns the merged object, or code and text of the failure.
 fn run(message: &Message, original: &str, change: &str) -> String {
     let original = parse(original.as_bytes()).unwrap();
     match patch(PatchKind::Strategic, Some(message), original, change.as_bytes(), false) {

@@ -12,7 +12,7 @@ use super::Value;
 use crate::values::cancellation;
 use crate::values::json::{Object, write};
 
-/// The words of `value` as this server writes it.
+/// Returns the words of `value` as this server writes it.
 pub(super) fn of(value: &Value) -> Value {
     cancellation::step();
     match value {
@@ -25,14 +25,15 @@ pub(super) fn of(value: &Value) -> Value {
     }
 }
 
-/// The texts of the values of all operations in the text of a JSON patch; `None` for `null` and for none.
+/// Returns the texts of the values of all operations in the text of a JSON patch; `None` for `null` and for
+/// none.
 pub(super) fn values(text: &[u8]) -> Vec<Option<&RawValue>> {
     type Members<'t> = BTreeMap<String, Option<&'t RawValue>>;
     let operations: Vec<Option<Members<'_>>> = serde_json::from_slice(text).unwrap_or_default();
     operations.into_iter().map(|members| members?.remove("value").flatten()).collect()
 }
 
-/// The words of a text.
+/// Returns the words of a text.
 pub(super) fn read(raw: &RawValue) -> Value {
     let text = raw.get();
     let word = || Value::String(text.to_owned());
@@ -53,7 +54,7 @@ pub(super) fn read(raw: &RawValue) -> Value {
     }
 }
 
-/// Whether `value` is written as `words`.
+/// Returns whether `value` is written as `words`.
 pub(super) fn equal(value: &Value, words: &Value) -> bool {
     cancellation::step();
     match (value, words) {
@@ -81,7 +82,7 @@ fn equal_members(members: &Object, words: &Object) -> bool {
             .all(|(name, value)| by_name.get(name).is_some_and(|words| equal(value, words)))
 }
 
-/// The JSON text of a scalar.
+/// Returns the JSON text of a scalar.
 fn text_of(scalar: &Value) -> String {
     let mut text = Vec::new();
     write(scalar, &mut text);

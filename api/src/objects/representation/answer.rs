@@ -30,7 +30,7 @@ pub enum Shown {
     Tree(Arc<Object>),
 }
 
-/// A Status that is no error, in the form asked for.
+/// Returns a Status that is no error, in the form asked for.
 pub fn respond_success(code: StatusCode, status: &Object, output: &Output) -> Response {
     let mut response = respond(code, output.media_type, status_body(status, output));
     response.extensions_mut().insert(Reported(Arc::new(status.clone())));
@@ -73,14 +73,14 @@ pub async fn respond_object(
     Ok(response)
 }
 
-/// The stored text, and the line break that ends a document.
+/// Returns the stored text, and the line break that ends a document.
 fn respond_parts(code: StatusCode, renderer: &Renderer, stored: Bytes) -> Response {
     let mut response = respond(code, renderer.media_type(), Bytes::new());
     *response.body_mut() = Body::parts([stored, Bytes::from_static(b"\n")]);
     response
 }
 
-/// An error, in the form of `output` without its transform.
+/// Returns an error, in the form of `output` without its transform.
 pub fn respond_status(status: &Status, output: &Output) -> Response {
     let body = match status.to_value() {
         Value::Object(object) => object,

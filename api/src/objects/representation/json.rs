@@ -183,7 +183,7 @@ fn unreadable(error: RowError) -> Status {
     Status::new(Reason::StorageReadError, error.to_string())
 }
 
-/// The error for stored JSON that cannot be parsed.
+/// Returns the error for stored JSON that cannot be parsed.
 pub(super) fn unreadable_json(error: ParseError) -> Status {
     Status::new(Reason::StorageReadError, error.to_string())
 }

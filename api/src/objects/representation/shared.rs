@@ -47,7 +47,7 @@ pub enum Seen {
 impl Seen {
     const COUNT: usize = 4;
 
-    /// The type of the event that tells it.
+    /// Returns the type of the event that tells it.
     pub fn event_type(self) -> EventType {
         match self {
             Seen::Entered => EventType::Added,
@@ -61,12 +61,12 @@ impl Seen {
 #[derive(Default)]
 struct Form([OnceLock<Option<Bytes>>; Seen::COUNT]);
 
-/// The object after the change, read and checked once for all watchers.
+/// Returns the object after the change, read and checked once for all watchers.
 pub fn current(event: &Event) -> Result<Record, Status> {
     read(event.memo.get_or_make(CURRENT_SLOT, || event.entry.read()).as_ref())
 }
 
-/// The object before the change, likewise; `None` if there was none.
+/// Returns the object before the change, likewise; `None` if there was none.
 pub fn previous(event: &Event) -> Result<Option<Record>, Status> {
     let Some(entry) = &event.previous else { return Ok(None) };
     read(event.memo.get_or_make(PREVIOUS_SLOT, || entry.read()).as_ref()).map(Some)
@@ -110,7 +110,7 @@ impl Renderer {
         self.event(seen.event_type(), &value, out)
     }
 
-    /// The slot of this renderer's form; `None` if its events are not shared.
+    /// Returns the slot of this renderer's form; `None` if its events are not shared.
     fn shared_slot(&self) -> Option<u8> {
         let encoding = match self.output.encoding {
             negotiate::Encoding::Json => 0,

@@ -73,7 +73,7 @@ pub(super) fn drop_unused(dropped: &[Dropped], new: &mut Object, old: Option<&Ob
 struct Steps(&'static str, &'static str);
 
 impl Steps {
-    /// The first step, and those behind it, if there are any.
+    /// Returns the first step, and those behind it, if there are any.
     fn split(self) -> (&'static str, Option<Steps>) {
         let Steps(to_part, within) = self;
         let (head, tail) = if to_part.is_empty() { (within, "") } else { (to_part, within) };
@@ -84,7 +84,7 @@ impl Steps {
     }
 }
 
-/// A step of a path: the member, and what is done with it.
+/// Returns a step of a path: the member, and what is done with it.
 fn step(text: &str) -> (&str, Way) {
     let (mark, way) = match text.as_bytes().last() {
         Some(b']') => ("[]", Way::Elements),

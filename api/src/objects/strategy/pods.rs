@@ -169,7 +169,7 @@ fn take_armor(pod: &mut Object, creation: &mut Creation) {
     }
 }
 
-/// The profile that the value of an annotation stands for, if a container may have it.
+/// Returns the profile that the value of an annotation stands for, if a container may have it.
 fn profile(text: &str) -> Option<Object> {
     let mut profile = Object::new();
     match text {

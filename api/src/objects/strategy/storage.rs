@@ -85,7 +85,7 @@ fn complete_sources(claim: &mut Object, old: Option<&Object>) {
     }
 }
 
-/// Whether a source is of a kind that the older place may hold: a claim, or a snapshot of a volume.
+/// Returns whether a source is of a kind that the older place may hold: a claim, or a snapshot of a volume.
 fn is_volume_source(source: &Value) -> bool {
     match source.str_at(&["apiGroup"]) {
         "" => source.str_at(&["kind"]) == "PersistentVolumeClaim",

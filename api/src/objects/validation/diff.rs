@@ -28,14 +28,14 @@ const LINES_MAX: usize = 4000;
 /// A change: these lines of the old text are replaced by those of the new one. One of both may be empty.
 type Change = (Range<usize>, Range<usize>);
 
-/// The hunks that lead from `old` to `new`, each line with its end; empty when they are the same.
+/// Returns the hunks that lead from `old` to `new`, each line with its end; empty when they are the same.
 pub(super) fn unified(old: &Value, new: &Value) -> String {
     let (old, new) = (text(old), text(new));
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     hunks(&old, &new, &changes(&old, &new))
 }
 
-/// The lines of a value, indented by one blank for each level.
+/// Returns the lines of a value, indented by one blank for each level.
 fn text(value: &Value) -> String {
     let (mut compact, mut indented) = (Vec::new(), Vec::new());
     json::write(value, &mut compact);
@@ -73,7 +73,7 @@ fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
     changes
 }
 
-/// The matching runs in order: where in the old text, where in the new one, how long.
+/// Returns the matching runs in order: where in the old text, where in the new one, how long.
 fn matching(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, line) in new.iter().enumerate() {
@@ -98,7 +98,7 @@ fn matching(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
     runs
 }
 
-/// The longest run in a part of both texts, the first of several.
+/// Returns the longest run in a part of both texts, the first of several.
 fn longest(
     old: &[&str],
     new: &[&str],
@@ -164,7 +164,7 @@ fn put(out: &mut String, sign: char, lines: &[&str]) {
     }
 }
 
-/// A range of lines in a hunk's head: counted from 1, and an empty one by the line before it.
+/// Returns a range of lines in a hunk's head: counted from 1, and an empty one by the line before it.
 fn range(lines: Range<usize>) -> String {
     match lines.len() {
         0 => format!("{},0", lines.start),

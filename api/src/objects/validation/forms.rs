@@ -178,7 +178,7 @@ fn domain_path(path: &Path, text: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// An address as the reference server reads it: leading zeros are no matter, zones are.
+/// Returns an address as the reference server reads it: leading zeros are no matter, zones are.
 pub(crate) fn address(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
         return text.parse::<Ipv6Addr>().ok().map(|address| match address.to_ipv4_mapped() {
@@ -253,7 +253,7 @@ fn canonical(text: &str, form: &str) -> Option<String> {
     (text != form).then(|| format!("must be in canonical form (\"{form}\")"))
 }
 
-/// A network: its address as given, and the length of its prefix.
+/// Returns a network: its address as given, and the length of its prefix.
 pub(crate) fn network(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     let is_v6 = address.contains(':');

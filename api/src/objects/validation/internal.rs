@@ -228,7 +228,7 @@ const HOST: [(&str, &str, bool); 5] = [
     ("hostUsers", "HostUsers", true),
 ];
 
-/// The value at `path` of an object as errors print it.
+/// Returns the value at `path` of an object as errors print it.
 pub(super) fn at(message: &Message, path: &str, value: Value) -> Value {
     match value {
         Value::Object(_) | Value::Array(_) => match kind_at(message, path) {
@@ -239,7 +239,7 @@ pub(super) fn at(message: &Message, path: &str, value: Value) -> Value {
     }
 }
 
-/// A member of an object as errors print it; an absent one is its zero value.
+/// Returns a member of an object as errors print it; an absent one is its zero value.
 pub(super) fn member(message: &Message, object: View, name: &str) -> Value {
     message.field(name).map_or(Value::Null, |field| of_kind(&field.kind, object.get(name), field.pointer))
 }
@@ -255,8 +255,8 @@ pub(super) fn absent(message: &Message, path: &str) -> Value {
     }
 }
 
-/// The kind of the value at a path; a path that starts inside the specification is found there, and so are members of it
-/// that errors place below the metadata.
+/// Returns the kind of the value at a path; a path that starts inside the specification is found there, and
+/// so are members of it that errors place below the metadata.
 fn kind_at(message: &Message, path: &str) -> Option<Kind> {
     let steps = || path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
     let below = |message: &Message, from| kind_below(message, steps().skip(from));
@@ -283,7 +283,7 @@ fn spec_of(message: &Message) -> Option<&Ref<Message>> {
     message.field("spec")?.kind.message()
 }
 
-/// A value of a kind; an absent one is the zero value that a struct holds.
+/// Returns a value of a kind; an absent one is the zero value that a struct holds.
 fn of_kind(kind: &Kind, value: Option<&Value>, pointer: bool) -> Value {
     let value = value.filter(|value| !value.is_null());
     match (kind, value) {
@@ -314,13 +314,13 @@ fn of_kind(kind: &Kind, value: Option<&Value>, pointer: bool) -> Value {
     }
 }
 
-/// Whether a struct has an internal form that is not yet there.
+/// Returns whether a struct has an internal form that is not yet there.
 fn is_internal(message: &Message, object: &Object) -> bool {
     let shared = message.package.starts_with("apimachinery") || message.package.starts_with("apiextensions");
     !message.custom && !shared && object.iter().all(|(name, _)| message.field(name).is_some())
 }
 
-/// The internal form of a struct.
+/// Returns the internal form of a struct.
 pub(super) fn form(message: &Message, object: &Object) -> Object {
     let mut out = Object::new();
     let order = ORDERED.iter().find(|(name, _)| *name == message.name).map_or(&[][..], |(_, order)| *order);
@@ -362,7 +362,8 @@ fn put(out: &mut Object, message: &Message, field: &Field, object: &Object) {
     }
 }
 
-/// The security context of a pod, which inside is always there and has what the pod takes from its node.
+/// Returns the security context of a pod, which inside is always there and has what the pod takes from its
+/// node.
 fn security_context(field: &Field, spec: &Object) -> Value {
     let mut out = Object::new();
     for (name, internal, pointer) in HOST {
@@ -377,7 +378,7 @@ fn security_context(field: &Field, spec: &Object) -> Value {
     out.into()
 }
 
-/// The internal name of a member.
+/// Returns the internal name of a member.
 fn name(message: &Message, field: &Field) -> String {
     let name = &*field.name;
     let renamed = RENAMED.iter().find(|(stem, member, _)| message.name.starts_with(stem) && *member == name);

@@ -65,7 +65,8 @@ pub(crate) struct Validator<'v> {
 }
 
 impl Validator<'_> {
-    /// Whether enough failures are collected to stop. Loops over client input check this before each iteration.
+    /// Returns whether enough failures are collected to stop. Loops over client input check this before each
+    /// iteration.
     fn has_enough(&self) -> bool {
         is_enough(&self.errors)
     }
@@ -74,7 +75,7 @@ impl Validator<'_> {
         self.old.is_none()
     }
 
-    /// The struct that the stored object has at a path.
+    /// Returns the struct that the stored object has at a path.
     fn before(&self, path: &Path) -> View<'_> {
         View::from(self.old.and_then(|old| path.value(old)))
     }
@@ -143,7 +144,7 @@ impl Validator<'_> {
         self.forbidden(path, detail);
     }
 
-    /// Whether something was found at a path or below it.
+    /// Returns whether something was found at a path or below it.
     fn has_errors_in(&self, path: &Path) -> bool {
         let place = path.to_string();
         self.errors.iter().any(|error| is_within(&error.path, &place))
@@ -172,7 +173,7 @@ impl Validator<'_> {
     }
 }
 
-/// Whether a path is `place` or leads on from there.
+/// Returns whether a path is `place` or leads on from there.
 fn is_within(path: &str, place: &str) -> bool {
     path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
@@ -191,7 +192,7 @@ pub fn prepare_update(resource: &ResourceTable, object: &mut Object, old: &Objec
     }
 }
 
-/// The failures of a new object. Metadata is complete: name, namespace and uid are set.
+/// Returns the failures of a new object. Metadata is complete: name, namespace and uid are set.
 pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
     create_in("", resource, naming, object)
 }
@@ -223,7 +224,8 @@ pub fn create_in(group: &str, resource: &ResourceTable, naming: &Naming, object:
     validator.errors
 }
 
-/// The failures of the metadata of a view, through which an object in a namespace is written: those of a new object.
+/// Returns the failures of the metadata of a view, through which an object in a namespace is written: those
+/// of a new object.
 pub fn metadata_of_view(naming: &Naming, view: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata::validate_metadata_create(
@@ -262,17 +264,17 @@ fn finalizer_names(validator: &mut Validator, resource: &ResourceTable, metadata
     }
 }
 
-/// The failures of an update through the resource itself.
+/// Returns the failures of an update through the resource itself.
 pub fn update(resource: &ResourceTable, naming: &Naming, new: &Object, old: &Object) -> Vec<FieldError> {
     update_through("", resource, naming, new, old).errors
 }
 
-/// The failures and warnings of an update through a subresource that writes its parent (`status`, `ephemeralcontainers`,
-/// `resize`, `binding` …; empty for the resource itself).
+/// Returns the failures and warnings of an update through a subresource that writes its parent (`status`,
+/// `ephemeralcontainers`, `resize`, `binding` …; empty for the resource itself).
 ///
-/// The strategy has already put back what the subresource may not write, so the kind's rules on what an update may
-/// change are only asked for the resource itself; a subresource has rules of its own, and for `status` nothing but the
-/// status is judged.
+/// The strategy has already put back what the subresource may not write, so the kind's rules on what an
+/// update may change are only asked for the resource itself; a subresource has rules of its own, and for
+/// `status` nothing but the status is judged.
 pub fn update_through(
     subresource: &str,
     resource: &ResourceTable,
@@ -376,7 +378,7 @@ fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, 
     }
 }
 
-/// Whether two members are equal; the order in which structs hold their members does not count.
+/// Returns whether two members are equal; the order in which structs hold their members does not count.
 fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a.filter(|value| !value.is_null()), b.filter(|value| !value.is_null())) {
         (Some(a), Some(b)) => a.is_same_in_any_order(b),
@@ -384,13 +386,13 @@ fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
     }
 }
 
-/// Whether two structs have the same members, in whatever order.
+/// Returns whether two structs have the same members, in whatever order.
 fn is_same_struct(a: View, b: View) -> bool {
     let holds = |a: View, b: View| a.members().all(|(name, value)| is_same(Some(value), b.get(name)));
     holds(a, b) && holds(b, a)
 }
 
-/// The value at a dotted path.
+/// Returns the value at a dotted path.
 fn at<'v>(object: &'v Object, path: &str) -> Option<&'v Value> {
     let mut steps = path.split('.');
     let first = object.get(steps.next()?)?;

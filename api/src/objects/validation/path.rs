@@ -23,7 +23,7 @@ impl<'p> Path<'p> {
     /// The object itself; it has no name.
     pub(crate) const ROOT: Path<'static> = Path { parent: None, step: Step::Name("") };
 
-    /// The path of the containing value.
+    /// Returns the path of the containing value.
     pub(crate) fn parent(&self) -> &Path<'p> {
         self.parent.unwrap_or(&Path::ROOT)
     }
@@ -38,17 +38,17 @@ impl<'p> Path<'p> {
         }
     }
 
-    /// A member of an object.
+    /// Returns a member of an object.
     pub(crate) const fn child(&'p self, name: &'p str) -> Path<'p> {
         Path { parent: Some(self), step: Step::Name(name) }
     }
 
-    /// An element of a list.
+    /// Returns an element of a list.
     pub(crate) const fn index(&'p self, at: usize) -> Path<'p> {
         Path { parent: Some(self), step: Step::Index(at) }
     }
 
-    /// A member of a map.
+    /// Returns a member of a map.
     pub(crate) const fn key(&'p self, key: &'p str) -> Path<'p> {
         Path { parent: Some(self), step: Step::Key(key) }
     }

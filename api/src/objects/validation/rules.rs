@@ -58,17 +58,18 @@ include!(concat!(env!("OUT_DIR"), "/rules.rs"));
 /// Brings a new object, or one that replaces the second, into the form that validation and the store know.
 pub(super) type Normalization = fn(&mut Object, Option<&Object>);
 
-/// The check that a type names.
+/// Returns the check that a type names.
 pub(super) fn of(message: &Message) -> Option<Rule> {
     named(RULES, message.rule)
 }
 
-/// The normalization that a kind names.
+/// Returns the normalization that a kind names.
 pub(super) fn normalization(resource: &ResourceTable) -> Option<Normalization> {
     named(NORMALIZATIONS, resource.behavior.normalization)
 }
 
-/// The check that a kind names for updates through a subresource; through the resource itself when it is empty.
+/// Returns the check that a kind names for updates through a subresource; through the resource itself when it
+/// is empty.
 pub(super) fn on_update(resource: &ResourceTable, subresource: &str) -> Option<UpdateRule> {
     if subresource.is_empty() {
         return named(UPDATE_RULES, resource.behavior.update_rule);

@@ -7,14 +7,14 @@ use crate::types::schema::defaults;
 use crate::types::schema::encode::encode;
 use crate::values::naming::{CLUSTER, KUBERNETES};
 
-/// The resource with this plural, in the group that a stem names.
+/// Returns the resource with this plural, in the group that a stem names.
 fn resource(stem: &str, plural: &str) -> &'static ResourceTable {
     let groups = builtin::groups(&KUBERNETES).iter().filter(|group| group.stem == stem);
     let mut resources = groups.flat_map(|group| group.versions).flat_map(|version| version.resources);
     resources.find(|resource| resource.plural == plural).unwrap_or_else(|| panic!("no {plural}"))
 }
 
-/// The document as the write path hands it to validation.
+/// Returns the document as the write path hands it to validation.
 fn object(resource: &ResourceTable, document: &str) -> Object {
     let decoded =
         decode(&resource.message, document.as_bytes()).unwrap_or_else(|error| panic!("{document}: {error}"));
@@ -50,7 +50,7 @@ struct Case {
     wanted: Vec<String>,
 }
 
-/// The documents as written, between the lines with the expected failures.
+/// Returns the documents as written, between the lines with the expected failures.
 fn cases(file: &std::path::Path) -> Vec<Case> {
     let text = std::fs::read_to_string(file).unwrap();
     let mut words: Vec<(String, String)> = Vec::new();
@@ -96,7 +96,7 @@ fn replaced(text: &str, words: &[(String, String)]) -> String {
     words.iter().rev().fold(text.to_owned(), |text, (word, value)| text.replace(word, value))
 }
 
-/// The members of a case as a whole object.
+/// Returns the members of a case as a whole object.
 fn case_object(table: &'static ResourceTable, members: &str) -> Object {
     if members.starts_with(r#"{"metadata""#) {
         return object(table, members);
@@ -369,7 +369,7 @@ fn large_objects_cost_their_size_and_not_its_square() {
     }
 }
 
-/// The text files below a directory, in order.
+/// Returns the text files below a directory, in order.
 fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();

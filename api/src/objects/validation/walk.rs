@@ -61,8 +61,8 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
     }
 }
 
-/// The members of a union beside the first that is given: they are refused, whatever is in them, but for those that the
-/// reference server forgets to refuse.
+/// Returns the members of a union beside the first that is given: they are refused, whatever is in them, but
+/// for those that the reference server forgets to refuse.
 fn surplus<'m>(message: &'m Message, object: &Object) -> Vec<&'m str> {
     let Some(union) = &message.union else { return Vec::new() };
     let is_member = |(name, value): &(&str, &Value)| {
@@ -156,7 +156,7 @@ fn below(validator: &mut Validator, kind: &Kind, value: &Value, path: &Path) {
     }
 }
 
-/// Whether there is anything to check in values of this kind.
+/// Returns whether there is anything to check in values of this kind.
 fn has_parts(kind: &Kind) -> bool {
     matches!(kind, Kind::Message(_) | Kind::List(_) | Kind::Map(_))
 }

@@ -3,7 +3,7 @@
 use crate::values::field::go_quote;
 use crate::values::naming::Naming;
 
-/// Whether the types of a group belong to the project itself.
+/// Returns whether the types of a group belong to the project itself.
 pub fn is_protected(naming: &Naming, group: &str) -> bool {
     let is_within =
         |domain: &str| group == domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
@@ -43,7 +43,7 @@ impl<'a> Approval<'a> {
         }
     }
 
-    /// Whether both say the same, in whatever words.
+    /// Returns whether both say the same, in whatever words.
     pub fn is_like(&self, other: &Approval) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }

@@ -22,7 +22,7 @@ pub const NON_STRUCTURAL: &str = "NonStructuralSchema";
 /// The condition that the objects are being deleted.
 pub const TERMINATING: &str = "Terminating";
 
-/// The finalizer that keeps a deleted definition until its objects are gone.
+/// Returns the finalizer that keeps a deleted definition until its objects are gone.
 pub fn finalizer(naming: &Naming) -> String {
     format!("customresourcecleanup.{}", naming.group("apiextensions", true))
 }
@@ -81,7 +81,8 @@ impl State {
 /// Why a definition is not established yet.
 const INSTALLING: &str = "Installing";
 
-/// The state that a stored definition should have: names granted, and established at once, for there is one server.
+/// Returns the state that a stored definition should have: names granted, and established at once, for there
+/// is one server.
 pub fn derive(
     naming: &Naming,
     definition: &Definition,
@@ -136,8 +137,9 @@ pub fn derive(
 }
 
 impl State {
-    /// The state on the way to this one that clients wait for: names are granted, and the types are about to be served.
-    /// `None` for a definition that does not get established now, or stands there already.
+    /// Returns the state on the way to this one that clients wait for: names are granted, and the types are
+    /// about to be served. `None` for a definition that does not get established now, or stands there
+    /// already.
     pub fn installing(&self, definition: &Definition) -> Option<State> {
         let is_established = self.conditions.iter().position(|other| other.kind == ESTABLISHED);
         let at = is_established.filter(|at| self.conditions[*at].status == "True")?;
@@ -212,14 +214,14 @@ impl Deletion {
 }
 
 impl Condition {
-    /// A condition without a time yet.
+    /// Returns a condition without a time yet.
     pub fn new(kind: &str, status: &str, reason: &str, message: impl Into<String>) -> Condition {
         let message = message.into();
         let [kind, status, reason] = [kind, status, reason].map(str::to_owned);
         Condition { kind, status, reason, message, last_transition_time: String::new() }
     }
 
-    /// Whether both say the same, at whatever time.
+    /// Returns whether both say the same, at whatever time.
     pub fn says(&self, other: &Condition) -> bool {
         (&self.status, &self.reason, &self.message) == (&other.status, &other.reason, &other.message)
     }

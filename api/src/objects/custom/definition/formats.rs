@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 use super::{Definition, walk};
 use crate::objects::custom::format;
 
-/// The warnings for a definition; on update only those for formats that the stored one does not have.
+/// Returns the warnings for a definition; on update only those for formats that the stored one does not have.
 pub fn warnings(new: &Definition, old: Option<&Definition>) -> Vec<String> {
     let known: HashSet<String> = old.into_iter().flat_map(unrecognized).collect();
     let mut seen = HashSet::new();
@@ -17,7 +17,7 @@ pub fn warnings(new: &Definition, old: Option<&Definition>) -> Vec<String> {
         .collect()
 }
 
-/// The formats of a definition that are not known, in the order of its schemas.
+/// Returns the formats of a definition that are not known, in the order of its schemas.
 fn unrecognized(definition: &Definition) -> Vec<String> {
     let mut found = Vec::new();
     let shared = definition.shared().validation;

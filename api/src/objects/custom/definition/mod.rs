@@ -196,7 +196,7 @@ pub struct Shared {
 }
 
 impl Definition {
-    /// The definition that an object is.
+    /// Returns the definition that an object is.
     pub fn read(object: &Object) -> Definition {
         let member = |name: &str| object.get(name).unwrap_or(&Value::Null);
         let (spec, status) = (member("spec"), member("status"));
@@ -213,7 +213,7 @@ impl Definition {
         }
     }
 
-    /// The parts that all versions have in common; none without versions.
+    /// Returns the parts that all versions have in common; none without versions.
     pub fn shared(&self) -> Shared {
         let Some((first, others)) = self.versions.split_first() else { return Shared::default() };
         let validation = others.iter().all(|other| other.validation == first.validation);
@@ -225,34 +225,34 @@ impl Definition {
         }
     }
 
-    /// The schemas of the versions.
+    /// Returns the schemas of the versions.
     pub fn schemas(&self) -> impl Iterator<Item = &Schema> {
         self.versions.iter().filter_map(Version::schema)
     }
 
-    /// The version that objects are stored in.
+    /// Returns the version that objects are stored in.
     pub fn storage_version(&self) -> Option<&Version> {
         self.versions.iter().find(|version| version.storage)
     }
 
-    /// The condition of a type.
+    /// Returns the condition of a type.
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.kind == kind)
     }
 
-    /// Whether a condition holds.
+    /// Returns whether a condition holds.
     pub fn is(&self, kind: &str) -> bool {
         self.condition(kind).is_some_and(|condition| condition.status == "True")
     }
 }
 
 impl Version {
-    /// The schema, if there is one.
+    /// Returns the schema, if there is one.
     pub fn schema(&self) -> Option<&Schema> {
         self.validation.as_ref().and_then(|validation| validation.schema.as_ref())
     }
 
-    /// Whether there is `/status`.
+    /// Returns whether there is `/status`.
     pub fn has_status(&self) -> bool {
         self.subresources.as_ref().is_some_and(|subresources| subresources.status)
     }
@@ -290,7 +290,7 @@ impl Names {
         }
     }
 
-    /// The names as an object's member; empty optional names are left out.
+    /// Returns the names as an object's member; empty optional names are left out.
     pub fn to_value(&self) -> Value {
         let mut names = Object::new();
         names.push("plural", self.plural.as_str().into());

@@ -30,8 +30,8 @@ impl Taken {
         self.kinds.extend([&names.kind, &names.list_kind].into_iter().cloned());
     }
 
-    /// The names that other definitions of the group have. Those of the definition itself count as well: it
-    /// cannot take its own plural for a singular while it has it.
+    /// Returns the names that other definitions of the group have. Those of the definition itself count as
+    /// well: it cannot take its own plural for a singular while it has it.
     pub fn by<'d>(definitions: impl IntoIterator<Item = &'d Definition>, group: &str) -> Taken {
         let mut taken = Taken::default();
         for definition in definitions.into_iter().filter(|definition| definition.group == group) {
@@ -41,7 +41,8 @@ impl Taken {
     }
 }
 
-/// The names that a definition has from now on, and what its condition says of them; `None` where nothing changes.
+/// Returns the names that a definition has from now on, and what its condition says of them; `None` where
+/// nothing changes.
 pub fn grant(definition: &Definition, taken: &Taken) -> Option<(Names, Condition)> {
     let (asked, accepted) = (&definition.names, &definition.accepted);
     if asked == accepted {

@@ -12,7 +12,7 @@ use crate::types::schema::table::{Column, Scope};
 use crate::types::schema::versions::compare_versions;
 
 impl Definition {
-    /// Whether objects live in namespaces.
+    /// Returns whether objects live in namespaces.
     pub fn scope(&self) -> Scope {
         if self.scope == "Cluster" { Scope::Cluster } else { Scope::Namespaced }
     }
@@ -35,7 +35,7 @@ impl Definition {
         Some(text)
     }
 
-    /// The best version that is served and not deprecated.
+    /// Returns the best version that is served and not deprecated.
     pub fn preferred_version(&self) -> Option<&str> {
         let served = self.versions.iter().filter(|version| version.served && !version.deprecated);
         served.map(|version| version.name.as_str()).min_by(|a, b| compare_versions(a, b))
@@ -68,7 +68,8 @@ fn texts(list: &[String]) -> Vec<&str> {
 }
 
 impl Version {
-    /// The declared columns of tables. The name stands before them, and the age alone if there are none.
+    /// Returns the declared columns of tables. The name stands before them, and the age alone if there are
+    /// none.
     pub fn table_columns(&self) -> impl Iterator<Item = Column> {
         self.columns.iter().map(|column| Column {
             name: column.name.clone().into(),

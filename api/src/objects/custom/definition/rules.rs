@@ -11,9 +11,9 @@ use crate::objects::custom::schema::{Rule, Schema};
 
 /// Compiles the rules (`x-kubernetes-validations`) of single nodes.
 pub trait RuleCompiler: Sync {
-    /// The outcome for each rule of a node, in their order. The node is `declared` by this schema, which is its own but
-    /// for the kind, the version and the metadata of objects. `is_object` is set where it is an object with these: the
-    /// root, or an embedded one. The schema is structural.
+    /// Returns the outcome for each rule of a node, in their order. The node is `declared` by this schema,
+    /// which is its own but for the kind, the version and the metadata of objects. `is_object` is set where
+    /// it is an object with these: the root, or an embedded one. The schema is structural.
     ///
     /// # Errors
     /// Why the language has no type for the node.

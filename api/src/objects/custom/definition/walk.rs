@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::objects::custom::schema::{Additional, Dependency, Items, Schema};
 
-/// Whether a predicate holds for the schema or for any below it.
+/// Returns whether a predicate holds for the schema or for any below it.
 pub fn any(schema: &Schema, mut predicate: impl FnMut(&Schema) -> bool) -> bool {
     let found = visit(schema, &mut |node| match predicate(node) {
         true => ControlFlow::Break(()),

@@ -77,7 +77,7 @@ impl Scope {
         Scope { declaration, environments }
     }
 
-    /// The environment of a rule, as of a stored definition or of a new one.
+    /// Returns the environment of a rule, as of a stored definition or of a new one.
     pub fn environment(&self, is_stored: bool, rule: &Rule) -> &Environment {
         &self.environments[usize::from(is_stored)][usize::from(rule.optional_old_self == Some(true))]
     }
@@ -118,7 +118,7 @@ impl Scope {
         compiled
     }
 
-    /// The programs of a rule of a stored definition.
+    /// Returns the programs of a rule of a stored definition.
     ///
     /// # Errors
     /// Why the rule is refused.
@@ -141,7 +141,7 @@ impl Scope {
         Ok(Ready { rule: made, message, uses_old_self })
     }
 
-    /// Most that an expression costs, and whether it speaks of the old value.
+    /// Returns most that an expression costs, and whether it speaks of the old value.
     fn expression(&self, environment: &Environment, text: &str, wanted: &Type) -> Result<(u64, bool), Fault> {
         let checked = environment.compile(text).map_err(|error| Fault::Compile(error.to_string()))?;
         if checked.result_type() != wanted {

@@ -129,19 +129,19 @@ impl Declaration {
         Some(Declaration { of: Of::Object(fields), size_max: 0, bytes_min })
     }
 
-    /// How many of these values one request can have at most.
+    /// Returns how many of these values one request can have at most.
     pub(super) fn cardinality(&self) -> u64 {
         u64::try_from(REQUEST_BYTES_MAX / (self.bytes_min + 1)).unwrap_or(0)
     }
 
-    /// The type of `self`, and the object types in it.
+    /// Returns the type of `self`, and the object types in it.
     pub(super) fn types(&self) -> (Type, Types) {
         let mut types = Types::default();
         let of = self.name(SELF_TYPE, &mut types);
         (of, types)
     }
 
-    /// The type, in which objects are called `name`.
+    /// Returns the type, in which objects are called `name`.
     fn name(&self, name: &str, types: &mut Types) -> Type {
         match &self.of {
             Of::Simple(of) => of.clone(),

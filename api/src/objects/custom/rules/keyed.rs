@@ -108,7 +108,7 @@ pub(super) fn sum<'v>(
     Some(List::Shared(sum.into()))
 }
 
-/// The keys of the elements as identifiers; none for elements that are compared as a whole.
+/// Returns the keys of the elements as identifiers; none for elements that are compared as a whole.
 fn names(merge: &ListType) -> Option<Vec<String>> {
     match merge {
         ListType::Atomic => None,

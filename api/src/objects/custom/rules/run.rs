@@ -143,7 +143,8 @@ pub struct Verdict {
 }
 
 impl Node {
-    /// The rules that `rules` states for values that `schema` describes, and that they know by `declared`.
+    /// Returns the rules that `rules` states for values that `schema` describes, and that they know by
+    /// `declared`.
     fn of(rules: &Schema, schema: &Schema, declared: &Schema, is_object: bool) -> Option<Node> {
         let below = |rules: &Schema, schema: &Schema, declared: &Schema| {
             Node::of(rules, schema, declared, schema.embedded_resource)
@@ -206,7 +207,7 @@ impl Node {
         })
     }
 
-    /// A value of the node as its rules see it.
+    /// Returns a value of the node as its rules see it.
     fn value<'v>(&self, place: Place<'v>, value: &'v json::Value) -> Value<'v> {
         let (Some(names), json::Value::Object(members)) = (&self.members, value) else {
             return place.value(value);
@@ -215,8 +216,8 @@ impl Node {
         Value::map(names.iter().filter_map(member).collect())
     }
 
-    /// The variables of message expressions: the old value is no optional to them, whatever it is to their rule, and is
-    /// only there where some rule of the node speaks of it.
+    /// Returns the variables of message expressions: the old value is no optional to them, whatever it is to
+    /// their rule, and is only there where some rule of the node speaks of it.
     fn told<'v>(&self, judged: &Judged<'v>) -> Variables<'v> {
         let speaks = |compiled: &Compiled| matches!(compiled, Compiled::Ready(ready) if ready.uses_old_self);
         let old = judged.before.clone().filter(|_| self.programs().iter().any(speaks));
@@ -302,7 +303,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a value, or one around it, is as it was in the stored object.
+    /// Returns whether a value, or one around it, is as it was in the stored object.
     fn is_as_before(&self, around: Option<&Around<'_>>) -> bool {
         let Some((message, old, new)) = self.update else { return false };
         let unchanged = self.unchanged.get_or_init(|| Unchanged::of_object(message, old, new));

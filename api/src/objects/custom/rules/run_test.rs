@@ -244,7 +244,7 @@ fn reserved_words_are_fields_by_their_own_name_and_by_their_identifier() {
     }
 }
 
-/// A value of `count` members or elements, each of them made by `one`.
+/// Returns a value of `count` members or elements, each of them made by `one`.
 fn many(open: char, count: usize, one: impl Fn(usize) -> String, close: char) -> String {
     let parts: Vec<String> = (0..count).map(one).collect();
     format!("{open}{}{close}", parts.join(","))

@@ -11,12 +11,12 @@ const DATE: &str = "2006-01-02";
 /// `2006-01-02T15:04:05`, the last of the layouts of a date and time; the others have a zone.
 const LOCAL: &str = "2006-01-02T15:04:05";
 
-/// A date, at its first moment.
+/// Returns a date, at its first moment.
 pub(super) fn date(text: &str) -> Result<Timestamp, String> {
     read(DATE, text)
 }
 
-/// A date and time, with a zone or as universal time; nothing is the epoch.
+/// Returns a date and time, with a zone or as universal time; nothing is the epoch.
 pub(super) fn date_time(text: &str) -> Result<Timestamp, String> {
     if text.is_empty() {
         return Timestamp::from_seconds(0).ok_or_else(String::new);
@@ -92,7 +92,7 @@ fn read(layout: &str, text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(&full).map_err(|_| said(": day out of range".to_owned()))
 }
 
-/// A text as Go's time package quotes it: bytes outside of ASCII and control characters as `\xNN`.
+/// Returns a text as Go's time package quotes it: bytes outside of ASCII and control characters as `\xNN`.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -38,30 +38,30 @@ impl<'t> Place<'t> {
         Place { kind, limits: limits_of(kind, limits) }
     }
 
-    /// The field of a struct.
+    /// Returns the field of a struct.
     pub fn of_field(message: &'t Message, name: &str) -> Option<Place<'t>> {
         message.field(name).map(|field| Place::of(&field.kind, field.limits.as_deref()))
     }
 
-    /// The field of the struct that is here.
+    /// Returns the field of the struct that is here.
     pub fn field(self, name: &str) -> Option<Place<'t>> {
         let Kind::Message(message) = self.kind else { return None };
         Place::of_field(message, name)
     }
 
-    /// The elements of the list that is here.
+    /// Returns the elements of the list that is here.
     pub fn items(self) -> Option<Place<'t>> {
         let Kind::List(list) = self.kind else { return None };
         Some(Place::of(&list.item.kind, list.item.limits.as_deref()))
     }
 
-    /// The values of the map that is here.
+    /// Returns the values of the map that is here.
     pub fn values(self) -> Option<Place<'t>> {
         let Kind::Map(map) = self.kind else { return None };
         Some(Place::of(&map.value.kind, map.value.limits.as_deref()))
     }
 
-    /// A value that is here. A text without the format that makes it something else is a fault.
+    /// Returns a value that is here. A text without the format that makes it something else is a fault.
     pub fn value<'v>(self, value: &'v json::Value) -> Value<'v>
     where
         't: 'v,
@@ -70,7 +70,7 @@ impl<'t> Place<'t> {
     }
 }
 
-/// The value of a kind.
+/// Returns the value of a kind.
 fn of<'v>(kind: &'v Kind, limits: Option<&'v Limits>, value: &'v json::Value) -> Value<'v> {
     match (kind, value) {
         (_, json::Value::Null) => Value::Null,
@@ -103,7 +103,7 @@ fn is_open(map: &kind::Map) -> bool {
     limits_of(&map.value.kind, map.value.limits.as_deref()).is_some_and(|limits| limits.any_type)
 }
 
-/// The object of a struct.
+/// Returns the object of a struct.
 pub fn object<'v>(message: &'v Message, value: &'v json::Object) -> Value<'v> {
     Value::Object(Object::Host(HostRef { node: value, view: Some(message) }))
 }
@@ -132,8 +132,8 @@ fn formed<'v>(format: &str, text: &'v str) -> Result<Value<'v>, EvalError> {
     }
 }
 
-/// An element that was appended to a list, as the reference reads it: by the schema of the list, from what the value is
-/// made of. That is no JSON for times, bytes, and lists and maps made by the expression.
+/// Returns an element that was appended to a list, as the reference reads it: by the schema of the list, from
+/// what the value is made of. That is no JSON for times, bytes, and lists and maps made by the expression.
 fn read_again<'v>(kind: &Kind, item: Value<'v>) -> Value<'v> {
     let wanted = match (kind, &item) {
         (_, Value::Timestamp(_)) => "expected string, got time.Time",
@@ -178,7 +178,7 @@ fn equal_fields(
     Ok(true)
 }
 
-/// The field of a struct that rules can speak of: of metadata, these are the names.
+/// Returns the field of a struct that rules can speak of: of metadata, these are the names.
 fn declared<'t>(message: &'t Message, name: &str) -> Option<&'t Field> {
     let is_metadata = message.checked_apart;
     message.field(name).filter(|_| !is_metadata || matches!(name, "name" | "generateName"))

@@ -31,22 +31,22 @@ impl Expressions {
         compiled.iter().map(|variable| fault(&variable.expression)).collect()
     }
 
-    /// A condition: `true` or `false`.
+    /// Returns a condition: `true` or `false`.
     pub fn condition(&self, text: &str) -> Option<String> {
         self.check(text, self.extent, &[Type::Bool])
     }
 
-    /// A message.
+    /// Returns a message.
     pub fn message(&self, text: &str) -> Option<String> {
         self.check(text, Extent { authorizer: false, ..self.extent }, &[Type::String])
     }
 
-    /// A value of an audit annotation.
+    /// Returns a value of an audit annotation.
     pub fn annotation(&self, text: &str) -> Option<String> {
         self.check(text, self.extent, &[Type::String, Type::Null])
     }
 
-    /// A mutation.
+    /// Returns a mutation.
     pub fn mutation(&self, form: Form, text: &str) -> Option<String> {
         let environment = form::environment(&self.declarations, self.extent);
         fault(&Expression::new(text, &environment, &[form.result()]))

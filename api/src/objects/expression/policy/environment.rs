@@ -79,7 +79,7 @@ impl Declarations {
         Declarations { base, params: known.params, types, has_variables: false }
     }
 
-    /// The object types that are declared.
+    /// Returns the object types that are declared.
     pub fn types(&self) -> &Types {
         &self.types
     }
@@ -91,7 +91,7 @@ impl Declarations {
         self
     }
 
-    /// The environment of an expression.
+    /// Returns the environment of an expression.
     pub fn environment(&self, extent: Extent) -> Environment {
         let mut environment = self.base.clone().with_types(Types::clone(&self.types).shared());
         if extent.params {
@@ -126,7 +126,8 @@ impl Declarations {
     }
 }
 
-/// The type of a field that holds values of a type. Types other than the plain ones, lists and maps are not declared.
+/// Returns the type of a field that holds values of a type. Types other than the plain ones, lists and maps
+/// are not declared.
 fn as_field(of: &Type) -> Type {
     match of {
         Type::Any

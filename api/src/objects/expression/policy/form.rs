@@ -33,7 +33,7 @@ impl Form {
         }
     }
 
-    /// The member of a mutation that has its expression.
+    /// Returns the member of a mutation that has its expression.
     pub fn member(self) -> &'static str {
         match self {
             Form::ApplyConfiguration => "applyConfiguration",
@@ -41,7 +41,7 @@ impl Form {
         }
     }
 
-    /// The type that the expression must have.
+    /// Returns the type that the expression must have.
     pub fn result(self) -> Type {
         match self {
             Form::ApplyConfiguration => Type::object(OBJECT),
@@ -50,7 +50,7 @@ impl Form {
     }
 }
 
-/// The environment of mutations: that of other expressions, with the types of changes.
+/// Returns the environment of mutations: that of other expressions, with the types of changes.
 pub fn environment(declarations: &Declarations, extent: Extent) -> Environment {
     declarations
         .environment(extent)

@@ -36,7 +36,7 @@ impl<'w> Written<'w> {
         self.view().child("metadata").child("annotations").has(name)
     }
 
-    /// Whether more than metadata and status is written: the generation moves.
+    /// Returns whether more than metadata and status is written: the generation moves.
     fn is_specified_anew(self) -> bool {
         let generation = |object: &Object| object::at(object, "metadata.generation").cloned();
         self.old.is_none_or(|old| generation(old) != generation(self.new))
@@ -117,7 +117,7 @@ fn is_whole_after_rounding(amount: Quantity) -> bool {
     amount.rounded_up_to_milli().is_whole()
 }
 
-/// Why a label of nodes should not be used.
+/// Returns why a label of nodes should not be used.
 fn node_label_deprecation(label: &str, naming: &Naming) -> Option<String> {
     let (since, instead) = naming.stable_node_label(label)?;
     Some(format!("deprecated since {since}; use \"{instead}\" instead"))
@@ -126,12 +126,12 @@ fn node_label_deprecation(label: &str, naming: &Naming) -> Option<String> {
 /// The texts of one kind.
 type Advice = fn(&mut Texts, Written);
 
-/// A strategy that only warns.
+/// Returns a strategy that only warns.
 const fn only(advice: Advice) -> Strategy {
     Strategy { warnings: Some(advice), ..NONE }
 }
 
-/// A strategy that warns, and drops fields.
+/// Returns a strategy that warns, and drops fields.
 const fn dropping(advice: Advice, dropped: &'static [Dropped]) -> Strategy {
     Strategy { warnings: Some(advice), dropped, ..NONE }
 }
@@ -295,7 +295,7 @@ fn runtime_class(texts: &mut Texts, written: Written) {
 }
 
 impl Texts {
-    /// The texts, in the order in which they were found.
+    /// Returns the texts, in the order in which they were found.
     pub(super) fn of(advice: Advice, written: Written) -> Vec<String> {
         let mut texts = Texts::default();
         advice(&mut texts, written);

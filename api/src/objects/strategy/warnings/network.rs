@@ -140,13 +140,13 @@ fn read_range(given: &str) -> Option<(IpAddr, u32)> {
     Some((address, bits.parse().ok()?))
 }
 
-/// Whether a range has zeros in front, which not all programs read.
+/// Returns whether a range has zeros in front, which not all programs read.
 fn is_read_by_some(given: &str) -> bool {
     let (address, bits) = given.split_once('/').unwrap_or((given, ""));
     address.parse::<IpAddr>().is_err() || bits.len() > 1 && bits.starts_with('0')
 }
 
-/// A range as Go writes it: of the other family where all of its addresses are.
+/// Returns a range as Go writes it: of the other family where all of its addresses are.
 fn range_text(network: IpAddr, bits: u32) -> String {
     let plain = network.to_canonical();
     let bits = if plain == network { bits } else { bits.saturating_sub(96) };

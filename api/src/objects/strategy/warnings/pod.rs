@@ -51,7 +51,7 @@ struct Port<'v> {
 struct Place(&'static str, usize, usize);
 
 impl Place {
-    /// The path of the port below `root`, that of the specification.
+    /// Returns the path of the port below `root`, that of the specification.
     fn path(self, root: &Path) -> String {
         let Place(list, container, port) = self;
         root.child(list).index(container).child("ports").index(port).to_string()

@@ -194,7 +194,7 @@ fn projected<'v>(source: View<'v>, all: &mut Vec<File<'v>>) {
     }
 }
 
-/// Whether one path is the other, or lies below it.
+/// Returns whether one path is the other, or lies below it.
 fn is_within(a: &str, b: &str) -> bool {
     let below =
         |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));

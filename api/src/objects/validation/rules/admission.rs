@@ -296,7 +296,7 @@ fn matched(validator: &mut Validator, path: &Path, spec: View) -> Expressions {
     expressions
 }
 
-/// Whether a name can stand in an expression.
+/// Returns whether a name can stand in an expression.
 fn is_identifier(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     name.bytes().all(fits) && !name.starts_with(|c: char| c.is_ascii_digit()) && !RESERVED.contains(&name)

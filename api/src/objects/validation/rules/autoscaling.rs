@@ -118,7 +118,7 @@ fn version_fault(source: View) -> Option<String> {
     names::group_version_fault(source.child("describedObject").text("apiVersion"))
 }
 
-/// Whether a stored autoscaler has a metric with such a fault, which lets any other have it.
+/// Returns whether a stored autoscaler has a metric with such a fault, which lets any other have it.
 fn has_unreadable_version(stored: View) -> bool {
     let mut metrics =
         stored.child("spec").structs("metrics").filter(|metric| metric.text("type") == "Object");

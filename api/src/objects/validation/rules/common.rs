@@ -63,7 +63,7 @@ impl<'s> Seen<'s> {
         }
     }
 
-    /// All of them, sorted.
+    /// Returns all of them, sorted.
     pub(super) fn sorted(&self) -> Vec<&'s str> {
         let mut all: Vec<&str> = match self {
             Seen::Few(list) => list.to_vec(),
@@ -91,7 +91,7 @@ pub(super) fn each_condition<'v>(
     }
 }
 
-/// The members of a map, to be found by name.
+/// Returns the members of a map, to be found by name.
 pub(super) fn by_name(map: View<'_>) -> HashMap<&str, &Value> {
     map.members().collect()
 }
@@ -136,8 +136,8 @@ pub(super) fn signer(validator: &mut Validator, path: &Path, name: &str) {
     }
 }
 
-/// The JSON value in an annotation, by its key and the type that the reference server reads it as. One that
-/// cannot be read is refused at `path`.
+/// Returns the JSON value in an annotation, by its key and the type that the reference server reads it as.
+/// One that cannot be read is refused at `path`.
 pub(super) fn annotated(
     validator: &mut Validator,
     path: &Path,

@@ -40,7 +40,7 @@ fn fixed<'e>(entries: &'e [Value], name: &str) -> Option<View<'e>> {
     Some(View::from(entry.get("spec")))
 }
 
-/// Whether two values are equal, whatever the order of their members.
+/// Returns whether two values are equal, whatever the order of their members.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
@@ -186,7 +186,7 @@ fn verbs(validator: &mut Validator, path: &Path, rule: View) {
     }
 }
 
-/// Whether a list names everything; then it names nothing else.
+/// Returns whether a list names everything; then it names nothing else.
 fn wildcard_alone(validator: &mut Validator, path: &Path, rule: View, list: &str, what: &str) -> bool {
     let items = rule.texts(list);
     let is_all = items.clone().any(|item| item == "*");
@@ -246,7 +246,7 @@ pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// A struct as upstream shows it: its members under their internal names, absent ones too.
+/// Returns a struct as upstream shows it: its members under their internal names, absent ones too.
 fn shown<const N: usize>(members: [(&str, Value); N]) -> Value {
     Object::from_iter(members.map(|(name, value)| (name.to_owned().into(), value))).into()
 }

@@ -382,7 +382,7 @@ fn success_rule(validator: &mut Validator, path: &Path, rule: View, completions:
     }
 }
 
-/// How many indexes `0,2-5` names; they ascend and stay below `completions`.
+/// Returns how many indexes `0,2-5` names; they ascend and stay below `completions`.
 pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let (mut total, mut last) = (0, None::<i64>);
     if text.is_empty() {
@@ -399,7 +399,7 @@ pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String>
     Ok(total)
 }
 
-/// The first and last index of `3` or `2-5`.
+/// Returns the first and last index of `3` or `2-5`.
 fn index_interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     let number = |part: &str| -> Result<i64, String> {
         let found = part.parse::<i32>().map(i64::from);
@@ -433,7 +433,8 @@ fn index_interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     Ok((start, end))
 }
 
-/// The first index that both texts name. Intervals that cannot be read are passed over: they are refused elsewhere.
+/// Returns the first index that both texts name. Intervals that cannot be read are passed over: they are
+/// refused elsewhere.
 pub(super) fn first_common_index(a: &str, b: &str, completions: i64) -> Option<i64> {
     let mut intervals = [a, b].map(|text| {
         text.split(',').filter_map(|interval| index_interval(interval, completions).ok()).peekable()
@@ -480,7 +481,7 @@ pub(super) fn job_update(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// Whether a suspended job has no pods, and either never had any or is marked as suspended.
+/// Returns whether a suspended job has no pods, and either never had any or is marked as suspended.
 fn is_at_rest(status: View) -> bool {
     let is_mark =
         |condition: View| condition.text("type") == "Suspended" && condition.text("status") == "True";

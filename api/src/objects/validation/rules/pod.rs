@@ -131,7 +131,7 @@ fn annotations(validator: &mut Validator, path: &Path, metadata: View, spec: Vie
     pod_profiles::annotations(validator, path, annotations, spec);
 }
 
-/// The annotation that held the tolerations of a pod before there was a field.
+/// Returns the annotation that held the tolerations of a pod before there was a field.
 pub(super) fn tolerations_key(naming: &Naming) -> String {
     format!("scheduler.alpha.{}/tolerations", naming.domain)
 }
@@ -218,7 +218,7 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
     security::whole_pod(validator, path, spec);
 }
 
-/// The stateful set around the specification, whose claims become volumes of its pods.
+/// Returns the stateful set around the specification, whose claims become volumes of its pods.
 fn extra_volumes<'v>(validator: &Validator<'v>) -> Option<View<'v>> {
     (validator.kind == "StatefulSet").then(|| validator.object.child("spec"))
 }
@@ -236,7 +236,7 @@ fn resource_claims<'v>(validator: &mut Validator, path: &Path, spec: View<'v>) -
     seen
 }
 
-/// Whether the object is a pod that a node runs by itself.
+/// Returns whether the object is a pod that a node runs by itself.
 fn is_static(validator: &Validator) -> bool {
     validator.kind == "Pod" && pod_subresource::is_static(validator, validator.object)
 }

@@ -28,7 +28,7 @@ impl Keys {
     }
 }
 
-/// Whether a key may be one of them: all that is asked of most annotations.
+/// Returns whether a key may be one of them: all that is asked of most annotations.
 fn is_of_profile(key: &str) -> bool {
     let rest = key.strip_prefix("container.").unwrap_or(key);
     rest.starts_with("seccomp.") || rest.starts_with("apparmor.")

@@ -128,7 +128,7 @@ fn health<'v>(
     }
 }
 
-/// Why a container has no resource of this name.
+/// Returns why a container has no resource of this name.
 fn unasked(container: View, name: &str) -> Option<&'static str> {
     let resources = container.child("resources");
     let (is_asked, detail) = match name.strip_prefix("claim:") {
@@ -196,7 +196,7 @@ fn transitions(
     }
 }
 
-/// Whether one container can have all of them started again.
+/// Returns whether one container can have all of them started again.
 fn restarts_all(spec: View) -> bool {
     let mut containers = ["initContainers", "containers"].into_iter().flat_map(|list| spec.structs(list));
     containers.any(|container| {
@@ -205,8 +205,8 @@ fn restarts_all(spec: View) -> bool {
     })
 }
 
-/// Whether a container that ended with this code is started again: its own rules come first, then its own policy, then
-/// the pod's.
+/// Returns whether a container that ended with this code is started again: its own rules come first, then its
+/// own policy, then the pod's.
 fn is_restarted(container: View, spec: View, exit_code: i64) -> bool {
     let by_policy = |policy: &str| match policy {
         "OnFailure" => exit_code != 0,

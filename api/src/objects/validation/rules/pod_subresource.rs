@@ -12,7 +12,7 @@ use crate::values::qos::qos_class;
 const RESIZED: [&str; 2] = ["cpu", "memory"];
 const ONLY: &str = "only cpu and memory resources are mutable";
 
-/// Whether a node runs the pod by itself.
+/// Returns whether a node runs the pod by itself.
 pub(super) fn is_static(validator: &Validator, pod: View) -> bool {
     let mirror = validator.naming.label("config.mirror");
     pod.child("metadata").child("annotations").has(&mirror)
@@ -121,7 +121,7 @@ pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// Whether a pod as a whole has any resources.
+/// Returns whether a pod as a whole has any resources.
 fn has_amounts(spec: View) -> bool {
     let resources = spec.child("resources");
     ["requests", "limits"].iter().any(|list| resources.child(list).members().next().is_some())
@@ -164,7 +164,7 @@ fn nothing_removed(validator: &mut Validator, path: &Path, what: &str, now: View
     }
 }
 
-/// Whether two versions of a container differ only in resizable resources.
+/// Returns whether two versions of a container differ only in resizable resources.
 fn is_resize(now: View, before: View) -> bool {
     let but_resources = |container: View| {
         let mut container = container.object().cloned().unwrap_or_default();
@@ -175,7 +175,7 @@ fn is_resize(now: View, before: View) -> bool {
     is_same_struct(View::of(&rest), View::of(&former)) && is_same_but_for_amounts(now, before)
 }
 
-/// Whether two resource requirements differ only in amounts of resizable resources.
+/// Returns whether two resource requirements differ only in amounts of resizable resources.
 fn is_same_but_for_amounts(now: View, before: View) -> bool {
     let (now, before) = (now.child("resources"), before.child("resources"));
     let rest = |resources: View, member: &str| {

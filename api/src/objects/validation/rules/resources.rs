@@ -66,7 +66,7 @@ pub(super) fn allows_overcommit(naming: &Naming, name: &str) -> bool {
     is_native(naming, name) && !is_huge_page(name)
 }
 
-/// The name of a compute resource; whether it is one.
+/// Returns the name of a compute resource; whether it is one.
 pub(super) fn name(validator: &mut Validator, path: &Path, name: &str) -> bool {
     let faults = names::qualified(name);
     if !faults.is_empty() {

@@ -38,7 +38,8 @@ pub(super) fn selector(validator: &mut Validator, path: &Path, selector: View) {
     }
 }
 
-/// Whether a selector can be applied: keys and values are such as labels have, and operators have what they need.
+/// Returns whether a selector can be applied: keys and values are such as labels have, and operators have
+/// what they need.
 pub(super) fn is_readable(selector: View) -> bool {
     let is_key = |key: &str| names::qualified(key).is_empty();
     let is_value = |value: &str| names::label_value(value).is_empty();
@@ -56,12 +57,12 @@ pub(super) fn is_readable(selector: View) -> bool {
         })
 }
 
-/// Whether a selector selects everything.
+/// Returns whether a selector selects everything.
 pub(super) fn is_empty(selector: View) -> bool {
     selector.map("matchLabels").next().is_none() && selector.items("matchExpressions").is_empty()
 }
 
-/// Whether a selector selects an object with these labels.
+/// Returns whether a selector selects an object with these labels.
 pub(super) fn selects(selector: View, labels: View) -> bool {
     // By hash, because both may be as large as a body can be.
     let found: HashMap<&str, &str> =

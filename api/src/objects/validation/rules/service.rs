@@ -134,7 +134,7 @@ fn ports(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// A port as the reference server prints its internal form.
+/// Returns a port as the reference server prints its internal form.
 fn shown(protocol: &str, port: i64) -> Object {
     [
         ("Name", Value::from("")),
@@ -319,7 +319,7 @@ fn balancer_class(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Whether traffic comes from outside the cluster.
+/// Returns whether traffic comes from outside the cluster.
 fn is_external(spec: View) -> bool {
     match spec.text("type") {
         "LoadBalancer" | "NodePort" => true,

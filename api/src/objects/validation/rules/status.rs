@@ -364,7 +364,7 @@ pub(super) fn admission_policy(validator: &mut Validator, path: &Path, status: V
     conditions(validator, &path.child("conditions"), status);
 }
 
-/// Whether a member is equal in the new and the stored status.
+/// Returns whether a member is equal in the new and the stored status.
 pub(super) fn is_kept(validator: &Validator, status: View, name: &str) -> bool {
     let before = validator.old.and_then(|old| old.child("status").get(name));
     is_same(status.get(name), before)

@@ -117,7 +117,7 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Whether a path leads to the root, steps back included.
+/// Returns whether a path leads to the root, steps back included.
 fn is_root(path: &str) -> bool {
     let depth = path.split('/').fold(0_usize, |depth, step| match step {
         "" | "." => depth,
@@ -216,7 +216,7 @@ pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// Whether two volumes are for the same nodes; a beta label may have become its stable one.
+/// Returns whether two volumes are for the same nodes; a beta label may have become its stable one.
 fn is_same_place(validator: &Validator, new: View, old: View) -> bool {
     let naming = validator.naming;
     let is_renamed =
@@ -240,12 +240,12 @@ fn is_same_place(validator: &Validator, new: View, old: View) -> bool {
     is_same(Some(&now), old.get("nodeAffinity"))
 }
 
-/// The member of a struct.
+/// Returns the member of a struct.
 fn at_mut<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
     value.as_object_mut()?.get_mut(name)
 }
 
-/// The elements of a list in a struct.
+/// Returns the elements of a list in a struct.
 fn elements<'v>(owner: Option<&'v mut Value>, list: &str) -> &'v mut [Value] {
     let items = owner.and_then(|owner| at_mut(owner, list)).and_then(Value::as_array_mut);
     items.map_or(&mut [], Vec::as_mut_slice)
@@ -354,7 +354,7 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
     }
 }
 
-/// The two versions of a claim's specification, made the same where it may change.
+/// Returns the two versions of a claim's specification, made the same where it may change.
 fn compared(new: View, old: View, bound: bool) -> [Object; 2] {
     let spec = |spec: View| -> Object {
         spec.members().map(|(name, value)| (name.to_owned().into(), value.clone())).collect()

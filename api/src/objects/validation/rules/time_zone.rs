@@ -1,8 +1,8 @@
 //! The names of time zones: those of the IANA database that this program carries, so that no answer depends on the
 //! machine.
 
-/// Why there is no zone `name`, in the words of kube-apiserver; `None` if there is one. The empty name is UTC, and
-/// `Local` the zone of the machine.
+/// Returns why there is no zone `name`, in the words of kube-apiserver; `None` if there is one. The empty
+/// name is UTC, and `Local` the zone of the machine.
 pub(super) fn fault(name: &str) -> Option<String> {
     if matches!(name, "" | "UTC" | "Local") {
         return None;

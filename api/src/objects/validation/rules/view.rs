@@ -9,98 +9,98 @@ use crate::values::json::{Object, Value};
 pub(crate) struct View<'v>(Option<&'v Object>);
 
 impl<'v> View<'v> {
-    /// A struct that is there.
+    /// Returns a struct that is there.
     pub(crate) fn of(object: &'v Object) -> Self {
         View(Some(object))
     }
 
-    /// The struct that a value is, absent if it is none.
+    /// Returns the struct that a value is, absent if it is none.
     pub(crate) fn from(value: Option<&'v Value>) -> Self {
         View(value.and_then(Value::as_object))
     }
 
-    /// Whether the struct is there.
+    /// Returns whether the struct is there.
     pub(crate) fn is_there(self) -> bool {
         self.0.is_some()
     }
 
-    /// The member, if it is there and not `null`.
+    /// Returns the member, if it is there and not `null`.
     pub(crate) fn get(self, name: &str) -> Option<&'v Value> {
         self.0.and_then(|object| object.get(name)).filter(|value| !value.is_null())
     }
 
-    /// Whether the member is there.
+    /// Returns whether the member is there.
     pub(crate) fn has(self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// The struct at a member.
+    /// Returns the struct at a member.
     pub(crate) fn child(self, name: &str) -> View<'v> {
         View::from(self.get(name))
     }
 
-    /// The text at a member.
+    /// Returns the text at a member.
     pub(crate) fn text(self, name: &str) -> &'v str {
         self.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The number at a member.
+    /// Returns the number at a member.
     pub(crate) fn int(self, name: &str) -> Option<i64> {
         self.get(name).and_then(Value::as_i64)
     }
 
-    /// The truth of a member, if it is there.
+    /// Returns the truth of a member, if it is there.
     pub(crate) fn flag(self, name: &str) -> Option<bool> {
         self.get(name).and_then(Value::as_bool)
     }
 
-    /// Whether a member is `true`.
+    /// Returns whether a member is `true`.
     pub(crate) fn is_true(self, name: &str) -> bool {
         self.flag(name) == Some(true)
     }
 
-    /// The elements of a list.
+    /// Returns the elements of a list.
     pub(crate) fn items(self, name: &str) -> &'v [Value] {
         self.get(name).and_then(Value::as_array).unwrap_or_default()
     }
 
-    /// The elements of a list of structs.
+    /// Returns the elements of a list of structs.
     pub(crate) fn structs(self, name: &str) -> impl ExactSizeIterator<Item = View<'v>> + Clone + use<'v> {
         self.items(name).iter().map(|item| View::from(Some(item)))
     }
 
-    /// The elements of a list of texts.
+    /// Returns the elements of a list of texts.
     pub(crate) fn texts(self, name: &str) -> impl ExactSizeIterator<Item = &'v str> + Clone + use<'v> {
         self.items(name).iter().map(|item| item.as_str().unwrap_or_default())
     }
 
-    /// The members of a map, in their order.
+    /// Returns the members of a map, in their order.
     pub(crate) fn map(self, name: &str) -> impl Iterator<Item = (&'v str, &'v Value)> + use<'v> {
         self.child(name).members()
     }
 
-    /// The own members, `null` ones left out.
+    /// Returns the own members, `null` ones left out.
     pub(crate) fn members(self) -> impl Iterator<Item = (&'v str, &'v Value)> + use<'v> {
         self.0.into_iter().flat_map(Object::iter).filter(|(_, value)| !value.is_null())
     }
 
-    /// The quantity at a member.
+    /// Returns the quantity at a member.
     pub(crate) fn quantity(self, name: &str) -> Option<Quantity> {
         quantity(self.get(name)?)
     }
 
-    /// The struct as a value, to print.
+    /// Returns the struct as a value, to print.
     pub(crate) fn to_value(self) -> Value {
         self.0.map_or(Value::Null, |object| Value::Object(object.clone()))
     }
 
-    /// The struct itself.
+    /// Returns the struct itself.
     pub(crate) fn object(self) -> Option<&'v Object> {
         self.0
     }
 }
 
-/// A value as a quantity.
+/// Returns a value as a quantity.
 pub(crate) fn quantity(value: &Value) -> Option<Quantity> {
     Quantity::parse(value.as_str()?).ok()
 }

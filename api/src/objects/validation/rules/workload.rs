@@ -35,8 +35,8 @@ fn selected_template(validator: &mut Validator, path: &Path, spec: View, kind: (
     runs_forever(validator, &template_path, template, kind.1);
 }
 
-/// A selector that cannot be read is refused as a whole, and the template is not looked at; but not for daemon sets.
-/// Whether the rest of the template is to be judged.
+/// Returns a selector that cannot be read is refused as a whole, and the template is not looked at; but not
+/// for daemon sets. Whether the rest of the template is to be judged.
 fn unreadable(validator: &mut Validator, path: &Path, wanted: View, kind: &str) -> bool {
     let (detail, goes_on) = match kind {
         "daemonset" => return true,
@@ -127,8 +127,8 @@ pub(super) fn deployment_strategy(validator: &mut Validator, path: &Path, strate
     }
 }
 
-/// How many pods may be missing, and how many too many may be there, each a count or a share. Only looked at where pods
-/// are replaced step by step.
+/// Returns how many pods may be missing, and how many too many may be there, each a count or a share. Only
+/// looked at where pods are replaced step by step.
 fn rolling_update<'v>(
     validator: &mut Validator,
     place: &Path,
@@ -154,7 +154,7 @@ pub(super) fn not_over_all(validator: &mut Validator, path: &Path, amount: Optio
     }
 }
 
-/// Whether a count or share is none at all.
+/// Returns whether a count or share is none at all.
 fn is_nothing(amount: Option<&Value>) -> bool {
     match amount {
         Some(Value::Int(count)) => *count == 0,

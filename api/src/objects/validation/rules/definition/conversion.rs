@@ -114,7 +114,7 @@ fn review_versions(validator: &mut Validator, path: &Path, versions: &[String], 
     }
 }
 
-/// Whether one of the versions is known here.
+/// Returns whether one of the versions is known here.
 pub(super) fn knows_reviews(versions: &[String]) -> bool {
     versions.iter().any(|version| REVIEW_VERSIONS.contains(&version.as_str()))
 }

@@ -72,7 +72,7 @@ impl TotalCost {
         }
     }
 
-    /// The errors if all together cost too much; `path` is that of the schema.
+    /// Returns the errors if all together cost too much; `path` is that of the schema.
     pub(super) fn errors(self, path: &Path, words: &Words) -> Vec<FieldError> {
         if self.total <= SCHEMA_MAX {
             return Vec::new();

@@ -13,14 +13,14 @@ use crate::values::field::FieldError;
 use crate::values::field::is_enough;
 use crate::values::json::{Object, Value};
 
-/// The errors of all defaults in a structural schema. Unknown fields are accepted if `keeps_unknown`.
+/// Returns the errors of all defaults in a structural schema. Unknown fields are accepted if `keeps_unknown`.
 pub(super) fn errors(schema: &Schema, path: &Path, keeps_unknown: bool) -> Vec<FieldError> {
     let mut check = Defaults { keeps_unknown, budget: OBJECT_COST_MAX, errors: Vec::new() };
     check.node(schema, path, true, None);
     check.errors
 }
 
-/// Whether no default in a structural schema has unknown fields.
+/// Returns whether no default in a structural schema has unknown fields.
 pub(super) fn are_pruned(schema: &Schema) -> bool {
     let own =
         schema.default.as_ref().is_none_or(|value| is_pruned(value, Some(schema), schema.embedded_resource));
@@ -95,7 +95,7 @@ impl Defaults {
     }
 }
 
-/// Whether every object has a member of this name.
+/// Returns whether every object has a member of this name.
 fn is_of_all(name: &str) -> bool {
     matches!(name, "kind" | "apiVersion" | "metadata")
 }
@@ -109,7 +109,7 @@ enum Part<'p> {
 }
 
 impl Part<'_> {
-    /// An object of which nothing else is known.
+    /// Returns an object of which nothing else is known.
     fn around(&self, value: Value) -> Object {
         let member = |name: &str, value| Object::from_iter([(name.to_owned().into(), value)]);
         match self {
@@ -136,7 +136,7 @@ fn fault(object: Object) -> Option<String> {
     go::join_errors(&errors)
 }
 
-/// Whether pruning leaves a value as it is; `None` is the schema of what is not specified.
+/// Returns whether pruning leaves a value as it is; `None` is the schema of what is not specified.
 fn is_pruned(value: &Value, schema: Option<&Schema>, is_object: bool) -> bool {
     let keeps = schema.is_some_and(Schema::preserves_unknown_fields);
     match value {
@@ -159,7 +159,8 @@ fn is_pruned(value: &Value, schema: Option<&Schema>, is_object: bool) -> bool {
     }
 }
 
-/// The schema of a member, if it is specified; nothing inside if all that is known is that it may be there.
+/// Returns the schema of a member, if it is specified; nothing inside if all that is known is that it may be
+/// there.
 fn member_schema<'s>(schema: &'s Schema, name: &str) -> Option<Option<&'s Schema>> {
     match (schema.properties.get(name), &schema.additional_properties) {
         (Some(property), _) => Some(Some(property)),

@@ -5,7 +5,7 @@ use crate::objects::custom::definition::{PrinterColumn, Shared, Subresources, Va
 use crate::objects::custom::schema::{Additional, Dependency, Items, Rule, Schema};
 use crate::values::json::{Object, Value};
 
-/// The versions, without what they share.
+/// Returns the versions, without what they share.
 pub(super) fn versions(versions: &[Version], shared: Shared) -> Value {
     let version = |version: &Version| {
         let own = |is_shared: bool, value: Value| if is_shared { Value::Null } else { value };
@@ -40,7 +40,7 @@ pub(super) fn rule(rule: &Rule) -> Value {
     ])
 }
 
-/// A schema with everything below it.
+/// Returns a schema with everything below it.
 pub(super) fn schema(schema: &Schema) -> Value {
     let boxed = |inner: &Option<Box<Schema>>| inner.as_deref().map_or(Value::Null, self::schema);
     object([
@@ -108,7 +108,7 @@ pub(super) fn items(items: &Items) -> Value {
     object([("Schema", one), ("JSONSchemas", all)])
 }
 
-/// A list of texts; `null` for an empty one.
+/// Returns a list of texts; `null` for an empty one.
 pub(super) fn texts(items: &[String]) -> Value {
     list(items, |item| text(item))
 }

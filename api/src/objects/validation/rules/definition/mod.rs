@@ -378,7 +378,7 @@ pub(in super::super) fn findings<'f>(
     }
 }
 
-/// Why the schemas of a definition are not structural, as one text; `None` if all are.
+/// Returns why the schemas of a definition are not structural, as one text; `None` if all are.
 fn violations(naming: &Naming, definition: &Definition) -> Option<String> {
     let words = Words::of(naming);
     let spec = Path::ROOT.child("spec");

@@ -37,7 +37,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// All checks.
+    /// Returns all checks.
     pub(super) fn of_new(compiler: Option<&'static dyn RuleCompiler>) -> Options {
         Options {
             compiler,
@@ -56,7 +56,7 @@ impl Options {
         }
     }
 
-    /// All checks but those that the stored definition does not pass.
+    /// Returns all checks but those that the stored definition does not pass.
     pub(super) fn of_update(
         compiler: Option<&'static dyn RuleCompiler>,
         new: &Definition,
@@ -106,7 +106,7 @@ impl Options {
     }
 }
 
-/// Whether the certificate authorities of the conversion webhook cannot be read.
+/// Returns whether the certificate authorities of the conversion webhook cannot be read.
 pub(super) fn has_bad_bundle(definition: &Definition) -> bool {
     let client = definition.conversion.as_ref().and_then(|conversion| conversion.client.as_ref());
     client.is_some_and(|client| conversion::read_bundle(&client.ca_bundle).is_err())

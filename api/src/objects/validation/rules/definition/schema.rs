@@ -457,7 +457,7 @@ fn set_error(schema: &Schema, path: &Path, words: &Words) -> Option<FieldError> 
     (!own).then(|| FieldError::invalid(items.child(name), &value, detail))
 }
 
-/// Whether some set in the schema has elements that are not compared as a whole.
+/// Returns whether some set in the schema has elements that are not compared as a whole.
 pub(super) fn has_open_sets(schema: &Schema, words: &Words) -> bool {
     schema.list_type.as_deref() == Some("set") && set_error(schema, &Path::ROOT, words).is_some()
 }

@@ -23,7 +23,7 @@ enum Level {
     Field,
 }
 
-/// Why a schema cannot be read as a structural one at all; `None` if it can.
+/// Returns why a schema cannot be read as a structural one at all; `None` if it can.
 pub(super) fn obstacle(schema: &Schema, words: &Words) -> Option<String> {
     let unsupported = [
         ("id", !schema.id.is_empty()),
@@ -60,7 +60,7 @@ pub(super) fn obstacle(schema: &Schema, words: &Words) -> Option<String> {
     item.into_iter().chain(schema.properties.values().map(|property| &**property)).find_map(below)
 }
 
-/// The errors of a schema that can be read as a structural one.
+/// Returns the errors of a schema that can be read as a structural one.
 pub(super) fn errors(schema: &Schema, path: &Path, words: &Words) -> Vec<FieldError> {
     let mut check = Structural { words, errors: Vec::new() };
     check.invariants(schema, Level::Root, path);
@@ -297,13 +297,13 @@ impl Structural<'_> {
     }
 }
 
-/// Whether a list of alternatives says just that a value is a number or a text.
+/// Returns whether a list of alternatives says just that a value is a number or a text.
 fn is_int_or_string(any_of: &[Schema]) -> bool {
     let kind = |kind: &str| Schema { kind: kind.to_owned(), ..Schema::default() };
     matches!(any_of, [a, b] if *a == kind("integer") && *b == kind("string"))
 }
 
-/// Whether the schema of metadata says nothing but what names look like.
+/// Returns whether the schema of metadata says nothing but what names look like.
 fn restricts_names_only(metadata: &Schema) -> bool {
     let names_only = metadata.properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"));
     let rest = Schema { properties: [].into(), ..metadata.clone() };

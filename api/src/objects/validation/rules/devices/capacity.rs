@@ -177,7 +177,8 @@ fn ordered(
     }
 }
 
-/// Whether a text is a version as semver.org 2.0.0 defines it. Unlike the versions of expressions its numbers have no limit.
+/// Returns whether a text is a version as semver.org 2.0.0 defines it. Unlike the versions of expressions its
+/// numbers have no limit.
 fn is_semantic_version(text: &str) -> bool {
     let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
     let (numbers, stage) =

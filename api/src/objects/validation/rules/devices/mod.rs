@@ -97,7 +97,7 @@ fn each<'v>(
     }
 }
 
-/// Whether a list has at most so many elements; says so if it has more.
+/// Returns whether a list has at most so many elements; says so if it has more.
 fn fits(validator: &mut Validator, list: &Path, count: usize, max: usize) -> bool {
     if count > max {
         validator.errors.push(FieldError::too_many(list, count, max));

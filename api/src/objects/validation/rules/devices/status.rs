@@ -72,7 +72,7 @@ fn user(validator: &mut Validator, path: &Path, user: View) {
     }
 }
 
-/// All that tells users of a claim apart.
+/// Returns all that tells users of a claim apart.
 fn members_of_user<'v>(user: View<'v>) -> [&'v str; 4] {
     ["apiGroup", "resource", "name", "uid"].map(|name| user.text(name))
 }
