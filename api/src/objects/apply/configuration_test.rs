@@ -68,7 +68,7 @@ impl Fixture {
         Ok(self.kept(&applied.conformed(self.message(), live).unwrap()))
     }
 
-    /// The object as the store has it, which is what the next request finds.
+    /// The object as the store keeps it and as the next request finds it.
     fn kept(&self, object: &Object) -> Object {
         let mut bytes = Vec::new();
         encode(self.message(), object, &mut bytes);
@@ -90,7 +90,7 @@ fn owned(object: &Object, manager: &str) -> FieldSet<'static> {
     entry.map(|entry| entry.set().into_owned().into_owned()).unwrap_or_default()
 }
 
-/// Returns the result of an apply in comparable form.
+/// Returns the result of an apply in a form that can be compared.
 fn outcome(applied: &Result<Object, ApplyError>) -> String {
     applied.as_ref().map_or_else(|error| format!("{error:?}"), text)
 }
@@ -118,7 +118,8 @@ fn a_manager_owns_exactly_what_it_applied_and_others_only_what_it_did_not_change
         assert_eq!(owned(&forced, "two"), fixture.fields(&second));
         let left = owned(&forced, "one");
         assert!(left.clone().difference(&owned(&live, "one")).is_empty(), "nothing is given to others");
-        // Without force the apply either conflicts about exactly the taken fields, or takes none.
+        // Without force, the apply either conflicts exactly about the fields that it would take over, or
+        // takes over no fields.
         match fixture.apply(&live, "two", &second, false) {
             Err(ApplyError::Conflicts(conflicts)) => {
                 assert_eq!(conflicts.fields(), owned(&live, "one").difference(&left));
@@ -138,7 +139,7 @@ fn disjoint_applies_commute_and_giving_up_everything_leaves_the_other_alone() {
         let both = fixture.apply(&one, "two", &second, false).unwrap();
         let two = fixture.apply(&fixture.nothing(), "two", &second, false).unwrap();
         let other = fixture.apply(&two, "one", &first, false).unwrap();
-        // The order of elements depends on the order of applies; content and ownership do not.
+        // The order of elements depends on the order of the applies; content and ownership do not.
         let sorted = |object: &Object| {
             let mut bytes = text(object).into_bytes();
             bytes.sort_unstable();
@@ -182,8 +183,8 @@ fn an_apply_that_changes_nothing_has_no_time_of_its_own() {
 }
 
 impl Fixture {
-    /// Returns an apply without shortcuts: every set is parsed and built, all fields of the last apply are
-    /// removed and restored, and the whole object is decoded.
+    /// Applies without shortcuts: parses and builds every set, removes and restores all fields of the last
+    /// apply, and decodes the whole object.
     fn apply_plainly(
         &self,
         live: &Object,
@@ -237,7 +238,7 @@ impl Fixture {
         Ok(self.kept(&conform(message, merged.into()).unwrap().object))
     }
 
-    /// Returns an update by a non-applier.
+    /// Updates the object as a manager that does not apply.
     fn update(&self, live: &Object, manager: &str, mut new: Object) -> Object {
         updated(&self.versions(), &writer(manager, NOW), &self.reset(), live, &mut new);
         self.kept(&new)
@@ -253,7 +254,7 @@ fn shortcuts_of_an_apply_make_no_difference() {
         let mut live = fixture.nothing();
         for _ in 0..8 {
             let mut wanted = Value::Object(config(&mut random, ""));
-            // Some configurations are odd: repeated elements, null members, or no relation to the object.
+            // Some configurations are unusual: repeated elements, null members, or no relation to the object.
             match random.below(8) {
                 0 => wanted = generate::object(&mut made, message, 1).into(),
                 1 | 2 => generate::disturb(&mut made, &mut wanted),
@@ -283,8 +284,8 @@ fn shortcuts_of_an_apply_make_no_difference() {
             assert_eq!(outcome(&got), outcome(&plainly), "{} over {}", text(&wanted), text(&live));
             match got {
                 Ok(got) => {
-                    // Repeating an apply changes nothing, and conflicts only where an empty map was dropped because it
-                    // equals an absent one and belongs to another manager.
+                    // Repeating an apply changes nothing. It conflicts only about an empty map that belongs
+                    // to another manager and was dropped because it equals an absent one.
                     let again = fixture.apply(&got, manager, &wanted, false);
                     let plainly = fixture.apply_plainly(&got, manager, &wanted, false);
                     assert_eq!(
