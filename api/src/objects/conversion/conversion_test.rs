@@ -1,4 +1,4 @@
-//! Requests, answers and what is kept of an object, without a webhook.
+//! Tests of conversion reviews, and of the metadata that an object keeps, without a webhook.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::values::naming::KUBERNETES;
 const V1: Conversion<'_> = Conversion { group: "apiextensions.k8s.io", version: "v1", uid: "u" };
 const BETA: Conversion<'_> = Conversion { version: "v1beta1", ..V1 };
 
-/// `response` in a review of the version asked for.
+/// Parses `response` in a review of the requested version.
 fn answer(conversion: Conversion<'_>, response: &str) -> Result<usize, String> {
     let (group, version) = (conversion.group, conversion.version);
     let text =
@@ -26,7 +26,7 @@ fn answer(conversion: Conversion<'_>, response: &str) -> Result<usize, String> {
     conversion.answer(text.as_bytes()).map(|objects| objects.len())
 }
 
-/// Returns the types of a definition.
+/// Returns the resource types of a definition.
 fn made(object: &Object) -> Vec<Arc<Resource>> {
     let makers = Makers::of(&Definition::read(object), object).unwrap();
     makers.served(&KUBERNETES, &mut Pool::default())
@@ -151,7 +151,7 @@ fn a_converted_object_is_of_the_type_and_identity_of_the_original() {
     }
 }
 
-/// A definition of two versions, the first of which is stored.
+/// A definition of two versions, of which the first is the storage version.
 const DEFINITION: &str = r#"{"spec":{"group":"g.example","scope":"Cluster",
     "names":{"plural":"things","kind":"Thing","listKind":"ThingList","singular":"thing"},"versions":[
     {"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
