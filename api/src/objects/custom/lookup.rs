@@ -1,27 +1,27 @@
-//! Members and elements by name or key, in constant time: clients choose how many there are, and a search from the start
-//! for each of them would take time in proportion to the square of their number.
+//! Look-up of members and elements by name or key in constant time. Clients choose their number, so a linear
+//! search for each of them would take quadratic time.
 
 use hashbrown::HashMap;
 
 use crate::types::schema::table::{Slice, Text};
 use crate::values::json::{self, Object, Value};
 
-/// Most members that are searched from the start.
+/// Maximum number of members without an index.
 const FEW: usize = 16;
 
-/// Most lookups that do not repay the making of an index.
+/// Maximum number of look-ups for which building an index does not pay.
 const FEW_LOOKUPS: usize = 4;
 
-/// The members of one object, by name.
+/// The members of one object, for look-ups by name.
 pub(crate) enum Members<'o> {
-    /// An object with few members.
+    /// An object with few members, which is searched linearly.
     Few(&'o Object),
     /// An index of many members.
     Many(HashMap<&'o str, &'o Value>),
 }
 
 impl<'o> Members<'o> {
-    /// Returns the members of an object of which `lookups` are asked for.
+    /// Prepares the members of an object for about `lookups` look-ups.
     pub(crate) fn of(object: &'o Object, lookups: usize) -> Members<'o> {
         if object.len() <= FEW || lookups <= FEW_LOOKUPS {
             return Members::Few(object);
@@ -37,7 +37,7 @@ impl<'o> Members<'o> {
     }
 }
 
-/// The elements of a keyed list, by their keys. The first of several with the same keys counts.
+/// The elements of a keyed list, by their keys. The first element with given keys counts.
 pub(crate) struct Keyed<'l> {
     keys: &'l Slice<Text>,
     elements: HashMap<Vec<u8>, &'l Value>,
@@ -58,7 +58,7 @@ impl<'l> Keyed<'l> {
     }
 }
 
-/// Returns the keys of an element as text; an absent key is nothing between two commas.
+/// Returns the keys of an element as text, separated by commas. An absent key is empty.
 fn identity(keys: &[Text], item: &Value) -> Vec<u8> {
     let mut text = Vec::new();
     let members = item.as_object().map(|members| Members::of(members, keys.len()));
