@@ -193,7 +193,7 @@ fn conflicts(others: &Managed<'_>, changes: &mut Changes<'_>) -> Option<Conflict
 /// manager owns.
 ///
 /// The function first removes all fields of the last apply and then restores owned fields with their
-/// ancestors. Of the fields that are still missing, only those of the last apply stay removed.
+/// ancestors. Fields that are still missing stay removed only if they are fields of the last apply.
 fn prune(versions: &Versions<'_>, merged: Object, managed: &Managed<'_>, last: &Entry<'_>) -> Object {
     let own = versions.own;
     let Some(at) = versions.at(&last.manager.api_version) else { return merged };

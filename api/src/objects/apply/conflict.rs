@@ -21,7 +21,7 @@ pub struct Conflict {
 pub struct Conflicts(Vec<Conflict>);
 
 impl Conflicts {
-    /// Creates the set of conflicts; `None` if there are none.
+    /// Creates the set of conflicts; `None` if the list is empty.
     pub fn of(mut conflicts: Vec<Conflict>) -> Option<Self> {
         conflicts.retain(|conflict| !conflict.fields.is_empty());
         conflicts.sort_by_cached_key(|conflict| conflict.manager.identity());

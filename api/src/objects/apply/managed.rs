@@ -112,7 +112,7 @@ enum Fields<'t> {
     Set(FieldSet<'t>),
 }
 
-/// Reason why the entries of a request are refused. One bad entry refuses all of them.
+/// Reason why the entries of a request are refused. A single bad entry causes all to be refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ManagedError {
     /// The value is not a list of objects.

@@ -60,7 +60,7 @@ fn requests_keep_reset_or_replace_managed_fields() {
         (format!("[{good},{good}]"), "1"),
         (bad("Update", "Apply"), "2"),
         (bad("v1\"", "v2\""), "2"),
-        // One malformed entry invalidates all entries.
+        // A malformed entry invalidates all entries.
         (bad("Update", "Patch"), "nothing"),
         (bad("\"v1\"", "\"\""), "nothing"),
         (bad("FieldsV1", "FieldsV2"), "nothing"),

@@ -19,8 +19,8 @@ use crate::values::json::{Key, Object, Value};
 /// Merges `config` into `live`, both of type `message`.
 ///
 /// # Errors
-/// Fails if list elements of the object cannot be distinguished. Those of the configuration were checked
-/// before.
+/// Fails if list elements of the object cannot be distinguished. The elements of the configuration were
+/// checked before.
 pub fn merge(message: &Message, live: &Object, config: &Object) -> Result<Object, TypeError> {
     let mut merged = live.clone();
     members(Type::of_message(message), &mut merged, config)?;

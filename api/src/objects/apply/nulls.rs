@@ -12,7 +12,7 @@ use crate::types::schema::table::{Empty, ListType, Message};
 use crate::values::field::Element;
 use crate::values::json::{Object, Value};
 
-/// Maximum number of members that are restored. One is enough to refuse the object.
+/// Maximum number of members that are restored. A single one is enough to refuse the object.
 const NULLS_MAX: usize = 100;
 
 /// Paths of the members of a configuration that are `null` and must be refused.

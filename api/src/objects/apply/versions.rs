@@ -12,7 +12,7 @@ use crate::types::schema::table::Message;
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
 
-/// One version of a kind.
+/// A single version of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Version<'r> {
     /// Group and version, as in the member `apiVersion`.
@@ -30,7 +30,7 @@ pub struct Versions<'r> {
     naming: &'static Naming,
     /// The version of the request.
     pub own: Version<'r>,
-    /// Conversions by webhooks; `None` if there are none.
+    /// Known conversions by webhooks; `None` without webhooks.
     conversions: Option<&'r Conversions>,
 }
 

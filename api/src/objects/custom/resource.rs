@@ -217,7 +217,8 @@ impl Maker {
         })
     }
 
-    /// Returns the constraints of a node's values other than their type; `None` if there are none.
+    /// Returns the constraints of a node's values other than their type; `None` if there is no such
+    /// constraint.
     fn node_limits(&mut self, schema: &Schema) -> Result<Option<Limits>, MakeError> {
         let any_type = schema.kind.is_empty() && !schema.int_or_string;
         let schemas = self.combined(schema)?;
@@ -250,7 +251,7 @@ impl Maker {
         })
     }
 
-    /// Returns the schemas in `allOf`, `anyOf`, `oneOf` and `not` of a schema; `None` if there are none.
+    /// Returns the schemas in `allOf`, `anyOf`, `oneOf` and `not` of a schema; `None` without these keywords.
     fn combined(&mut self, schema: &Schema) -> Result<Option<Schemas>, MakeError> {
         if schema.all_of.is_empty()
             && schema.any_of.is_empty()

@@ -5,7 +5,7 @@
 //! not correspond, so such a list is compared as a whole. Members that the type does not describe do not
 //! correspond either, and an object that has any never counts as unchanged.
 //!
-//! One walk over both objects compares all parts. Its result then answers queries about single values.
+//! A single walk over both objects compares all parts. Its result then answers queries about single values.
 //! Comparing at each error would visit the parts of a value again for every value that contains it.
 
 use hashbrown::HashMap;

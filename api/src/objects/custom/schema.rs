@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 
 use crate::values::json::{Object, Value};
 
-/// One node of the schema tree.
+/// A node of the schema tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
     /// The keyword `id`; empty if absent.
@@ -116,7 +116,7 @@ pub struct Schema {
 /// The keyword `items`: one schema for all elements, or one per position.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Items {
-    /// One schema for all elements.
+    /// A single schema for all elements.
     All(Box<Schema>),
     /// Schemas of the first elements, in order. Structural schemas forbid this.
     Each(Vec<Schema>),
@@ -132,7 +132,7 @@ pub enum Additional {
     Schema(Box<Schema>),
 }
 
-/// One entry of `dependencies`: a condition on objects that have a property.
+/// An entry of `dependencies`: a condition on objects that have a property.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dependency {
     /// A schema that the object must match.
@@ -150,7 +150,7 @@ pub struct ExternalDocs {
     pub url: String,
 }
 
-/// One validation rule of `x-kubernetes-validations`.
+/// A validation rule of `x-kubernetes-validations`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rule {
     /// Source of the rule's expression.
@@ -275,7 +275,7 @@ impl Schema {
             "oneOf" => self.one_of = schemas(value),
             "not" => self.not = value.as_object().map(|_| boxed(value)),
             _ => {
-                // Of `x-<word>-<extension>`, the type of definitions has fields for only one word.
+                // The type of definitions has fields for only one word in `x-<word>-<extension>`.
                 if let Some((_, extension)) = name.strip_prefix("x-").and_then(|name| name.split_once('-')) {
                     self.extension(extension, value);
                 }

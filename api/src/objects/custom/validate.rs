@@ -34,7 +34,7 @@ use crate::values::cancellation;
 use crate::values::field::{ERROR_BYTES_MAX, ERRORS_MAX, FieldError, FieldErrorKind, go_quote};
 use crate::values::json::{Object, Value};
 
-/// Maximum units of work for one object. One unit is about the check of a scalar; a release build does ten
+/// Maximum units of work for one object. A unit is about the check of a scalar; a release build does ten
 /// million per second. The largest request has one and a half million values.
 const FUEL: u64 = 10_000_000;
 

@@ -39,7 +39,7 @@ pub struct Budget {
 /// Reason why an expression has no value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Failure {
-    /// The expression is refused or its evaluation failed. Others may still be evaluated.
+    /// The expression is refused or its evaluation failed. Other expressions may still be evaluated.
     Evaluation(String),
     /// The budget is spent, so nothing more is evaluated.
     OutOfBudget,

@@ -35,7 +35,7 @@ const NESTING_MAX: usize = DEPTH_MAX - 1;
 /// Ten thousand operations on an object with ten thousand members stay below it.
 const EFFORT_MAX: usize = 100_000_000;
 
-/// One operation as the client sent it; missing members are detected when it is applied.
+/// An operation as the client sent it. Missing members are detected when it is applied.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     verb: Verb,

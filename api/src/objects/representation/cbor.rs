@@ -119,7 +119,7 @@ pub(super) fn foreign(message: &Message, object: &Object) -> Bytes {
     out.into()
 }
 
-/// Encodes a Status.
+/// Encodes a Status as CBOR.
 pub(super) fn status(status: &Object) -> Bytes {
     let mut out = cbor::SELF_DESCRIBED.to_vec();
     cbor::write(&Value::Object(status.clone()), &mut out);

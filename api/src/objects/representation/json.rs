@@ -212,7 +212,7 @@ pub(super) fn foreign_table(
     Ok(out.into())
 }
 
-/// Encodes a Status.
+/// Encodes a Status as JSON.
 pub(super) fn status(status: &Object, pretty: bool) -> Bytes {
     let mut out = Vec::new();
     json::write(&Value::Object(status.clone()), &mut out);

@@ -214,7 +214,7 @@ pub(super) fn foreign(message: &Message, object: &Object) -> Result<Bytes, Statu
     Ok(out.into())
 }
 
-/// Encodes a Status.
+/// Encodes a Status as protobuf.
 pub(super) fn status(status: &Object) -> Bytes {
     let mut out = Vec::new();
     if let Err(error) = envelope::wrap_object(builtin::STATUS, status, &mut out) {

@@ -68,8 +68,8 @@ pub fn current(event: &Event) -> Result<Record, Status> {
     read(event.memo.get_or_make(CURRENT_SLOT, || event.entry.read()).as_ref())
 }
 
-/// Returns the object before the change; `None` if there was none. It is read and checked once for all
-/// watchers.
+/// Returns the object before the change; `None` if the object did not exist. The object is read and checked
+/// once for all watchers.
 pub fn previous(event: &Event) -> Result<Option<Record>, Status> {
     let Some(entry) = &event.previous else { return Ok(None) };
     read(event.memo.get_or_make(PREVIOUS_SLOT, || entry.read()).as_ref()).map(Some)

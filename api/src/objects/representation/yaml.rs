@@ -105,7 +105,7 @@ pub(super) fn foreign(message: &Message, object: &Object) -> Result<Bytes, Statu
     Ok(out.into())
 }
 
-/// Encodes a Status.
+/// Encodes a Status as YAML.
 pub(super) fn status(status: &Object) -> Bytes {
     let mut out = Vec::new();
     yaml::write(&Value::Object(status.clone()), &mut out);

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write};
 use super::rules::view::View;
 use crate::values::json::Value;
 
-/// `spec.containers[0].env`, `metadata.labels[app]`.
+/// Path of a field, such as `spec.containers[0].env` or `metadata.labels[app]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'p> {
     parent: Option<&'p Path<'p>>,
@@ -20,7 +20,7 @@ enum Step<'p> {
 }
 
 impl<'p> Path<'p> {
-    /// The object itself; it has no name.
+    /// Path of the object itself, which has no name.
     pub(crate) const ROOT: Path<'static> = Path { parent: None, step: Step::Name("") };
 
     /// Returns the path of the containing value.
@@ -28,7 +28,7 @@ impl<'p> Path<'p> {
         self.parent.unwrap_or(&Path::ROOT)
     }
 
-    /// What an object has at this path.
+    /// Returns the value at this path of an object.
     pub(super) fn value<'v>(&self, object: View<'v>) -> Option<&'v Value> {
         let parent = self.parent?;
         match self.step {
@@ -38,17 +38,17 @@ impl<'p> Path<'p> {
         }
     }
 
-    /// Returns a member of an object.
+    /// Returns the path of a member of an object.
     pub(crate) const fn child(&'p self, name: &'p str) -> Path<'p> {
         Path { parent: Some(self), step: Step::Name(name) }
     }
 
-    /// Returns an element of a list.
+    /// Returns the path of an element of a list.
     pub(crate) const fn index(&'p self, at: usize) -> Path<'p> {
         Path { parent: Some(self), step: Step::Index(at) }
     }
 
-    /// Returns a member of a map.
+    /// Returns the path of a member of a map.
     pub(crate) const fn key(&'p self, key: &'p str) -> Path<'p> {
         Path { parent: Some(self), step: Step::Key(key) }
     }

@@ -62,7 +62,7 @@ pub struct Names {
     pub categories: Vec<String>,
 }
 
-/// One version of a type.
+/// A version of a custom type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Version {
     /// Name of the version, such as `v1`.
@@ -79,7 +79,7 @@ pub struct Version {
     pub validation: Option<Validation>,
     /// Subresources of the objects; `None` if not declared.
     pub subresources: Option<Subresources>,
-    /// Columns of tables.
+    /// Columns of tables, in order.
     pub columns: Vec<PrinterColumn>,
     /// Paths of fields that field selectors may use.
     pub selectable: Vec<String>,
@@ -112,7 +112,7 @@ pub struct Scale {
     pub label_selector_path: Option<String>,
 }
 
-/// One column of tables.
+/// A column of tables.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PrinterColumn {
     /// Header of the column.

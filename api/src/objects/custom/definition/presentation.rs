@@ -68,8 +68,8 @@ fn texts(list: &[String]) -> Vec<&str> {
 }
 
 impl Version {
-    /// Returns the declared columns of tables, preceded by the name. If no columns are declared, only the age
-    /// follows the name.
+    /// Returns the declared columns of tables, without the name, which tables show first, and without the
+    /// age, which they show if no columns are declared.
     pub fn table_columns(&self) -> impl Iterator<Item = Column> {
         self.columns.iter().map(|column| Column {
             name: column.name.clone().into(),

@@ -79,7 +79,7 @@ pub(super) struct Ready {
 }
 
 impl Rules {
-    /// Returns the rules of a schema of objects; `None` if there are none.
+    /// Returns the rules of a schema of objects; `None` if it has no rules.
     pub fn of(schema: &Schema) -> Option<Arc<Rules>> {
         Node::of(schema, schema, schema, true).map(|root| Arc::new(Rules(root)))
     }

@@ -31,7 +31,7 @@ pub struct Extent {
 pub struct Known {
     /// Type of `object` and `oldObject`.
     pub object: Type,
-    /// Type of `params`.
+    /// Type of the variable `params`.
     pub params: Type,
     /// Object types to which these types refer.
     pub types: Types,
