@@ -1,55 +1,55 @@
-//! Read access to a struct for rules: members by name, with absent members read as their zero value.
+//! Read access to a struct for rules: members by name, where absent members read as their zero value.
 
 use quantity::Quantity;
 
 use crate::values::json::{Object, Value};
 
-/// A struct that may be absent. Members that are absent, `null` or of another type read as zero.
+/// A struct that may be absent. Members that are absent, `null` or of another type read as zero values.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'v>(Option<&'v Object>);
 
 impl<'v> View<'v> {
-    /// Returns a struct that is there.
+    /// Returns the view of a struct that is present.
     pub(crate) fn of(object: &'v Object) -> Self {
         View(Some(object))
     }
 
-    /// Returns the struct that a value is, absent if it is none.
+    /// Returns the view of a value, which is absent if the value is not a struct.
     pub(crate) fn from(value: Option<&'v Value>) -> Self {
         View(value.and_then(Value::as_object))
     }
 
-    /// Returns whether the struct is there.
+    /// Returns whether the struct is present.
     pub(crate) fn is_there(self) -> bool {
         self.0.is_some()
     }
 
-    /// Returns the member, if it is there and not `null`.
+    /// Returns the member, unless it is absent or `null`.
     pub(crate) fn get(self, name: &str) -> Option<&'v Value> {
         self.0.and_then(|object| object.get(name)).filter(|value| !value.is_null())
     }
 
-    /// Returns whether the member is there.
+    /// Returns whether the member is present and not `null`.
     pub(crate) fn has(self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Returns the struct at a member.
+    /// Returns the struct in a member.
     pub(crate) fn child(self, name: &str) -> View<'v> {
         View::from(self.get(name))
     }
 
-    /// Returns the text at a member.
+    /// Returns the string in a member.
     pub(crate) fn text(self, name: &str) -> &'v str {
         self.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the number at a member.
+    /// Returns the integer in a member.
     pub(crate) fn int(self, name: &str) -> Option<i64> {
         self.get(name).and_then(Value::as_i64)
     }
 
-    /// Returns the truth of a member, if it is there.
+    /// Returns the boolean in a member, if it is present.
     pub(crate) fn flag(self, name: &str) -> Option<bool> {
         self.get(name).and_then(Value::as_bool)
     }
@@ -69,27 +69,27 @@ impl<'v> View<'v> {
         self.items(name).iter().map(|item| View::from(Some(item)))
     }
 
-    /// Returns the elements of a list of texts.
+    /// Returns the elements of a list of strings.
     pub(crate) fn texts(self, name: &str) -> impl ExactSizeIterator<Item = &'v str> + Clone + use<'v> {
         self.items(name).iter().map(|item| item.as_str().unwrap_or_default())
     }
 
-    /// Returns the members of a map, in their order.
+    /// Returns the members of a map, in order.
     pub(crate) fn map(self, name: &str) -> impl Iterator<Item = (&'v str, &'v Value)> + use<'v> {
         self.child(name).members()
     }
 
-    /// Returns the own members, `null` ones left out.
+    /// Returns the members of the struct itself, except those that are `null`.
     pub(crate) fn members(self) -> impl Iterator<Item = (&'v str, &'v Value)> + use<'v> {
         self.0.into_iter().flat_map(Object::iter).filter(|(_, value)| !value.is_null())
     }
 
-    /// Returns the quantity at a member.
+    /// Returns the quantity in a member.
     pub(crate) fn quantity(self, name: &str) -> Option<Quantity> {
         quantity(self.get(name)?)
     }
 
-    /// Returns the struct as a value, to print.
+    /// Returns the struct as a value, for error messages.
     pub(crate) fn to_value(self) -> Value {
         self.0.map_or(Value::Null, |object| Value::Object(object.clone()))
     }
