@@ -365,7 +365,7 @@ impl Renderer {
     }
 
     /// Returns a renderer for items of the same list or events of the same watch, except the first. The
-    /// caller concatenates the outputs of several renderers in order. The new renderer keeps an own memo of
+    /// caller concatenates the outputs of several renderers in order. The new renderer keeps its own memo of
     /// converted parts, up to `MEMO_BYTES` of the protobuf codec.
     pub fn fork(&self) -> Renderer {
         Renderer {

@@ -231,8 +231,8 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
     restore_system_metadata(new, old);
     let counted = &resource.table.generation_on;
     let is_custom = resource.table.message.custom;
-    // The generation stays: a binding completes the specification as defaulting does, and a status has no
-    // effect on it.
+    // The generation does not change: a binding completes the specification as defaulting does, and a status
+    // has no effect on it.
     if is_custom || !counted.is_empty() && !matches!(endpoint, Endpoint::Binding | Endpoint::Status) {
         let before =
             old.get("metadata").and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64);
@@ -303,8 +303,8 @@ fn only(new: &mut Object, old: &Object, paths: &[&'static str]) {
 }
 
 /// Limits `new` to the changes that a resize may make: the resources of the pod, and the resources and resize
-/// policies of its containers. If the containers are not the same in the same order, the new ones stay, and
-/// validation refuses them.
+/// policies of its containers. If the containers are not the same in the same order, the new ones are kept,
+/// and validation refuses them.
 fn take_resources(new: &mut Object, old: &Object) {
     let mut kept = old.clone();
     for list in ["containers", "initContainers"] {

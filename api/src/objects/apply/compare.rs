@@ -66,7 +66,7 @@ pub fn compare<'t>(
     let mut found = Found::default();
     let skip = Some(skip).filter(|skip| !skip.is_empty());
     if message.atomic {
-        return Comparison::default(); // the object as a whole cannot be owned
+        return Comparison::default(); // the object itself cannot be owned
     }
     structs(message, Some(old), Some(new), skip, &mut found);
     found.finish()

@@ -277,7 +277,7 @@ fn shortcuts_of_an_apply_make_no_difference() {
             if check(message, &wanted).is_empty()
                 && merge(message, &live, &wanted).is_ok_and(|new| conform(message, new.into()).is_err())
             {
-                continue; // refused by its types
+                continue; // its types refuse the result
             }
             let plainly = fixture.apply_plainly(&live, manager, &wanted, force);
             let got = fixture.apply(&live, manager, &wanted, force);

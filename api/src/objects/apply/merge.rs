@@ -37,7 +37,7 @@ fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> 
         | Type::List { list: ListType::Atomic, .. } => replace(live, config),
         Type::Struct { .. } | Type::Map { .. } | Type::Deduced => {
             if live.as_object().is_some_and(Object::is_settled) && is_unchanged_by(of, live, config) {
-                return Ok(()); // shared with the live object, and remains so
+                return Ok(()); // the value stays shared with the live object
             }
             let config_members = config.as_object().filter(|members| !members.is_empty());
             if config_members.is_none() && live.as_object().is_none_or(Object::is_empty) {
@@ -242,7 +242,7 @@ fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
                     continue;
                 }
                 if partner.is_some() && next_shared.is_some_and(|next| next != element) {
-                    at_live += 1; // in both, but another one is next
+                    at_live += 1; // both have the element, but another one is next in the configuration
                     continue;
                 }
             }

@@ -56,7 +56,7 @@ fn members(scan: &mut Scan<'_>, wanted: &[Node<'_>], depth: usize, found: &mut u
             scan.value()?;
         }
         if depth == 0 && wanted.is_empty() {
-            return Some(is_member); // the rest is irrelevant
+            return Some(is_member); // the rest of the text is irrelevant
         }
         if !scan.more(b'}')? {
             break;

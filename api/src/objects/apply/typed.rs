@@ -228,7 +228,7 @@ pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
             let mut has_key = false;
             keys.iter().all(|key| {
                 let same = match (a.get(key), b.get(key)) {
-                    (None, None) => return true, // decided below: both have the default, if any
+                    (None, None) => return true, // both have the default, if any; decided below
                     (Some(a), Some(b)) => Scalar::of(a) == Scalar::of(b),
                     (Some(given), None) | (None, Some(given)) => {
                         key_default(item, key).is_some_and(|default| default == Scalar::of(given))

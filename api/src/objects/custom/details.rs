@@ -81,7 +81,7 @@ impl Details {
             (definition.accepted.kind.clone(), definition.group.clone(), version.name.clone());
         let empty = move || {
             let object = Struct::new(kind).object((&group, &name));
-            object.unwrap_or(Ref::Static(builtin::OBJECT_META)) // it has no fields that could go wrong
+            object.unwrap_or(Ref::Static(builtin::OBJECT_META)) // cannot fail, because there are no fields
         };
         let message = part(all, at, |details| details.message.clone(), empty);
         let published =

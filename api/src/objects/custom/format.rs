@@ -70,7 +70,7 @@ pub fn has(format: &str, text: &str) -> Option<bool> {
 
 fn find(format: &str) -> Option<Check> {
     if format.is_empty() {
-        return None; // as of nearly all parts of a schema
+        return None; // nearly all nodes of a schema have no format
     }
     let name = if format.contains('-') { &*format.replace('-', "") } else { format };
     FORMATS.binary_search_by(|(other, _)| (*other).cmp(name)).ok().map(|at| FORMATS[at].1)

@@ -48,7 +48,7 @@ pub fn text<'o>(object: &'o Object, path: &str) -> Result<Option<&'o str>, Acces
 /// # Errors
 /// Fails if a value on the way is not an object.
 pub fn set_count(object: &mut Object, path: &str, count: i64) -> Result<(), AccessError> {
-    at(object, path)?; // nothing on the way is replaced
+    at(object, path)?; // fails if a value on the way is not an object
     let (way, name) = match path.rsplit_once('.') {
         Some((way, name)) => (way, name),
         None => ("", path),

@@ -83,8 +83,8 @@ fn elements(current: &[Value], patch: &mut [Value], kind: Type<'_>, key: Key) {
     }
 }
 
-/// Removes everything with a `$patch` from the members of a new value. The value itself stays, and so do its
-/// elements if it is a list.
+/// Removes everything with a `$patch` from the members of a new value. The value itself is kept, and so are
+/// its elements if it is a list.
 fn drop_directives(value: &mut Value) {
     match value {
         Value::Object(members) if !members.contains(DIRECTIVE) => members.retain(|_, member| {

@@ -75,7 +75,7 @@ fn merge_members(original: Object, patch: Object) -> Object {
     merged
 }
 
-/// Removes the `null` members of all objects in `value` and sorts the others. List elements stay.
+/// Removes the `null` members of all objects in `value` and sorts the others. List elements are kept.
 fn prune(value: &mut Value) {
     cancellation::step();
     match value {

@@ -220,7 +220,7 @@ fn create_namespace(object: &mut Object, creation: &mut Creation) {
 }
 
 /// Makes a job select its pods by its own identity, unless `manualSelector` is true. Labels and selectors
-/// that the writer set stay, and validation checks them.
+/// that the writer set are kept, and validation checks them.
 fn create_job(object: &mut Object, creation: &mut Creation) {
     let uid = meta(object, "uid").to_owned();
     let name = meta(object, "name").to_owned();
@@ -272,7 +272,7 @@ fn create_signing_request(object: &mut Object, creation: &mut Creation) {
 }
 
 /// Keeps the conditions of the type `decision`, because decisions about a certificate request are made
-/// through another endpoint. If their number changes, they stay as written, and validation refuses them.
+/// through another endpoint. If their number changes, they are kept as written, and validation refuses them.
 fn keep_conditions(new: &mut Object, old: &Object, decision: &str) {
     let is_one = |condition: &&Value| condition.str_at(&["type"]) == decision;
     let before = object::at(old, "status.conditions").and_then(Value::as_array).unwrap_or_default();

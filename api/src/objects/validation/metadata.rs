@@ -78,7 +78,7 @@ pub fn validate_metadata_update(new: &Object, old: &Object, errors: &mut Vec<Fie
     validate_common(&root, new, errors);
 }
 
-/// Requires a name.
+/// Checks that a name is set.
 pub(super) fn require_name(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
     if metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty() {
         errors.push(FieldError::required(root.child("name"), "name or generateName is required"));

@@ -55,7 +55,6 @@ pub(crate) struct Validator<'v> {
     kind: &'v str,
     /// API group of the request; empty if it is unknown.
     group: &'v str,
-    /// -
     object: View<'v>,
     /// Stored object on an update; `None` on create.
     old: Option<View<'v>>,
@@ -373,7 +372,7 @@ fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, 
         }
         let refusal = resource.behavior.refusals.iter().find(|(other, _)| other == path);
         match refusal.map(|(_, detail)| *detail) {
-            Some("") => {} // the update rule of the kind does it
+            Some("") => {} // the update rule of the kind reports the change
             Some(detail) => validator.forbidden(*path, detail),
             None => {
                 let new_value =

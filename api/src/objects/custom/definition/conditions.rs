@@ -176,7 +176,7 @@ pub enum Deletion {
     Unchecked(String),
     /// The definition was never established, so there are no objects.
     NeverEstablished,
-    /// The objects belong to a built-in type and stay.
+    /// The objects belong to a built-in type and are kept.
     BuiltIn,
 }
 

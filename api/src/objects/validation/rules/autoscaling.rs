@@ -181,7 +181,7 @@ pub(super) fn target(validator: &mut Validator, path: &Path, target: View) {
     const TYPES: [&str; 3] = ["AverageValue", "Utilization", "Value"];
     let kind = target.text("type");
     if !TYPES.contains(&kind) {
-        // The error lists the types themselves instead of the supported values, as in the reference server.
+        // The message lists the types in a sentence, as in the reference server.
         validator.invalid(path.child("type"), kind, "must be either Utilization, Value, or AverageValue");
     }
     for name in ["value", "averageValue"] {

@@ -32,11 +32,11 @@ const EXIT_CODES_MAX: usize = 255;
 
 /// Parts of a pod to which its containers refer.
 pub(super) struct Surroundings<'v> {
-    /// Volumes by name.
+    /// Volumes of the pod by name.
     pub(super) volumes: HashMap<&'v str, View<'v>>,
     /// Names of device claims.
     pub(super) claims: Seen<'v>,
-    /// The pod's specification.
+    /// Specification of the pod.
     pub(super) spec: View<'v>,
 }
 

@@ -120,7 +120,7 @@ fn field(validator: &mut Validator, path: &Path, reference: View, known: &[&str]
         return validator.invalid(place, field, detail);
     }
     let field = match field {
-        "spec.host" => "spec.nodeName", // as old clients call it
+        "spec.host" => "spec.nodeName", // the name that old clients use
         field => field,
     };
     if let Some((map, key)) =

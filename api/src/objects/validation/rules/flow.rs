@@ -17,8 +17,7 @@ const PRECEDENCE_MAX: i64 = 10_000;
 /// Name of the priority level and of the flow schema for requests that are exempt from limits.
 const EXEMPT: &str = "exempt";
 
-/// Annotation of an older version. That version has no absent number of shares and marks a 0 by this
-/// annotation.
+/// Annotation of an older version that marks an explicit 0 as the number of shares. It is refused.
 const PRESERVES_ZERO: &str = "v1beta3-preserve-zero-concurrency-shares";
 
 /// Mandatory objects, which cannot be changed.

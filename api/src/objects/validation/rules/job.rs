@@ -453,8 +453,8 @@ pub(super) fn first_common_index(a: &str, b: &str, completions: i64) -> Option<i
     }
 }
 
-/// Checks that the template and the completions stay, except for suspended jobs (template) and indexed jobs
-/// (completions).
+/// Checks that the template and the completions do not change, except for suspended jobs (template) and
+/// indexed jobs (completions).
 pub(super) fn job_update(validator: &mut Validator, new: View, old: View) {
     // The specification is checked twice, except for the generated parts.
     generated_selector(validator, &Path::ROOT.child("spec"), new);

@@ -354,7 +354,7 @@ pub(super) fn overhead<'v>(
     path: &Path,
     amounts: impl Iterator<Item = (&'v str, &'v Value)>,
 ) {
-    let limits = path.child("limits"); // the reference server judges overhead as limits
+    let limits = path.child("limits"); // the reference server reports overhead as limits
     for (name, value) in amounts {
         if validator.has_enough() {
             break;

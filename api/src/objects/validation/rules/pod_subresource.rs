@@ -127,7 +127,7 @@ fn has_amounts(spec: View) -> bool {
     ["requests", "limits"].iter().any(|list| resources.child(list).members().next().is_some())
 }
 
-/// Checks that pod-level resources stay, and that only resizable amounts change.
+/// Checks that pod-level resources are not added or removed, and that only resizable amounts change.
 fn resize_whole(validator: &mut Validator, path: &Path, new: View, old: View) {
     if old.has("resources") && !new.has("resources") {
         return validator.forbidden(path.child("resources"), "pod-level resources cannot be removed");

@@ -53,7 +53,7 @@ pub(super) fn pod(validator: &mut Validator, new_pod: View, old_pod: View) {
     }
 }
 
-/// Checks that the mirror pod and AppArmor annotations stay.
+/// Checks that the mirror pod and AppArmor annotations do not change.
 fn annotations(validator: &mut Validator, new: View, old: View) {
     let metadata = Path::ROOT.child("metadata");
     let path = metadata.child("annotations");
@@ -64,7 +64,7 @@ fn annotations(validator: &mut Validator, new: View, old: View) {
         None => false,
     };
     let found: Vec<_> = validator.errors.iter().filter(is_of_pods).cloned().collect();
-    validator.errors.extend(found); // they are looked at twice
+    validator.errors.extend(found); // the reference server checks them twice
     let mirror = validator.naming.label("config.mirror");
     let profiles = format!("container.apparmor.security.beta.{}/", validator.naming.domain);
     let (new, old) = (new.child("annotations"), old.child("annotations"));

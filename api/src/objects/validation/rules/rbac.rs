@@ -92,7 +92,7 @@ pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
     }
 }
 
-/// Checks that the role reference of a binding stays.
+/// Checks that the role reference of a binding does not change.
 pub(super) fn binding_update(validator: &mut Validator, new: View, old: View) {
     let (new, old) = (new.get("roleRef"), old.get("roleRef"));
     if is_same(new, old) {

@@ -367,8 +367,8 @@ fn traffic(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Checks that addresses and families stay, unless the type changes from or to `ExternalName`. The second
-/// ones may be added and removed.
+/// Checks that addresses and families do not change, unless the type changes from or to `ExternalName`. The
+/// second ones may be added and removed.
 pub(super) fn service_update(validator: &mut Validator, new: View, old: View) {
     let (new, old) = (new.child("spec"), old.child("spec"));
     if ![new, old].iter().any(|spec| spec.text("type") == "ExternalName") {
@@ -412,7 +412,7 @@ fn kept(validator: &mut Validator, new: View, old: View, name: &str, one: &str) 
     }
     let releases = now.len() < before.len();
     if now.len() == 0 {
-        return; // what is not said is kept, which is the allocator's work
+        return; // the allocator keeps absent addresses
     }
     if before.len() > 0 && now.clone().next() != before.clone().next() {
         // The error shows the addresses, as in the reference server.

@@ -67,7 +67,7 @@ pub(super) fn namespace(validator: &mut Validator, path: &Path, status: View) {
     let is_ending = validator.object.child("metadata").has("deletionTimestamp");
     if !is_ending && phase != "Active" {
         let detail = "may only be 'Active' if `deletionTimestamp` is empty";
-        validator.invalid(path.child("Phase"), phase, detail); // as the reference server has it
+        validator.invalid(path.child("Phase"), phase, detail); // the path in the reference server
     } else if is_ending && phase != "Terminating" {
         let detail = "may only be 'Terminating' if `deletionTimestamp` is not empty";
         validator.invalid(path.child("Phase"), phase, detail);
@@ -141,7 +141,7 @@ pub(super) fn amounts(validator: &mut Validator, path: &Path, status: View, list
         if validator.has_enough() {
             return;
         }
-        resources::amount(validator, &path.child(name), name, amount); // as the reference server has it
+        resources::amount(validator, &path.child(name), name, amount); // the path in the reference server
     }
 }
 

@@ -184,10 +184,10 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
-/// Checks that the source of a volume stays.
+/// Checks that the source of a volume does not change.
 pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
     const EXPAND: &str = "controllerExpandSecretRef";
-    validator.repeat(&Path::ROOT.child("spec")); // checked as new, and again as changed
+    validator.repeat(&Path::ROOT.child("spec")); // checked once as new and once as changed
     let (new, old) = (new.child("spec"), old.child("spec"));
     let source = |spec: View| -> Object {
         let members = spec.members().filter(|(name, _)| !NO_SOURCE.contains(name));
@@ -252,7 +252,7 @@ fn elements<'v>(owner: Option<&'v mut Value>, list: &str) -> &'v mut [Value] {
     items.map_or(&mut [], Vec::as_mut_slice)
 }
 
-/// Checks that the volume mode stays. The error has no parent path, as in the reference server.
+/// Checks that the volume mode does not change. The error has no parent path, as in the reference server.
 fn mode_kept(validator: &mut Validator, new: View, old: View) {
     if !is_same(new.get("volumeMode"), old.get("volumeMode")) {
         let value = new.get("volumeMode").cloned().unwrap_or_default();
@@ -304,7 +304,7 @@ fn data_source(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
-/// Checks that a claim stays, except that a bound claim may request more storage.
+/// Checks that a claim does not change, except that a bound claim may request more storage.
 pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim: View) {
     let status = old_claim.child("status");
     let bound = status.text("phase") == "Bound";

@@ -194,8 +194,8 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, driver: View) {
     }
 }
 
-/// Checks that `attachRequired` of a driver stays. The error has another name for it, as in the reference
-/// server.
+/// Checks that `attachRequired` of a driver does not change. The error has another name for it, as in the
+/// reference server.
 pub(super) fn driver_update(validator: &mut Validator, new: View, old: View) {
     let said = |driver: View| driver.child("spec").flag("attachRequired");
     if said(new) != said(old) {
@@ -239,7 +239,8 @@ pub(super) fn node_drivers(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Checks that entries of a node's drivers stay, except for the number of volumes that a driver can take.
+/// Checks that entries of a node's drivers do not change, except for the number of volumes that a driver can
+/// take.
 pub(super) fn node_drivers_update(validator: &mut Validator, new: View, old: View) {
     let entry = |driver: View| {
         let mut entry = driver.object().cloned().unwrap_or_default();

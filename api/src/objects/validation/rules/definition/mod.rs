@@ -99,8 +99,8 @@ fn name(validator: &mut Validator, path: &Path, definition: &Definition, object:
     }
 }
 
-/// Checks that the identity of stored objects stays: always the group and the plural name, and scope and kind
-/// once the type is established.
+/// Checks that the identity of stored objects does not change: never the group and the plural name, nor scope
+/// and kind once the type is established.
 fn immutable(validator: &mut Validator, path: &Path, new: &Definition, old: &Definition) {
     let names = path.child("names");
     let is_established = old.is(naming::ESTABLISHED);
