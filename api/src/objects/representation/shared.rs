@@ -1,7 +1,7 @@
 //! Encodes a watch event once for all watchers with the same representation.
 //!
 //! ```text
-//! event.memo:  slot 0 new object · slot 1 previous object · slot 2… one per representation, with one cell per `Seen` value
+//! event.memo:  slot 0 new object · slot 1 previous object · slot 2… one per representation, each with a cell per `Seen`
 //! ```
 //!
 //! The bytes for a watcher depend on the event, the representation, and the meaning of the event for the

@@ -6,7 +6,7 @@
 //!             constraints, configuration ─► the requests named
 //! status   ─► allocation, users, devices in use
 //! slice    ─► pool, location, devices ─► attributes, capacities, taints, counters
-//! taint rule ─► devices, taint                                  pool request ─► driver, pool, limit; its status is set once
+//! taint rule ─► devices, taint                                  pool request ─► driver, pool, limit; status set once
 //! ```
 //!
 //! The schema walk skips these kinds, because most lists are only checked if they are short enough, and most
