@@ -1,15 +1,18 @@
-//! Limits of devices that several modules rely on: the rules enforce them (docs/api/validation.md#devices), selectors
-//! estimate their cost by them, and quotas count by them. Limits that only the rules know stand there.
+//! Limits of devices that several modules share: validation rules enforce them
+//! (docs/api/validation.md#devices), selectors use them to estimate costs, and quotas use them to count.
+//! Limits that only validation needs are defined there.
 
 use super::validation::DRIVER_MAX;
 
-/// Most attributes and capacities of a device together, and so most domains and most names in a domain.
+/// Maximum number of attributes and capacities of a device together, and therefore of domains, and of names
+/// in one domain.
 pub(crate) const ATTRIBUTES_MAX: usize = 32;
-/// Most bytes of the domain of an attribute or a capacity, which is written like the name of a driver.
+/// Maximum length in bytes of the domain of an attribute or capacity. A domain has the syntax of a driver
+/// name.
 pub(crate) const DOMAIN_MAX: usize = DRIVER_MAX;
-/// Most bytes of the name of an attribute or a capacity within its domain.
+/// Maximum length in bytes of the name of an attribute or capacity within its domain.
 pub(crate) const IDENTIFIER_MAX: usize = 32;
-/// Most bytes of a text or a version among the attributes.
+/// Maximum length in bytes of an attribute of type string or version.
 pub(crate) const TEXT_MAX: usize = 64;
-/// Most devices that a claim gets.
+/// Maximum number of devices that are allocated to one claim.
 pub const RESULTS_MAX: usize = 32;

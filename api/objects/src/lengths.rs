@@ -1,28 +1,30 @@
 //! Cache of encoded object lengths, for encodings that write a length before the content.
 //!
-//! The key is the revision, which identifies one version of one object. The cache is a table of fixed size in which a
-//! newer length replaces an older one; a missing length is computed by encoding the object again.
+//! The key is the revision, which identifies one version of one object. The cache is a table of fixed size,
+//! in which a newer length replaces an older one. If a length is missing, it is computed by encoding the
+//! object again.
 
 use engine::Revision;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Capacity of the cache, at 8 bytes for each length.
+/// Capacity of the cache. Each length takes 8 bytes.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 20;
 
-/// Slots that are made together, with the first length that is put into one of them.
+/// Number of slots that are allocated together, when the first length is put into one of them.
 const PAGE_SLOTS: usize = 4096;
 
-/// Bits of a slot that hold the length; the others hold the part of the revision that the slot's index does not.
+/// Bits of a slot that hold the length. The other bits hold the part of the revision that the index of the
+/// slot does not determine.
 const LENGTH_BITS: u32 = 22;
 
-/// The forms whose items are measured.
+/// Representation whose items are measured.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
-    /// Whole objects.
+    /// Whole objects with all members.
     Whole,
-    /// Their metadata only.
+    /// Only the metadata of objects.
     Metadata,
 }
 
@@ -40,7 +42,7 @@ impl Default for Lengths {
 }
 
 impl Lengths {
-    /// The length of the version written at `revision`, if it is cached.
+    /// Returns the length of the version written at `revision`, if it is cached.
     #[inline]
     pub fn get(&self, form: Form, revision: Revision) -> Option<u64> {
         let place = place(revision);
@@ -52,7 +54,7 @@ impl Lengths {
 
     /// Caches a length, except 0 and lengths of 4 MiB or more.
     pub fn put(&self, form: Form, revision: Revision, bytes: usize) {
-        // Revisions end at 2^62, so the rest of one fits.
+        // Revisions are below 2^62, so the upper bits of a revision fit.
         let slot = (revision.get() >> SLOT_BITS) << LENGTH_BITS | bytes as u64;
         if (1..1 << LENGTH_BITS).contains(&bytes) {
             let place = place(revision);
@@ -63,7 +65,8 @@ impl Lengths {
     }
 }
 
-/// Consecutive revisions, as of objects created together, use consecutive slots.
+/// Returns the slot of a revision. Objects created together have consecutive revisions and therefore use
+/// consecutive slots.
 fn place(revision: Revision) -> usize {
     revision.get() as usize % SLOTS
 }

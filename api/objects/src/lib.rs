@@ -1,4 +1,4 @@
-//! What is done with one object: patches, validation, ownership, conversion, its record and its representations.
+//! Operations on single objects: patches, validation, ownership, conversion, storage and representation.
 
 pub mod apply;
 pub mod body;

@@ -1,4 +1,4 @@
-//! Representations: the forms in which stored objects are served, as documents, list items and watch events.
+//! Representations in which stored objects are served: as documents, list items and watch events.
 //!
 //! ```text
 //! stored bytes ─served version─► Renderer ─┬─ json: whole · table · metadata only ─┬─ yaml: the same
@@ -6,9 +6,10 @@
 //!                                          └─ protobuf: whole · metadata only
 //! ```
 //!
-//! A [`Renderer`] is the representation of one resource's objects that a request negotiated; `Encoding` holds the state
-//! of its encoding, one type per encoding. All functions append to a buffer. Plain JSON is copied; protobuf, table rows
-//! and metadata are built from the stored text; YAML and CBOR go through a tree of one object.
+//! A [`Renderer`] is the representation that one request negotiated for the objects of one resource. An
+//! `Encoding` holds the state of the encoder; each encoding has its own type. All functions append to a
+//! buffer. Plain JSON is copied. Protobuf, table rows and metadata are built from the stored text. YAML and
+//! CBOR are built from the tree of one object at a time.
 
 #[cfg(test)]
 mod alike_test;
@@ -49,49 +50,49 @@ use wire::response::{Response, respond};
 
 use crate::lengths::{self, Lengths};
 
-/// The metadata of a list.
+/// Metadata of a list, as sent to the client.
 #[derive(Clone, Debug, Default)]
 pub struct ListMeta {
-    /// Version of the collection.
+    /// Revision of the collection, sent as its resourceVersion.
     pub revision: Revision,
-    /// Token of the next chunk; empty on the last.
+    /// Continue token for the next chunk; empty in the last chunk.
     pub continue_token: String,
-    /// Items after this chunk, if known and reported.
+    /// Number of items after this chunk, if it is known and reported.
     pub remaining: Option<u64>,
 }
 
-/// Size of a list, as far as the encoding needs it.
+/// Size of a list. Only the values that the encoding needs are valid.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListSize {
-    /// Number of items.
+    /// Number of items in the chunk.
     pub items: u64,
-    /// Their total length in bytes.
+    /// Total length of the items in bytes.
     pub bytes: u64,
 }
 
-/// What an encoding must know of a list's items before it writes the first byte.
+/// Information about a list's items that an encoding needs before it can write the first byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SizeNeeded {
-    /// Nothing.
+    /// The encoding needs no information.
     Nothing,
-    /// Their number.
+    /// The number of items.
     Items,
-    /// Their number and total length.
+    /// The number of items and their total length.
     Bytes,
 }
 
 /// Types of watch events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EventType {
-    /// Created, or begins to match the selector.
+    /// The object was created or begins to match the selector.
     Added,
-    /// Changed.
+    /// The object was changed and matches the selector.
     Modified,
-    /// Deleted, or no longer matches the selector.
+    /// The object was deleted or no longer matches the selector.
     Deleted,
     /// All events up to a revision have been sent.
     Bookmark,
-    /// The watch ends, with a Status.
+    /// The watch ends with an error, sent as a Status.
     Error,
 }
 
@@ -107,84 +108,85 @@ impl EventType {
     }
 }
 
-/// An object to be shown.
+/// An object to be rendered.
 #[derive(Clone, Copy)]
 struct Shown<'b> {
     /// The stored bytes.
     stored: &'b [u8],
-    /// In the served version; the same bytes if no conversion is needed.
+    /// The object in the served version; equal to `stored` if no conversion is needed.
     served: &'b [u8],
 }
 
-/// Writes objects in one encoding. A function that fails appends nothing.
+/// An encoder of objects. A function that fails appends nothing.
 trait Encoding: Send + Sync {
-    /// A whole document.
+    /// Appends one object as a whole document.
     fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status>;
 
-    /// The part of a list document that does not depend on its items, which [`Encoding::list_head`] writes again at its
-    /// beginning; nothing if no size is needed.
+    /// Appends the part of a list document that does not depend on its items, or nothing if no size is
+    /// needed. [`Encoding::list_head`] writes this part again at its beginning.
     fn list_opening(&self, _: &mut Vec<u8>) {}
 
-    /// The same encoding for items of the same list, or events of the same watch, that are not the first: the bytes of
-    /// several go together in order.
+    /// Returns an encoder for items of the same list or events of the same watch, except the first. The
+    /// caller concatenates the outputs of several encoders in order.
     fn fork(&self) -> Box<dyn Encoding>;
 
-    /// The start of a list document, up to its first item. Of `size` only the parts that [`Renderer::size_needed`]
-    /// requires are valid.
+    /// Appends the start of a list document, up to its first item. Only the parts of `size` that
+    /// [`Renderer::size_needed`] requires are valid.
     fn list_head(&mut self, meta: &ListMeta, size: ListSize, out: &mut Vec<u8>) -> Result<(), Status>;
 
-    /// One item, with the separator before it.
+    /// Appends one item, with the separator before it.
     fn list_item(&mut self, object: Shown<'_>, first: bool, out: &mut Vec<u8>) -> Result<(), Status>;
 
-    /// The end of a list document.
+    /// Appends the end of a list document.
     fn list_tail(&self, out: &mut Vec<u8>);
 
-    /// One watch event, framed. An encoding without watches is never chosen for one.
+    /// Appends one watch event with its frame. Negotiation never chooses an encoding without watches for a
+    /// watch.
     fn event(&mut self, _: EventType, _: Shown<'_>, _: &mut Vec<u8>) -> Result<(), Status> {
         Err(Status::internal("there are no watches in this encoding"))
     }
 
-    /// The watch event of an error; its Status is never transformed.
+    /// Appends the watch event of an error. Its Status is never transformed.
     fn error_event(&self, _: &Status, _: &mut Vec<u8>) {}
 }
 
-/// The representation of one resource's objects in one response.
+/// Renderer of one resource's objects for one response.
 pub struct Renderer {
     resource: Arc<Resource>,
     naming: &'static Naming,
     output: Output,
     encoding: Box<dyn Encoding>,
     metrics: Arc<Metrics>,
-    /// Where memory for the answer is charged.
+    /// Account that is charged for the memory of the response.
     account: Account,
-    /// Cache of item lengths, for the forms that need them and that all clients share.
+    /// Cache of item lengths, which all clients share. Only set for representations that need lengths.
     lengths: Option<(Arc<Lengths>, lengths::Form)>,
 }
 
-/// What a renderer is made of: the resource, the form that was asked for, and where numbers are kept.
+/// Parameters of a renderer: the resource, the requested representation, and the shared counters and caches.
 #[derive(Clone, Copy)]
 pub struct Wanted<'c> {
     /// The resource whose objects are rendered.
     pub resource: &'c Arc<Resource>,
-    /// The names of this server.
+    /// Naming profile in which objects are served.
     pub naming: &'static Naming,
-    /// Encoding and transform.
+    /// Encoding and transform that were negotiated.
     pub output: Output,
-    /// Query parameters; tables have one of their own.
+    /// Query parameters of the request, for the parameter `includeObject` of tables.
     pub query: &'c Query,
-    /// Counts what is rendered.
+    /// Metrics that count rendered objects.
     pub metrics: &'c Arc<Metrics>,
-    /// Lengths of items that were rendered before.
+    /// Cache of the lengths of items that were rendered before.
     pub lengths: &'c Arc<Lengths>,
-    /// Where memory for the answer is charged.
+    /// Account that is charged for the memory of the response.
     pub account: &'c Account,
 }
 
 impl Renderer {
-    /// The renderer of a request's answer.
+    /// Creates the renderer for the response to a request.
     ///
     /// # Errors
-    /// 400 for a parameter of tables that means nothing.
+    /// 400 if a parameter for tables is invalid.
     pub fn new(wanted: Wanted<'_>) -> Result<Self, Status> {
         let Wanted { resource, naming, output, .. } = wanted;
         let encoding: Box<dyn Encoding> = match output.encoding {
@@ -204,17 +206,17 @@ impl Renderer {
         Ok(Renderer { resource: resource.clone(), naming, output, encoding, metrics, account, lengths })
     }
 
-    /// The resource whose objects are rendered.
+    /// Returns the resource whose objects are rendered.
     pub fn resource(&self) -> &Arc<Resource> {
         &self.resource
     }
 
-    /// Where memory for the answer is charged.
+    /// Returns the account that is charged for the memory of the response.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Whether objects are shown as they are stored: compact JSON of the stored version.
+    /// Returns whether objects are sent as they are stored: as compact JSON of the stored version.
     pub fn is_as_stored(&self) -> bool {
         self.output.encoding == negotiate::Encoding::Json
             && self.output.transform == Transform::None
@@ -222,12 +224,12 @@ impl Renderer {
             && self.resource.is_stored_form()
     }
 
-    /// Media type of documents and lists.
+    /// Returns the media type of documents and lists.
     pub fn media_type(&self) -> &'static str {
         self.output.media_type
     }
 
-    /// Media type of watches.
+    /// Returns the media type of watches.
     pub fn watch_media_type(&self) -> Cow<'static, str> {
         match self.output.encoding {
             negotiate::Encoding::Json | negotiate::Encoding::Yaml => self.output.media_type.into(),
@@ -236,7 +238,7 @@ impl Renderer {
         }
     }
 
-    /// The stored bytes in the served version.
+    /// Returns the object in the served version; borrows the stored bytes if no conversion is needed.
     fn served<'b>(&self, stored: &'b [u8]) -> Result<Cow<'b, [u8]>, Status> {
         if self.resource.is_stored_form() {
             return Ok(Cow::Borrowed(stored));
@@ -248,7 +250,8 @@ impl Renderer {
         Ok(Cow::Owned(out))
     }
 
-    /// The object in JSON, where it is shown whole and in another encoding.
+    /// Returns the JSON text of the object if the response shows the whole object in an encoding other than
+    /// JSON.
     pub fn text_beside(&self, stored: &Bytes) -> Result<Option<Bytes>, Status> {
         let is_whole = self.output.transform == Transform::None;
         if !is_whole || self.output.encoding == negotiate::Encoding::Json {
@@ -260,7 +263,7 @@ impl Renderer {
         }))
     }
 
-    /// One object as a whole document.
+    /// Renders one object as a whole document.
     pub fn document(&mut self, stored: &Bytes) -> Result<Bytes, Status> {
         let served = self.served(stored)?;
         let mut out = Vec::with_capacity(served.len() + 64);
@@ -268,15 +271,16 @@ impl Renderer {
         Ok(out.into())
     }
 
-    /// Responds with an object that is not of the request's resource: a scale, a review. The resource's table columns
-    /// do not apply to it, so only its plain form is served. `object` names its kind and version.
+    /// Responds with an object of another type than the request's resource, such as a scale or a review. The
+    /// table columns of the resource do not apply to it, so it is only served whole or as metadata. `object`
+    /// contains its kind and version.
     pub fn respond_foreign(
         output: &Output,
         code: StatusCode,
         message: &Message,
         object: &Object,
     ) -> Result<Response, Status> {
-        // A Status has no metadata of an object, and is answered whole.
+        // A Status has no object metadata, so it is always sent whole.
         if output.transform == Transform::PartialObject && !std::ptr::eq(message, builtin::STATUS) {
             let api_version = format!("{}/{}", output.words.meta_group(), output.meta_version.as_str());
             let mut partial = Object::new();
@@ -299,8 +303,9 @@ impl Renderer {
         Ok(response)
     }
 
-    /// Responds with the table of one object of type `message` that is not of the request's resource. A custom resource
-    /// shows it in its own columns, as the reference server does. Only JSON and YAML have tables.
+    /// Responds with a table of one object of type `message` that is not of the request's resource. If the
+    /// resource is custom, the table has the columns of the resource, as in the reference server. Only JSON
+    /// and YAML support tables.
     pub fn respond_foreign_table(
         (resource, output, query): (&Resource, &Output, &Query),
         message: &Message,
@@ -337,7 +342,7 @@ impl Renderer {
         Ok(respond(StatusCode::OK, renderer.media_type(), out))
     }
 
-    /// What [`list_head`](Self::list_head) must know of the items.
+    /// Returns the information about the items that [`list_head`](Self::list_head) needs.
     pub fn size_needed(&self) -> SizeNeeded {
         match self.output.encoding {
             negotiate::Encoding::Json | negotiate::Encoding::Yaml => SizeNeeded::Nothing,
@@ -346,21 +351,22 @@ impl Renderer {
         }
     }
 
-    /// Length of the list item of an object's version at `revision`, if cached.
+    /// Returns the length of the list item for the version of an object at `revision`, if it is cached.
     pub fn known_item_len(&self, revision: Revision) -> Option<u64> {
         let (lengths, form) = self.lengths.as_ref()?;
         lengths.get(*form, revision)
     }
 
-    /// Caches the length of the item, if this form needs lengths.
+    /// Caches the length of an item if this representation needs lengths.
     pub fn remember_item_len(&self, revision: Revision, bytes: usize) {
         if let Some((lengths, form)) = &self.lengths {
             lengths.put(*form, revision, bytes);
         }
     }
 
-    /// A renderer for items of the same list, or events of the same watch, that are not the first. What several make
-    /// goes together in order. It remembers parts of objects, up to `MEMO_BYTES` of the protobuf codec.
+    /// Returns a renderer for items of the same list or events of the same watch, except the first. The
+    /// caller concatenates the outputs of several renderers in order. The new renderer keeps its own memo of
+    /// converted parts, up to `MEMO_BYTES` of the protobuf codec.
     pub fn fork(&self) -> Renderer {
         Renderer {
             resource: self.resource.clone(),
@@ -373,24 +379,25 @@ impl Renderer {
         }
     }
 
-    /// The beginning of [`Renderer::list_head`], as far as it does not depend on the size.
+    /// Appends the beginning of [`Renderer::list_head`] that does not depend on the size.
     pub fn list_opening(&self, out: &mut Vec<u8>) {
         self.encoding.list_opening(out);
     }
 
-    /// The start of a list document, up to its first item. `size` counts only as far as it is needed.
+    /// Appends the start of a list document, up to its first item. Only the parts of `size` that
+    /// [`Renderer::size_needed`] requires are used.
     pub fn list_head(&mut self, meta: &ListMeta, size: ListSize, out: &mut Vec<u8>) -> Result<(), Status> {
         self.encoding.list_head(meta, size, out)
     }
 
-    /// One item of a list, with the separator before it.
+    /// Appends one item of a list, with the separator before it.
     pub fn list_item(&mut self, stored: &[u8], first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
         let served = self.served(stored)?;
         self.encoding.list_item(Shown { stored, served: &served }, first, out)
     }
 
-    /// The item of an object that is shown as it is stored: appends the separator, and returns the part of the stored
-    /// bytes that follows it. `None` for other forms.
+    /// Appends the separator of a list item that is sent as it is stored, and returns the part of the stored
+    /// bytes that follows. Returns `None` for other representations.
     pub fn list_item_stored(&self, stored: &Bytes, first: bool, out: &mut Vec<u8>) -> Option<Bytes> {
         if !self.is_as_stored() {
             return None;
@@ -403,29 +410,30 @@ impl Renderer {
         Some(stored.slice(begin.min(stored.len())..))
     }
 
-    /// The end of a list document.
+    /// Appends the end of a list document.
     pub fn list_tail(&self, out: &mut Vec<u8>) {
         self.encoding.list_tail(out);
     }
 
-    /// Whether documents are indented. Lists are made compactly and indented as they leave.
+    /// Returns whether documents are indented. Lists are rendered compactly and indented when they are sent.
     pub fn is_pretty(&self) -> bool {
         self.output.pretty && self.output.encoding == negotiate::Encoding::Json
     }
 
-    /// One watch event.
+    /// Appends one watch event.
     pub fn event(&mut self, kind: EventType, stored: &[u8], out: &mut Vec<u8>) -> Result<(), Status> {
         let served = self.served(stored)?;
         self.encoding.event(kind, Shown { stored, served: &served }, out)
     }
 
-    /// A bookmark at `revision`; `initial_end` marks the end of the synthetic events
+    /// Appends a bookmark at `revision`. `initial_end` marks the end of the initial events
     /// (docs/api/watches.md#watch-start).
     pub fn bookmark(&mut self, revision: Revision, initial_end: bool, out: &mut Vec<u8>) {
         let mut metadata = Object::new();
         metadata.push("resourceVersion", revision.to_string().into());
         if initial_end {
-            // A client waits for the name of its own profile, and a request for plain JSON does not say which that is.
+            // The client waits for the annotation of its own naming profile, and a request for plain JSON
+            // does not tell which profile that is. So the bookmark has one annotation for each profile.
             let mut annotations = Object::new();
             for words in self.naming.understood() {
                 let domain = words.group_suffix.trim_start_matches('.');
@@ -446,13 +454,13 @@ impl Renderer {
         }
     }
 
-    /// An ERROR event; its Status is never transformed.
+    /// Appends an ERROR event. Its Status is never transformed.
     pub fn error_event(&self, status: &Status, out: &mut Vec<u8>) {
         self.encoding.error_event(status, out);
     }
 }
 
-/// The response for a Status, given as a tree.
+/// Returns the response body for a Status that is given as a tree.
 pub fn status_body(status: &Object, output: &Output) -> Bytes {
     match output.encoding {
         negotiate::Encoding::Json => json::status(status, output.pretty),
@@ -462,10 +470,10 @@ pub fn status_body(status: &Object, output: &Output) -> Bytes {
     }
 }
 
-/// The response with a discovery document, in the encoding that the client wants.
+/// Returns the response with a discovery document in the negotiated encoding.
 ///
 /// # Errors
-/// The document is not of its own type.
+/// Fails if the document does not match its own type.
 pub fn discovery(naming: &Naming, answer: discovery::Answer) -> Result<http::Response<Bytes>, Status> {
     let discovery::Answer { response, encoding, .. } = answer;
     let write: fn(&Message, &Object) -> Result<Bytes, Status> = match encoding {
@@ -485,8 +493,8 @@ pub fn discovery(naming: &Naming, answer: discovery::Answer) -> Result<http::Res
     Ok(http::Response::from_parts(head, write(message, &object)?))
 }
 
-/// Position of the resourceVersion's digits. In the stored form only strings come before it, and a quote inside a
-/// string is escaped, so its first appearance is the member itself.
+/// Returns the position of the digits of the resourceVersion. Only strings precede it in the stored form, and
+/// quotes in strings are escaped, so the first match is the member itself.
 fn revision_range(stored: &[u8]) -> Option<std::ops::Range<usize>> {
     const MEMBER: &[u8] = b"\"resourceVersion\":\"";
     let start = stored.windows(MEMBER.len()).position(|window| window == MEMBER)? + MEMBER.len();
@@ -494,7 +502,7 @@ fn revision_range(stored: &[u8]) -> Option<std::ops::Range<usize>> {
     Some(start..start + len)
 }
 
-/// The same object at another revision: the event for an object that no longer matches the selector
+/// Returns an object with another revision, for the event of an object that no longer matches the selector
 /// (docs/api/watches.md#watch-events).
 pub fn with_revision(stored: &Bytes, revision: Revision) -> Bytes {
     let Some(range) = revision_range(stored) else { return stored.clone() };
@@ -505,7 +513,7 @@ pub fn with_revision(stored: &Bytes, revision: Revision) -> Bytes {
     moved.freeze()
 }
 
-/// 406 for a list form requested of a single object.
+/// Returns a 406 if a list representation was requested for a single object.
 pub fn refuse_list_transform(output: &Output, resource: &Resource) -> Result<(), Status> {
     let kind = &resource.table.kind;
     match output.transform {
@@ -520,21 +528,21 @@ pub fn refuse_list_transform(output: &Output, resource: &Resource) -> Result<(),
     }
 }
 
-/// The name of the type that the reference server holds objects of `kind` in: packages have the first word of their
-/// group's name, and custom resources share one type.
+/// Returns the name of the Go type in which the reference server holds objects of `kind`. The package is the
+/// first word of the group's name; all custom resources have one type.
 fn internal_type(resource: &Resource, kind: &str, custom: &str) -> String {
     if resource.table.message.custom {
         return format!("unstructured.{custom}");
     }
     let package = match resource.group.split('.').next().unwrap_or_default() {
-        // Events of both groups are one type.
+        // Events of both groups have the same type.
         "" | "events" => "core",
         package => package,
     };
     format!("{package}.{kind}")
 }
 
-/// 406 for an object form requested of a list.
+/// Returns a 406 if an object representation was requested for a list.
 pub fn refuse_object_transform(output: &Output, resource: &Resource) -> Result<(), Status> {
     let kind = &resource.table.list_kind;
     match output.transform {
@@ -549,7 +557,7 @@ pub fn refuse_object_transform(output: &Output, resource: &Resource) -> Result<(
     }
 }
 
-/// The bytes that a payload would be stored as at `revision`; the response of a dry run.
+/// Returns the bytes of a payload as they would be stored at `revision`, for the response of a dry run.
 pub fn stamped(payload: &engine::Payload, revision: Revision) -> Bytes {
     let Some(at) = payload.stamp_at else { return payload.value.clone() };
     let (head, tail) = payload.value.split_at(at as usize);

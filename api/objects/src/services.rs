@@ -1,8 +1,8 @@
-//! Where services of the cluster are reached by what calls them for the server: webhooks, conversions, extension servers
+//! Addresses of the services that the server calls: webhooks, conversion webhooks and extension servers
 //! (docs/api/webhooks.md#calls).
 //!
-//! A service is reached at its address in the cluster, or, where the operator wants that, at one of its endpoints. It is
-//! looked up in the newest state for each call.
+//! The server reaches a service at its cluster address or, if the operator configures it, at one of its
+//! endpoints. Each call looks the service up in the newest state.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use values::object::at;
 use values::status::Status;
 use wire::outgoing::Service;
 
-/// The services of the store.
+/// Lookup of service addresses in the store.
 pub struct Services {
     engine: Engine,
     services: Arc<Resource>,
@@ -27,10 +27,10 @@ pub struct Services {
 }
 
 impl Services {
-    /// Those of this store.
+    /// Creates a lookup that reads this store.
     ///
     /// # Panics
-    /// Services are not built in.
+    /// Panics if the registry has no services or endpoint slices.
     pub fn new(
         engine: Engine,
         builtin: &Registry,
@@ -46,10 +46,10 @@ impl Services {
         Services { engine, services, slices, naming, reaches_endpoints }
     }
 
-    /// Where a service is reached now.
+    /// Returns the current host and port of a service.
     ///
     /// # Errors
-    /// Why it cannot be reached.
+    /// Returns the reason why the service cannot be reached.
     pub fn address(&self, service: &Service) -> Result<(String, u16), String> {
         let object = self.find(service).map_err(|status| status.message)?;
         if !self.reaches_endpoints {

@@ -1,7 +1,9 @@
-//! Objects in the engine: their keys, attributes and stored bytes; `access.rs` opens the store for a permission.
+//! Objects in the engine: their keys, selector attributes and stored bytes. `access.rs` opens the store for a
+//! permission.
 //!
-//! A key is `/<stored group or "core">/<resource>/[<namespace>/]<name>`; key order is list order. The value is the
-//! stored form, which is also the served form; the selector attributes are stored beside it.
+//! A key is `/<stored group or "core">/<resource>/[<namespace>/]<name>`, and key order is list order. The
+//! value is the stored form, which is also the served form. The selector attributes are stored next to the
+//! value.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -31,16 +33,18 @@ pub mod backends;
 #[cfg(test)]
 mod bloom_test;
 
-/// Who decides the writes of a server, and knows how new a state must be, where that is not its own engine. The engine follows
-/// then, and everything but this is the same. Servers that share one tell each other by it where they are.
+/// An external authority that decides the writes of a server and knows the newest revision. The engine then
+/// only follows it; everything else works as without a ledger. Servers that share a ledger announce their
+/// addresses to each other through it.
 pub trait Ledger: Send + Sync {
-    /// Decides one write. By the answer the engine has it.
+    /// Decides one write. The engine has applied the write when this resolves.
     fn commit(&self, write: Write) -> Pending<'_, Result<Committed, CommitFailure>>;
 
-    /// Resolves once the engine has everything that was acknowledged by any server before the call.
+    /// Resolves once the engine has every write that any server acknowledged before the call.
     fn current(&self) -> Pending<'_, Result<(), Status>>;
 
-    /// Says to the other servers where this one is reached, for some seconds. `round` is another one each time.
+    /// Announces the address of this server to the other servers for some seconds. `round` differs in each
+    /// call.
     fn announce<'l>(
         &'l self,
         server: &'l str,
@@ -48,48 +52,50 @@ pub trait Ledger: Send + Sync {
         round: i64,
     ) -> Pending<'l, Result<(), Status>>;
 
-    /// Says to the other servers that this one is not reached any more.
+    /// Withdraws the announcement of this server.
     fn withdraw<'l>(&'l self, server: &'l str) -> Pending<'l, Result<(), Status>>;
 
-    /// Host and port of the servers that are reached, by their identity.
+    /// Returns host and port of the announced servers, by server identity.
     fn announced(&self) -> Pending<'_, Result<Addresses, Status>>;
 
-    /// Says that the server at an address stands behind the service of the servers, for some seconds. `round` is another one
-    /// each time.
+    /// Announces for some seconds that the server at an address is an endpoint of the API servers' service.
+    /// `round` differs in each call.
     fn enter_service(&self, address: IpAddr, round: i64) -> Pending<'_, Result<(), Status>>;
 
-    /// Says that it does no more.
+    /// Withdraws an address from the endpoints of the API servers' service.
     fn leave_service(&self, address: IpAddr) -> Pending<'_, Result<(), Status>>;
 
-    /// The addresses of the servers that do, in the order of their texts.
+    /// Returns the endpoint addresses of the API servers' service, ordered by their text.
     fn in_service(&self) -> Pending<'_, Result<Vec<IpAddr>, Status>>;
 
-    /// Puts right what is allocated to services beside their objects; says whether nothing is left to be looked at soon.
+    /// Repairs allocations to services that are stored apart from the service objects. Returns whether
+    /// everything is settled; if not, the caller should repeat the repair soon.
     fn repair_allocations(&self) -> Pending<'_, Result<bool, Status>>;
 
-    /// Whether writes could be decided a moment ago; if not, why.
+    /// Returns an error with the reason if the ledger could not decide writes a moment ago.
     fn health(&self) -> Result<(), String>;
 }
 
-/// Host and port of servers, by their identity.
+/// Host and port of servers, by server identity.
 pub type Addresses = BTreeMap<String, (String, u16)>;
 
-/// An answer that is under way.
+/// Boxed future of a method of [`Ledger`].
 pub type Pending<'l, T> = Pin<Box<dyn Future<Output = T> + Send + 'l>>;
 
-/// Why a write was not committed.
+/// Reason why a write was not committed.
 #[derive(Debug)]
 pub enum CommitFailure {
-    /// The condition did not hold; the newest state.
+    /// The condition did not hold. Carries the newest state.
     Conflict {
-        /// `None` where there is none.
+        /// Newest state of the object; `None` if it does not exist.
         current: Option<Entry>,
     },
-    /// The condition held, but what the write takes along, such as an address, was taken meanwhile: begin again.
+    /// The condition held, but another write took something that this write allocates, such as an address.
+    /// The caller must start again.
     Again,
-    /// The engine, which decides itself, refused.
+    /// The engine, which decides writes itself, refused the write.
     Engine(CommitError),
-    /// What the caller is to be answered.
+    /// The write failed with this Status for the client.
     Status(Box<Status>),
 }
 
@@ -102,19 +108,19 @@ impl From<Status> for CommitFailure {
 /// A stored object: its key, revision and content.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// Revision and key.
+    /// Engine entry with revision and key.
     pub entry: Entry,
-    /// Key, attributes and value.
+    /// Record with key, selector attributes and value.
     pub record: Record,
 }
 
-/// Reads an entry's bytes; damage becomes a 500 that names the key.
+/// Reads the record of an entry. Damage becomes a 500 that names the key.
 pub fn read(entry: Entry) -> Result<Stored, Status> {
     let record = entry.read().map_err(damaged)?;
     Ok(Stored { entry, record })
 }
 
-/// Reads an entry's bytes if the object is selected; the bytes of other objects are not read.
+/// Reads the record of an entry if the object is selected. Records of other objects are not read.
 pub fn read_selected(
     resource: &Resource,
     selection: &Selection,
@@ -123,8 +129,8 @@ pub fn read_selected(
     if selects(resource, selection, &entry)? { read(entry).map(Some) } else { Ok(None) }
 }
 
-/// Whether the object of an entry is selected. Reads its attributes; its value only where those were written by a
-/// release that kept other ones.
+/// Returns whether the object of an entry is selected. Reads the selector attributes, and the value only if a
+/// release with other selector attributes wrote them.
 pub fn selects(resource: &Resource, selection: &Selection, entry: &Entry) -> Result<bool, Status> {
     if selection.is_everything() {
         return Ok(true);
@@ -144,7 +150,7 @@ pub fn selects(resource: &Resource, selection: &Selection, entry: &Entry) -> Res
     Ok(selection.matches(name, namespace, &attributes))
 }
 
-/// An object of the resource that says its name and nothing else: what is left of one that cannot be read.
+/// Returns an object with only its kind and name, as a stand-in for an object that cannot be read.
 pub fn remains(resource: &Resource, namespace: &str, name: &str) -> Object {
     let stored = resource.stored();
     let mut object = Object::new();
@@ -157,23 +163,24 @@ pub fn remains(resource: &Resource, namespace: &str, name: &str) -> Object {
     object
 }
 
-/// 500 for bytes that cannot be read.
+/// Returns the 500 for a record that cannot be read.
 pub fn damaged(error: ReadError) -> Status {
     Status::new(Reason::StorageReadError, error.to_string())
 }
 
 impl Stored {
-    /// The object as a tree, in the stored version.
+    /// Returns the object as a tree, in the stored version.
     pub fn object(&self, resource: &Resource) -> Result<Object, Status> {
         decode_stored(resource, &self.record.value)
     }
 
-    /// The same with its parts parsed: for callers that make a similar object from it.
+    /// Returns the object as a tree with all parts parsed, for callers that build a similar object from it.
     pub fn settled(&self, resource: &Resource) -> Result<Object, Status> {
         decode_settled(&resource.stored().message, &self.record.value).map_err(unreadable)
     }
 
-    /// The same, for the object `new` that will replace it: equal parts are parsed once.
+    /// Returns the object as a tree, for the object `new` that will replace it. Parts that are equal in both
+    /// are parsed once.
     pub fn beside(&self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
         decode_beside(&resource.stored().message, &self.record.value, new).map_err(unreadable)
     }
@@ -183,17 +190,17 @@ fn unreadable(error: DecodeError) -> Status {
     Status::new(Reason::StorageReadError, error.to_string())
 }
 
-/// The tree of a stored value.
+/// Decodes a stored value into a tree.
 pub fn decode_stored(resource: &Resource, value: &[u8]) -> Result<Object, Status> {
     decode_own(&resource.stored().message, value).map_err(unreadable)
 }
 
-/// Encodes an object for storage: value with stamp slot, and attributes.
+/// Encodes an object for storage: the value with space for its revision, and the selector attributes.
 pub fn payload(resource: &Resource, object: &Object) -> Payload {
     payload_of_change(resource, object, &[])
 }
 
-/// As [`payload`] for what replaces an object with the attributes `replaced`.
+/// Encodes an object like [`payload`], to replace an object whose selector attributes are `replaced`.
 pub fn payload_of_change(resource: &Resource, object: &Object, replaced: &[u8]) -> Payload {
     let (value, stamp_at) = encode_stamped(&resource.stored().message, object);
     let attributes = attributes::encode_changed(&resource.stored().table, object, replaced);
@@ -206,12 +213,13 @@ pub fn payload_of_change(resource: &Resource, object: &Object, replaced: &[u8]) 
     }
 }
 
-/// Whether a write of the object is a step of its deletion, which is taken on a full disk.
+/// Returns whether a write of the object is a step of its deletion. Such writes are accepted even if the disk
+/// is full.
 pub fn is_essential(object: &Object) -> bool {
     !meta(object, "deletionTimestamp").is_empty()
 }
 
-/// The key of one object; `namespace` is empty for cluster-scoped resources.
+/// Returns the key of one object; `namespace` is empty for cluster-scoped resources.
 pub fn key(resource: &Resource, namespace: &str, name: &str) -> Bytes {
     let prefix = &resource.stored().key_prefix;
     let mut key = Vec::with_capacity(prefix.len() + namespace.len() + name.len() + 1);
@@ -227,7 +235,7 @@ pub fn key(resource: &Resource, namespace: &str, name: &str) -> Bytes {
 /// Checks that a name given by a client can be part of a key.
 ///
 /// # Errors
-/// 400 for an empty name, and for one that is no segment of a path.
+/// 400 if the name is empty or is not a valid path segment.
 pub fn check_key_name(name: &str) -> Result<(), Status> {
     if name.is_empty() {
         return Err(Status::bad_request("Name parameter required."));
@@ -240,7 +248,8 @@ pub fn check_key_name(name: &str) -> Result<(), Status> {
     Err(Status::bad_request(format!("Name parameter invalid: {name}: {faults}")))
 }
 
-/// The key of an object as errors show it: where the reference server keeps it in etcd.
+/// Returns the key of an object for error messages: the key under which the reference server stores it in
+/// etcd.
 pub fn shown_key(resource: &Resource, namespace: &str, name: &str) -> String {
     let mut key = format!("/registry/{}/", etcd_path(resource));
     if !namespace.is_empty() {
@@ -251,12 +260,12 @@ pub fn shown_key(resource: &Resource, namespace: &str, name: &str) -> String {
     key
 }
 
-/// The common start of the keys of a collection: all of a resource, or one namespace of it.
+/// Returns the common key prefix of a collection: all objects of a resource, or those in one namespace.
 pub fn collection(resource: &Resource, namespace: &str) -> Bytes {
     key(resource, namespace, "")
 }
 
-/// [`selects`] for a state that was read.
+/// Returns whether an object is selected, like [`selects`], from a record that was already read.
 pub fn is_selected(resource: &Resource, selection: &Selection, record: &Record) -> Result<bool, Status> {
     if selection.is_everything() {
         return Ok(true);
@@ -271,7 +280,7 @@ pub fn is_selected(resource: &Resource, selection: &Selection, record: &Record) 
     Ok(selection.matches(name, namespace, &attributes))
 }
 
-/// Namespace and name of a key of `resource`; the namespace is empty for cluster-scoped resources.
+/// Returns namespace and name from a key of `resource`. The namespace is empty for cluster-scoped resources.
 pub fn identity<'k>(resource: &Resource, key: &'k [u8]) -> (&'k str, &'k str) {
     let rest = key.get(resource.stored().key_prefix.len()..).unwrap_or_default();
     let rest = std::str::from_utf8(rest).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! What the server itself does to an object on its way in, beyond defaults: which parts each endpoint may write,
-//! and generation.
+//! Changes that the server makes to an object before it is stored, in addition to defaulting: limiting a
+//! write to the fields that its endpoint may write, and counting the generation.
 //!
-//! Functions from objects to objects. The data (which paths, which kinds count generations) is in the schema tables;
-//! what tables cannot say is a `Strategy` in `strategy/kinds.rs`, which a kind names in the schema (option
-//! `strategy`). Nothing here knows a kind by its name.
+//! These are functions from objects to objects. The data (which paths, which kinds count generations) is in
+//! the schema tables. Behavior that tables cannot express is a `Strategy` in `strategy/kinds.rs`, which a
+//! kind names in its schema (option `strategy`). This module refers to no kind by name.
 
 mod dropped;
 mod kinds;
@@ -25,28 +25,28 @@ use values::status::Status;
 
 include!(concat!(env!("SCHEMA_TABLES"), "/strategies.rs"));
 
-/// What a kind gets beyond what its tables say.
+/// Behavior of a kind that its tables do not express.
 #[derive(Clone, Copy)]
 struct Strategy {
-    /// Completes a new object that is decoded and defaulted.
+    /// Completes a new object after decoding and defaulting.
     create: Option<fn(&mut Object, &mut Creation)>,
-    /// Completes the first object, about to replace the second through an endpoint. It is already limited to what the
-    /// endpoint may write.
+    /// Completes the first object, which is about to replace the second through an endpoint. The caller has
+    /// already limited it to the fields that the endpoint may write.
     update: Option<fn(Endpoint, &mut Object, &Object)>,
-    /// What the writer of a valid object is warned of.
+    /// Collects the warnings for the writer of a valid object.
     warnings: Option<fn(&mut warnings::Texts, warnings::Written)>,
-    /// What the writer of a valid status is warned of.
+    /// Collects the warnings for the writer of a valid status.
     status_warnings: Option<fn(&mut warnings::Texts, warnings::Written)>,
-    /// Fields that are not stored, because what they are for is off.
+    /// Fields that are dropped because the feature that they belong to is off.
     dropped: &'static [Dropped],
-    /// Completes an object that is deleted for the first time and waits for a controller to clear up behind it.
+    /// Completes an object at its first deletion, if the object then waits for a controller to clean up.
     delete: Option<fn(&mut Object, &Naming)>,
-    /// Whether a new object counts as stored without its status, which reading completes: the first write after the
-    /// creation then stores something new, even if it says nothing new.
+    /// Whether a new object counts as stored without its status, which is filled in on reading. The first
+    /// write after the creation is then stored even if it is a no-op.
     completed_by_reading: bool,
 }
 
-/// Nothing beyond what the tables say.
+/// Strategy of a kind whose tables express all of its behavior.
 const NONE: Strategy = Strategy {
     create: None,
     update: None,
@@ -57,44 +57,44 @@ const NONE: Strategy = Strategy {
     completed_by_reading: false,
 };
 
-/// What is known about a creation beside the object.
+/// Context of a creation.
 struct Creation<'a> {
     user: &'a User,
     naming: &'a Naming,
-    /// Whether the labels of the object are the writer's, not a default.
+    /// Whether the writer set the labels of the object, rather than defaulting.
     is_labelled: bool,
-    /// What the writer is warned of.
+    /// Warnings for the writer.
     warnings: Vec<String>,
 }
 
-/// The strategy that the kind of a resource names.
+/// Returns the strategy that the kind of a resource names.
 fn of(resource: &Resource) -> Option<&'static Strategy> {
     STRATEGIES.get(usize::from(resource.table.behavior.strategy.checked_sub(1)?))
 }
 
-/// Which way a write came in.
+/// Endpoint through which a write is made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Endpoint {
-    /// The resource itself.
+    /// The path of the resource itself.
     Main,
-    /// `/status`.
+    /// The subresource `/status` of the object.
     Status,
-    /// `/scale`; only the replica count of the parent is taken.
+    /// The subresource `/scale`, which takes only the replica count of the parent.
     Scale,
-    /// `/binding` of pods; the verb itself says what changes.
+    /// The subresource `/binding` of pods. The handler of the subresource makes the change itself.
     Binding,
-    /// `/finalize` of namespaces.
+    /// The subresource `/finalize` of namespaces.
     Finalize,
-    /// `/approval` of certificate signing requests.
+    /// The subresource `/approval` of certificate signing requests.
     Approval,
-    /// `/ephemeralcontainers` of pods.
+    /// The subresource `/ephemeralcontainers` of pods.
     EphemeralContainers,
-    /// `/resize` of pods.
+    /// The subresource `/resize` of pods.
     Resize,
 }
 
 impl Endpoint {
-    /// Name of the subresource; empty for the resource itself.
+    /// Returns the name of the subresource; empty for the resource itself.
     pub fn subresource(self) -> &'static str {
         match self {
             Self::Main => "",
@@ -108,7 +108,8 @@ impl Endpoint {
         }
     }
 
-    /// The endpoint of a subresource that reads and writes its parent object; `None` for the others.
+    /// Returns the endpoint of a subresource that reads and writes its parent object; `None` for other
+    /// subresources.
     pub fn of_parent(subresource: &str) -> Option<Self> {
         Some(match subresource {
             "" => Self::Main,
@@ -126,16 +127,16 @@ impl Endpoint {
 const SYSTEM_METADATA: [&str; 5] =
     ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
-/// Wipes what only the system may set (docs/api/writes.md#system-metadata).
+/// Removes the metadata that only the server may set (docs/api/writes.md#system-metadata).
 pub fn wipe_system_metadata(object: &mut Object) {
     let metadata = object::metadata_mut(object);
     metadata.retain(|name, _| !SYSTEM_METADATA.contains(&name));
 }
 
-/// Gives an object the namespace of its request, or none where its resource is in no namespace.
+/// Sets the namespace of an object to that of its request, or removes it if the resource is cluster-scoped.
 ///
 /// # Errors
-/// 400 for an object that names another namespace.
+/// 400 if the object names another namespace.
 pub fn scope_to(resource: &Resource, namespace: &str, object: &mut Object) -> Result<(), Status> {
     let given = meta(object, "namespace");
     if !resource.namespaced() {
@@ -150,8 +151,9 @@ pub fn scope_to(resource: &Resource, namespace: &str, object: &mut Object) -> Re
     Ok(())
 }
 
-/// Makes a decoded, defaulted object what a new one looks like; returns what its writer is warned of, which what the
-/// object then looks like no longer shows. `is_labelled` says whether its labels are the writer's, not a default.
+/// Prepares a new object, after decoding and defaulting, for its creation. Returns warnings about the object
+/// as it was sent, because the prepared object no longer shows their cause. `is_labelled` says whether the
+/// writer set the labels, rather than defaulting.
 pub fn prepare_create(
     resource: &Resource,
     object: &mut Object,
@@ -179,13 +181,14 @@ pub fn prepare_create(
     creation.warnings
 }
 
-/// Whether the first write after the creation of an object stores something new, even if it changes nothing that a
-/// reader sees (docs/api/writes.md#writes-without-effect).
+/// Returns whether the first write after the creation of an object is stored even if it changes nothing that
+/// a reader sees (docs/api/writes.md#writes-without-effect).
 pub fn is_completed_by_reading(resource: &Resource) -> bool {
     of(resource).is_some_and(|strategy| strategy.completed_by_reading)
 }
 
-/// Makes `new` what an update through `endpoint` may make of `old`, and counts the generation.
+/// Limits `new` to the changes that an update of `old` through `endpoint` may make, and counts the
+/// generation.
 pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object, old: &Object) {
     match endpoint {
         Endpoint::Main => {
@@ -228,7 +231,8 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
     restore_system_metadata(new, old);
     let counted = &resource.table.generation_on;
     let is_custom = resource.table.message.custom;
-    // A binding completes the specification, as a default does, and a status is none: the generation stays.
+    // The generation does not change: a binding completes the specification as defaulting does, and a status
+    // has no effect on it.
     if is_custom || !counted.is_empty() && !matches!(endpoint, Endpoint::Binding | Endpoint::Status) {
         let before =
             old.get("metadata").and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64);
@@ -244,7 +248,8 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
     }
 }
 
-/// Marks an object that is deleted for the first time, if a controller clears up behind its kind; says whether one does.
+/// Prepares an object at its first deletion if a controller cleans up for its kind. Returns whether that is
+/// so.
 pub fn begin_deletion(resource: &Resource, object: &mut Object, naming: &Naming) -> bool {
     let delete = of(resource).and_then(|strategy| strategy.delete);
     if let Some(delete) = delete {
@@ -253,19 +258,20 @@ pub fn begin_deletion(resource: &Resource, object: &mut Object, naming: &Naming)
     delete.is_some()
 }
 
-/// Whether the kind begins the deletion of its objects in its own way, and not as most do.
+/// Returns whether deletion of this kind differs from that of most kinds.
 pub fn has_own_deletion(resource: &Resource) -> bool {
     resource.table.behavior.spec_finalizers || of(resource).is_some_and(|strategy| strategy.delete.is_some())
 }
 
-/// Whether two objects are equal but for their metadata.
+/// Returns whether two objects are equal except for their metadata.
 fn same_outside_metadata(a: &Object, b: &Object) -> bool {
     let others = |object: &Object| object.len() - usize::from(object.contains("metadata"));
     others(a) == others(b)
         && a.iter().all(|(name, value)| name == "metadata" || b.get(name).is_some_and(|other| other == value))
 }
 
-/// What the writer of a valid object is warned of; only the resource itself and its status warn.
+/// Returns the warnings for the writer of a valid object. Only the resource itself and its status produce
+/// warnings.
 pub fn warnings(
     resource: &Resource,
     endpoint: Endpoint,
@@ -284,7 +290,8 @@ pub fn warnings(
     advice.map_or_else(Vec::new, |advice| warnings::Texts::of(advice, warnings::Written { new, old, naming }))
 }
 
-/// Keeps of `new` only the given paths (and the metadata of `new`); everything else is as in `old`.
+/// Resets `new` to `old`, except for the given paths and for the metadata members `resourceVersion` and
+/// `managedFields`.
 fn only(new: &mut Object, old: &Object, paths: &[&'static str]) {
     let mut kept = old.clone();
     for path in paths {
@@ -295,8 +302,9 @@ fn only(new: &mut Object, old: &Object, paths: &[&'static str]) {
     *new = kept;
 }
 
-/// A resize takes the resources of the pod, and the resources and resize policies of its containers. Containers that are not the same ones in the same
-/// order are left for validation to refuse.
+/// Limits `new` to the changes that a resize may make: the resources of the pod, and the resources and resize
+/// policies of its containers. If the containers are not the same in the same order, the new ones are kept,
+/// and validation refuses them.
 fn take_resources(new: &mut Object, old: &Object) {
     let mut kept = old.clone();
     for list in ["containers", "initContainers"] {
@@ -324,7 +332,7 @@ fn take_resources(new: &mut Object, old: &Object) {
     *new = kept;
 }
 
-/// What an update may omit but never change: filled in from the stored object
+/// Fills in, from the stored object, metadata that an update may omit but not change
 /// (docs/api/writes.md#what-an-update-keeps).
 fn restore_system_metadata(new: &mut Object, old: &Object) {
     let old_meta = |name: &str| old.get("metadata").and_then(|metadata| metadata.get(name)).cloned();
@@ -344,7 +352,7 @@ fn restore_system_metadata(new: &mut Object, old: &Object) {
     }
 }
 
-/// Orders a string map as it is written: by key.
+/// Sorts a map of strings by key, the order in which it is written.
 pub fn sort_members(members: &mut Object) {
     members.members_mut().sort_by(|(a, _), (b, _)| a.cmp(b));
 }
@@ -364,7 +372,7 @@ mod tests {
                 r#""name":"a","deletionTimestamp":null,"deletionGracePeriodSeconds":null"#,
                 format!(r#""name":"a",{OLD}"#),
             ),
-            // Validation refuses a change.
+            // Validation refuses this change later.
             (
                 r#""deletionTimestamp":"2025-01-01T00:00:00Z","deletionGracePeriodSeconds":5"#,
                 OLD.replace("Seconds\":0", "Seconds\":5"),

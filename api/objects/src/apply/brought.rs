@@ -1,8 +1,9 @@
 //! The field set of a new object, written as text in one walk (docs/api/apply.md#field-sets).
 //!
-//! A new object is compared with one of its type of which nothing was given. What it brings is nearly all it has, so
-//! no set is made of it: the walk writes the text that the set would have. The text equals that of
-//! `compare(…).brought()`, which stays the definition; where the walk cannot tell, the caller uses that.
+//! A new object is compared with an empty object of its type. It brings nearly all of its fields, so this
+//! module builds no set: the walk directly writes the text that the set would have. The text equals that of
+//! `compare(…).brought()`, which remains the definition. If the walk cannot decide a case, the caller
+//! compares instead.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -16,11 +17,11 @@ use values::cancellation;
 use values::field::{Element, FieldSet, write_field, write_plain_field, write_step};
 use values::json::{Object, Value};
 
-/// The older object has a list with elements, which the walk does not compare.
+/// The old object has a list with elements, which the walk does not compare.
 struct Unclear;
 
-/// The text of the fields of `new` that `nothing`, an object of which nothing was given, does not have, without those
-/// of `skip` and below; `None` where a comparison has to be made.
+/// Returns the text of the fields that `new` has and `nothing`, an empty object of the same type, does not.
+/// Leaves out `skip` and everything below it. Returns `None` if the caller must compare instead.
 pub(super) fn text(message: &Message, nothing: &Object, new: &Object, skip: &FieldSet<'_>) -> Option<String> {
     let mut out = Vec::with_capacity(1024);
     out.push(b'{');
@@ -32,7 +33,7 @@ pub(super) fn text(message: &Message, nothing: &Object, new: &Object, skip: &Fie
     Some(String::from_utf8(out).expect("names are text, and so is what is written around them"))
 }
 
-/// Appends a step and what is below it, if the value is brought or something below it is.
+/// Appends a step and the steps below it, if the value or something below it is new.
 fn step(
     name: impl Fn(&mut Vec<u8>),
     of: Type<'_>,
@@ -71,7 +72,7 @@ fn step(
     Ok(())
 }
 
-/// Whether a value differs as a whole from the one before it, rather than in parts.
+/// Returns whether a value differs from the old one as a whole, rather than in parts.
 fn is_modified(of: Type<'_>, old: &Value, new: &Value) -> bool {
     cancellation::step();
     let objects_are_empty = || is_empty(old.as_object()) && is_empty(new.as_object());
@@ -118,7 +119,7 @@ fn below(
             let items = indexed(item, list, items);
             let mut rest = items.as_slice();
             while let [(element, value), ..] = rest {
-                // A repeated element is owned as one.
+                // A repeated element is owned as a whole.
                 let (of, value) = match take_run(&mut rest) {
                     [_] => (Type::of_kind(item), *value),
                     _ => (Type::Deduced, &NULL),
@@ -132,18 +133,18 @@ fn below(
     }
 }
 
-/// Members of a struct or map that are sorted without an allocation.
+/// Number of members of a struct or map that are sorted without an allocation.
 const MEMBERS_TYPICAL: usize = 24;
 
-/// Members that are to be written.
+/// Members to be written.
 type Named<'m> = SmallVec<[(Name<'m>, &'m Value); MEMBERS_TYPICAL]>;
 
 /// The name of a member.
 #[derive(Clone, Copy)]
 enum Name<'m> {
-    /// Of a field, and where it stands among those of the type.
+    /// A declared field, with its rank in the sort order of the fields.
     Field(&'m Field, u32),
-    /// Any.
+    /// Any other name.
     Given(&'m str),
 }
 
@@ -195,7 +196,7 @@ fn structure(
     members(&mut all, of, old, skip, out)
 }
 
-/// Appends members by name.
+/// Appends members, sorted by name.
 fn members<'m>(
     all: &mut Named<'m>,
     of: impl Fn(Name<'m>) -> Type<'m>,
@@ -212,7 +213,7 @@ fn members<'m>(
     Ok(())
 }
 
-/// What is to be skipped below a step; `None` if the step is to be skipped itself.
+/// Returns what to skip below a step; `None` if the step itself is skipped.
 fn left<'s, 't, 'e>(
     skip: Option<&'s FieldSet<'t>>,
     element: impl FnOnce() -> Element<'e>,

@@ -8,10 +8,10 @@ use types::schema::table::Kind;
 use values::json::parse;
 use values::naming::KUBERNETES;
 
-/// Deepest nesting of drawn objects.
+/// Maximum nesting of random objects.
 const DEPTH: usize = 7;
 
-/// A value of a kind, now and then of another one, or none.
+/// Returns a random value of a kind, and sometimes one of another kind or `null`.
 fn draw(kind: &Kind, random: &mut Random, depth: usize) -> Value {
     if random.below(12) == 0 {
         return Value::Null;
@@ -67,7 +67,7 @@ fn the_text_is_that_of_the_compared_set() {
         let message = builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("{name}"));
         let skip = FieldSet::of_fields(&["kind", "metadata.name", "status.phase"]);
         for round in 0..400 {
-            // An object of which nothing was given, and any other.
+            // An empty object, or any other one.
             let old =
                 if round % 2 == 0 { zero_object(message) } else { draw_object(message, &mut random, 2) };
             let new = draw_object(message, &mut random, 0);
@@ -82,7 +82,7 @@ fn the_text_is_that_of_the_compared_set() {
     assert!(lengths > 500_000 && unclear < 1_000, "{lengths} {unclear}");
 }
 
-/// A definition may have more fields than two bytes count.
+/// A definition may have more fields than 16 bits can count.
 #[test]
 fn the_members_of_a_type_of_very_many_fields_are_in_order() {
     const FIELDS: usize = 70_000;

@@ -1,5 +1,6 @@
-//! Type checks of an applied configuration: known fields, scalars of the right kind, distinguishable elements
-//! (docs/api/apply.md#type-errors-of-a-configuration). All errors are collected; texts are the reference server's.
+//! Type checks of an applied configuration: known fields, scalars of the right type, and distinguishable
+//! elements (docs/api/apply.md#type-errors-of-a-configuration). All errors are collected. Their texts are
+//! those of the reference server.
 
 use super::typed::{Primitive, Type, item_element};
 use types::schema::table::{ListType, Message};
@@ -8,7 +9,7 @@ use values::field::{ERROR_BYTES_MAX, ERRORS_MAX, Element, go_quote};
 use values::json::plain_number;
 use values::json::{Object, Value, go_print};
 
-/// One type error and its path.
+/// A type error with its path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TypeError {
     path: String,
@@ -16,12 +17,12 @@ pub struct TypeError {
 }
 
 impl TypeError {
-    /// An error at the current path.
+    /// Creates an error at the current path.
     pub fn new(message: impl Into<String>) -> Self {
         TypeError { path: String::new(), message: message.into() }
     }
 
-    /// The same error with one step prepended to its path.
+    /// Prepends one step to the path of the error.
     #[must_use]
     pub fn within(self, element: Element<'_>) -> Self {
         TypeError { path: format!("{element}{}", self.path), ..self }
@@ -38,7 +39,7 @@ impl std::fmt::Display for TypeError {
     }
 }
 
-/// Several errors as one text: a single one unchanged, otherwise one per line.
+/// Joins errors into one text: a single error unchanged, several errors one per line.
 pub fn join(errors: &[TypeError]) -> String {
     match errors {
         [error] => error.to_string(),
@@ -53,11 +54,11 @@ pub fn join(errors: &[TypeError]) -> String {
     }
 }
 
-/// The errors that were found. They are cut at [`ERRORS_MAX`] and [`ERROR_BYTES_MAX`].
+/// Collected errors, limited to [`ERRORS_MAX`] and [`ERROR_BYTES_MAX`].
 #[derive(Default)]
 struct Errors {
     found: Vec<TypeError>,
-    /// Bytes of their texts.
+    /// Total length of the error texts in bytes.
     bytes: usize,
 }
 
@@ -74,7 +75,7 @@ impl Errors {
     }
 }
 
-/// The type errors of `object` against `message`.
+/// Returns the type errors of `object` against `message`.
 pub fn check(message: &Message, object: &Object) -> Vec<TypeError> {
     found(message, object, Checked::Configuration)
 }
@@ -85,25 +86,26 @@ fn found(message: &Message, object: &Object, checked: Checked) -> Vec<TypeError>
     errors.found
 }
 
-/// The same for an object that expressions made, in which `null` is a value of its own.
+/// Returns the type errors of an object that expressions produced, in which `null` is an ordinary value.
 pub fn check_made(message: &Message, object: &Object) -> Vec<TypeError> {
     found(message, object, Checked::Made)
 }
 
-/// The same for a stored object, whose schema may be newer than itself. It may have repeated elements; fields that are
-/// not declared any more are left out when it is read and are no errors.
+/// Returns the type errors of a stored object, whose schema may be newer than the object. Repeated elements
+/// are permitted. Fields that are no longer declared are dropped when the object is read, so they are not
+/// errors.
 pub fn check_live(message: &Message, object: &Object) -> Vec<TypeError> {
     found(message, object, Checked::Live)
 }
 
-/// The object under test.
+/// Origin of the object under test.
 #[derive(Clone, Copy, PartialEq)]
 enum Checked {
-    /// A configuration of a request.
+    /// The configuration of a request.
     Configuration,
-    /// One that expressions made.
+    /// An object that expressions produced.
     Made,
-    /// A stored object.
+    /// An object from the store.
     Live,
 }
 
@@ -212,13 +214,13 @@ fn scalar(primitive: Primitive, value: &Value, errors: &mut Errors) {
     errors.push(TypeError::new(text));
 }
 
-/// A value in Go's `%v` format.
+/// Formats a value like Go's `%v`.
 fn go_text(value: &Value) -> String {
     go_print(&read_back(value))
 }
 
-/// A value as the reference server reads it from the JSON text that it makes of a configuration: whole doubles are
-/// integers there.
+/// Returns a value as the reference server reads it back from the JSON text that it writes of a
+/// configuration. Whole doubles become integers.
 fn read_back(value: &Value) -> Value {
     match value {
         Value::Float(number) => plain_number(*number),
@@ -231,7 +233,7 @@ fn read_back(value: &Value) -> Value {
     }
 }
 
-/// A value in Go's `%#v` format.
+/// Formats a value like Go's `%#v`.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::String(text) => go_quote(text),
@@ -301,7 +303,7 @@ mod tests {
                 r#"{"spec":{"template":{"spec":{"tolerations":[1]}}}}"#,
                 ".spec.template.spec.tolerations[0]: expected map, got &{1}",
             ),
-            // Left to the decoder.
+            // Reported by the decoder instead.
             (r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":{"a":1},"maxUnavailable":[1]}}}}"#, ""),
         ] {
             let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();

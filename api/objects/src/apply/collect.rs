@@ -1,7 +1,8 @@
 //! The field set of an applied configuration (docs/api/apply.md#field-sets).
 //!
-//! An applier owns the leaves of its configuration: scalars, atomic values, elements of sets and keyed lists, members
-//! whose names no schema declares, and members set to `null`. The structs, maps and lists around them are not owned.
+//! A manager that applies owns the leaves of its configuration: scalars, atomic values, elements of sets and
+//! keyed lists, members whose names no schema declares, and members set to `null`. The structs, maps and
+//! lists around the leaves are not owned.
 
 use super::typed::{Type, item_element};
 use types::schema::table::{ListType, Message};
@@ -9,7 +10,7 @@ use values::cancellation;
 use values::field::{Element, FieldSet, Node};
 use values::json::{Object, Value};
 
-/// The field set of `object`, a configuration of type `message`.
+/// Returns the field set of `object`, a configuration of type `message`.
 pub fn field_set<'t>(message: &Message, object: &'t Object) -> FieldSet<'t> {
     members(Type::of_message(message), object)
 }
@@ -25,7 +26,7 @@ fn members<'t>(of: Type<'_>, object: &'t Object) -> FieldSet<'t> {
     FieldSet::from_nodes(nodes.collect())
 }
 
-/// Whether a value is a leaf, and what lies below it.
+/// Returns whether a value is a leaf, and the paths below it.
 fn collect<'t>(of: Type<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
     cancellation::step();
     match (of.for_value(value), value) {
@@ -42,7 +43,7 @@ fn collect<'t>(of: Type<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
                 let Ok(element) = item_element(item, list, value) else { continue };
                 nodes.push(Node { element, member: true, children: collect(of, value).1 });
             }
-            // Repeated elements are owned as one, without anything below.
+            // A repeated element is owned as a whole, without paths below it.
             nodes.sort_by(|a, b| a.element.cmp(&b.element));
             nodes.dedup_by(|later, kept| {
                 let same = later.element == kept.element;
@@ -57,13 +58,13 @@ fn collect<'t>(of: Type<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
     }
 }
 
-/// Descendants of a value without schema have no schema either.
+/// Returns the type for members. Descendants of a value without a schema have no schema either.
 fn of_members<'s>(of: Type<'s>, granular: Type<'s>) -> Type<'s> {
     if matches!(of, Type::Deduced) { Type::Deduced } else { granular }
 }
 
-/// The set together with the declared fields that lead to its members: `.a.b.c` brings `.a` if the schema declares
-/// it, but not `.a.b` if that is the key of a map.
+/// Adds to the set the declared fields that lead to its members: `.a.b.c` adds `.a` if the schema declares
+/// it, but not `.a.b` if `b` is the key of a map.
 pub fn with_named_fields<'t>(of: Type<'_>, mut set: FieldSet<'t>) -> FieldSet<'t> {
     name_fields(of, &mut set);
     set
@@ -105,7 +106,7 @@ mod tests {
                 r#"{"metadata":{"finalizers":["b","a"]}}"#,
                 r#"{"f:metadata":{"f:finalizers":{"v:\"a\"":{},"v:\"b\"":{}}}}"#,
             ),
-            // An empty associative list owns nothing; an atomic one is a leaf whatever its content.
+            // An empty associative list owns nothing. An atomic list is a leaf even if it is empty.
             ("api.core.v1.ConfigMap", r#"{"metadata":{"finalizers":[]}}"#, "{}"),
             ("api.core.v1.PodSpec", r#"{"tolerations":[]}"#, r#"{"f:tolerations":{}}"#),
             ("api.core.v1.PodSpec", r#"{"nodeSelector":{"a":"b"}}"#, r#"{"f:nodeSelector":{}}"#),
@@ -119,7 +120,7 @@ mod tests {
                 r#"{"selector":{"matchLabels":{"a":"b"}}}"#,
                 r#"{"f:selector":{}}"#,
             ),
-            // JSON of a type that the schema does not know is a leaf.
+            // JSON whose structure the schema does not describe is a leaf.
             ("api.apps.v1.ControllerRevision", r#"{"data":{"spec":{"a":[1],"b":{}}}}"#, r#"{"f:data":{}}"#),
         ] {
             let message = builtin::message(&KUBERNETES, message).unwrap();
@@ -138,13 +139,13 @@ mod tests {
                     "inner":{"type":"object","properties":{"a":{"type":"string"}}}}}}"#,
         );
         for (config, want) in [
-            // Without a schema: maps are granular, lists are not.
+            // Without a schema, maps are granular and lists are atomic.
             (r#"{"free":{"a":{"b":[1],"c":{}}}}"#, r#"{"f:free":{"f:a":{".":{},"f:b":{},"f:c":{}}}}"#),
             (r#"{"any":{"a":{"b":1}}}"#, r#"{"f:any":{"f:a":{".":{},"f:b":{}}}}"#),
             (r#"{"mixed":{"a":1}}"#, r#"{"f:mixed":{"f:a":{}}}"#),
             (r#"{"mixed":[1]}"#, r#"{"f:mixed":{}}"#),
             (r#"{"open":{"other":1}}"#, r#"{"f:open":{"f:other":{}}}"#),
-            // Also what pruning drops.
+            // Fields that pruning drops are owned too.
             (r#"{"open":{"inner":{"b":1}}}"#, r#"{"f:open":{"f:inner":{"f:b":{}}}}"#),
         ] {
             let config = testing::object(&format!(r#"{{"spec":{config}}}"#));

@@ -1,4 +1,5 @@
-//! Compares two versions of an object: removed, modified and added fields (docs/api/apply.md#field-sets).
+//! Compares two versions of an object and returns removed, modified and added fields
+//! (docs/api/apply.md#field-sets).
 //!
 //! ```text
 //! old ─┐
@@ -6,10 +7,10 @@
 //! new ─┘
 //! ```
 //!
-//! A path that only one side has is added or removed, and so is everything below it: structs, maps, lists and their
-//! elements count as paths of their own. Where both sides have a path, only leaves can be modified: scalars, atomic
-//! values, and values that are empty on both sides in different ways. Costs one walk over both trees; equal branches
-//! are compared once and not descended into.
+//! A path that only one side has is added or removed, together with everything below it; structs, maps, lists
+//! and their elements have paths of their own. If both sides have a path, only leaves can be modified:
+//! scalars, atomic values, and values that are empty on both sides in different ways. The comparison walks
+//! both trees once. Equal branches are compared once and not descended into.
 
 use std::cmp::Ordering;
 
@@ -20,27 +21,27 @@ use values::cancellation;
 use values::field::{Element, FieldSet, Node};
 use values::json::{Object, Value};
 
-/// The value of a repeated element, which is owned as one.
+/// Stand-in for the value of a repeated element, which is owned as a whole.
 pub(super) static NULL: Value = Value::Null;
 
 /// The difference of two versions of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison<'t> {
-    /// Only in the old version.
+    /// Fields that only the old version has.
     pub removed: FieldSet<'t>,
-    /// In both, with different values.
+    /// Fields that both versions have with different values.
     pub modified: FieldSet<'t>,
-    /// Only in the new version.
+    /// Fields that only the new version has.
     pub added: FieldSet<'t>,
 }
 
 impl<'t> Comparison<'t> {
-    /// Whether the versions are equal.
+    /// Returns whether the versions are equal.
     pub fn is_same(&self) -> bool {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
 
-    /// The same without borrows.
+    /// Converts the comparison into one without borrows.
     pub fn into_owned(self) -> Comparison<'static> {
         Comparison {
             removed: self.removed.into_owned(),
@@ -49,13 +50,13 @@ impl<'t> Comparison<'t> {
         }
     }
 
-    /// The fields added or modified.
+    /// Returns the fields that are added or modified.
     pub fn brought(self) -> FieldSet<'t> {
         self.modified.union(self.added)
     }
 }
 
-/// Compares two objects of type `message`, without the paths of `skip` and everything below them.
+/// Compares two objects of type `message`. Ignores the paths in `skip` and everything below them.
 pub fn compare<'t>(
     message: &Message,
     old: &'t Object,
@@ -65,13 +66,13 @@ pub fn compare<'t>(
     let mut found = Found::default();
     let skip = Some(skip).filter(|skip| !skip.is_empty());
     if message.atomic {
-        return Comparison::default(); // the object as a whole cannot be owned
+        return Comparison::default(); // the object itself cannot be owned
     }
     structs(message, Some(old), Some(new), skip, &mut found);
     found.finish()
 }
 
-/// The nodes of one level that are in each of the three sets.
+/// The nodes of one level in each of the three sets.
 #[derive(Default)]
 struct Found<'t> {
     removed: Vec<Node<'t>>,
@@ -79,7 +80,7 @@ struct Found<'t> {
     added: Vec<Node<'t>>,
 }
 
-/// How a path itself differs.
+/// Difference of the path itself.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Own {
     Same,
@@ -97,7 +98,7 @@ impl<'t> Found<'t> {
         }
     }
 
-    /// Adds the result for `element` and below it.
+    /// Adds the result for `element` and for the paths below it.
     fn push(&mut self, element: impl Fn() -> Element<'t>, own: Own, below: Found<'t>) {
         for (level, below, member) in [
             (&mut self.removed, below.removed, own == Own::Removed),
@@ -110,7 +111,7 @@ impl<'t> Found<'t> {
         }
     }
 
-    /// Compares the values at one step; at least one is present.
+    /// Compares the values at one step, of which at least one is present.
     fn step(
         &mut self,
         element: impl Fn() -> Element<'t>,
@@ -142,7 +143,8 @@ impl<'t> Found<'t> {
     }
 }
 
-/// Whether two values are equal, regardless of the order of members and of a zero fraction in numbers.
+/// Returns whether two values are equal, regardless of the order of members and of a zero fraction in
+/// numbers.
 pub(super) fn is_same(a: &Value, b: &Value) -> bool {
     cancellation::step();
     match (a, b) {
@@ -169,7 +171,7 @@ pub(super) fn is_same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Members by name.
+/// Returns the members, sorted by name.
 fn in_order(object: Option<&Object>) -> Vec<(&str, &Value)> {
     let mut members: Vec<_> = object.map(|object| object.iter().collect()).unwrap_or_default();
     if !members.is_sorted_by(|(a, _), (b, _)| a <= b) {
@@ -190,7 +192,7 @@ fn differing<'t>(
     let (old_is, new_is) = (of.for_value(old), of.for_value(new));
     match new_is {
         Type::Scalar(_) => {
-            // Without a schema, an old value of another type loses everything below it.
+            // If a value without a schema changes its type, everything below the old value is removed.
             if let Type::Map { .. } = old_is
                 && matches!(of, Type::Deduced)
             {
@@ -238,7 +240,7 @@ fn differing<'t>(
     }
 }
 
-/// Whether it has no members.
+/// Returns whether the object is absent or has no members.
 pub(super) fn is_empty(object: Option<&Object>) -> bool {
     object.is_none_or(Object::is_empty)
 }
@@ -282,7 +284,7 @@ fn maps<'t>(
     });
 }
 
-/// Merges two ascending lists.
+/// Visits the entries of two ascending lists in order, and entries with equal keys together.
 fn zip<'t, K: Copy + Ord>(
     old: impl Iterator<Item = (K, &'t Value)>,
     new: impl Iterator<Item = (K, &'t Value)>,
@@ -304,8 +306,8 @@ fn zip<'t, K: Copy + Ord>(
     }
 }
 
-/// The elements of a list by their steps, ascending; equal steps keep the order of the list. Elements without a step
-/// are left out: they cannot be owned.
+/// Returns the elements of a list with their steps, in ascending order of steps. Elements with equal steps
+/// keep the order of the list. Elements without a step are left out, because they cannot be owned.
 pub(super) fn indexed<'t>(
     item: &Kind,
     list: &ListType,
@@ -356,7 +358,7 @@ fn lists<'t>(
             ([] | [_], [] | [_]) => {
                 found.step(|| element.clone(), of, (one(before), one(after)), skip);
             }
-            // Repeated elements are owned as one, without anything below.
+            // A repeated element is owned as a whole, without paths below it.
             ([_, _, ..], [_, _, ..]) => {
                 let same = |((_, a), (_, b)): (&(Element<'t>, &Value), &(Element<'t>, &Value))| is_same(a, b);
                 if before.len() != after.len() || !before.iter().zip(after).all(same) {
@@ -375,7 +377,7 @@ fn lists<'t>(
     }
 }
 
-/// All paths below a value that the other side does not have.
+/// Returns all paths below a value that only one side has.
 fn present<'t>(of: Type<'_>, value: &'t Value, skip: Option<&FieldSet<'_>>) -> Vec<Node<'t>> {
     let mut nodes = Vec::new();
     let mut push = |element: Element<'t>, of: Type<'_>, value: &'t Value| {
@@ -413,7 +415,7 @@ fn present<'t>(of: Type<'_>, value: &'t Value, skip: Option<&FieldSet<'_>>) -> V
             while let [(element, value), ..] = rest {
                 match take_run(&mut rest) {
                     [_] => push(element.clone(), Type::of_kind(item), value),
-                    // A repeated element is owned as one.
+                    // A repeated element is owned as a whole.
                     _ => push(element.clone(), Type::Deduced, &NULL),
                 }
             }

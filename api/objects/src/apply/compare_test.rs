@@ -1,4 +1,4 @@
-//! Tests of comparisons, by shape of the schema.
+//! Tests of comparisons, by kind of type.
 
 use super::*;
 use types::schema::builtin;
@@ -18,7 +18,7 @@ fn paths_are_removed_modified_or_added() {
     const POD: &str = "api.core.v1.PodSpec";
     const NO: &str = "{}";
     for (message, old, new, removed, modified, added) in [
-        // Scalars and the maps around them.
+        // Scalars, and the maps that contain them.
         (META, r#"{"name":"a"}"#, r#"{"name":"b"}"#, NO, r#"{"f:name":{}}"#, NO),
         (META, r#"{"labels":{"a":"1"}}"#, r#"{"labels":{"a":"1"}}"#, NO, NO, NO),
         (META, NO, r#"{"labels":{"a":"1"}}"#, NO, NO, r#"{"f:labels":{".":{},"f:a":{}}}"#),
@@ -52,7 +52,7 @@ fn paths_are_removed_modified_or_added() {
             NO,
         ),
         (POD, NO, r#"{"tolerations":[{"key":"a"}]}"#, NO, NO, r#"{"f:tolerations":{}}"#),
-        // Their members are unordered, whether a client sends them sorted or not.
+        // Members of atomic values are unordered, whether or not a client sends them sorted.
         (
             POD,
             r#"{"nodeSelector":{"a":"1","b":"2"},"tolerations":[{"key":"a","effect":"b"}]}"#,
@@ -86,7 +86,7 @@ fn paths_are_removed_modified_or_added() {
             r#"{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}"#,
             NO,
         ),
-        // Repeated elements are owned as one.
+        // Repeated elements are owned as a whole.
         (
             POD,
             r#"{"containers":[{"name":"a","image":"x"}]}"#,
@@ -103,7 +103,7 @@ fn paths_are_removed_modified_or_added() {
             r#"{"f:containers":{"k:{\"name\":\"a\"}":{}}}"#,
             NO,
         ),
-        // Empty and absent, and empty in two ways.
+        // Empty and absent values, and values that are empty in two ways.
         (POD, NO, r#"{"securityContext":{}}"#, NO, NO, r#"{"f:securityContext":{}}"#),
         (
             POD,

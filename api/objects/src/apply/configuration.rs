@@ -6,8 +6,9 @@
 //!                        fields the manager applied last time that have no owner now
 //! ```
 //!
-//! A pure function without knowledge of requests. Everything happens in the version of the request, in which both
-//! objects are given; the sets of managers that wrote in another version are compared in that version.
+//! This is a pure function that knows no requests. It works in the version of the request, and both objects
+//! are given in that version. The field sets of managers that wrote in another version are compared in their
+//! own version.
 
 use super::check::{TypeError, check, check_live, join};
 use super::collect::{field_set, with_named_fields};
@@ -28,10 +29,10 @@ use values::field::{FieldSet, NESTING_MAX};
 use values::json::{Object, Value};
 use values::object::meta;
 
-/// Manager of the fields of an object from before its first apply.
+/// Manager that owns the fields that an object had before its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Why a configuration cannot be applied.
+/// Reason why a configuration cannot be applied.
 #[derive(Debug)]
 pub enum ApplyError {
     /// The configuration does not match its schema.
@@ -44,13 +45,13 @@ pub enum ApplyError {
     Conflicts(Conflicts),
 }
 
-/// Why the result of an apply is no object of its type.
+/// Reason why the result of an apply is not an object of its type.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
-    /// It cannot be written as an object.
+    /// The result cannot be written as an object.
     #[error("{0}")]
     Object(String),
-    /// It cannot be copied into the built-in type.
+    /// The result cannot be converted to the built-in type.
     #[error("{0}")]
     Version(String),
 }
@@ -58,20 +59,20 @@ pub enum ConvertError {
 /// The result of an apply.
 #[derive(Debug)]
 pub struct Applied {
-    /// The merged object, not yet decoded by its schema and without managed fields.
+    /// The merged object, without managed fields. It is not yet decoded by its schema.
     pub object: Object,
     managed: Option<Value>,
     nulls: Nulls,
-    /// The manager's set is nested deeper than its text form may be.
+    /// Whether the manager's set is nested deeper than its text form permits.
     is_too_deep: bool,
 }
 
 impl Applied {
-    /// The object in the canonical form of its type `message`, with its managed fields. Parts shared with `known`,
-    /// which conforms already, are not decoded again.
+    /// Returns the object in the canonical form of its type `message`, with its managed fields. Parts that it
+    /// shares with `known`, which is already canonical, are not decoded again.
     ///
     /// # Errors
-    /// A value that does not fit its field.
+    /// Fails if a value does not fit its field.
     pub fn conformed(self, message: &Message, known: &Object) -> Result<Object, ConvertError> {
         let mut object = self.object;
         if !conforms_in_place(message, &mut object, known) {
@@ -90,11 +91,11 @@ impl Applied {
     }
 }
 
-/// Applies `config` to `live`. Only `live` may have managed fields in its metadata; it is the zero object if none
-/// exists.
+/// Applies `config` to `live`. Only `live` may have managed fields in its metadata. If no object exists,
+/// `live` is the empty object.
 ///
 /// # Errors
-/// [`ApplyError`]; nothing was done.
+/// See [`ApplyError`]. An error means that nothing was done.
 pub fn apply(
     versions: &Versions<'_>,
     writer: &Writer<'_>,
@@ -108,7 +109,7 @@ pub fn apply(
     if !errors.is_empty() {
         return Err(ApplyError::Configuration(join(&errors)));
     }
-    // Others are written by their schema.
+    // Stored objects of built-in types were written by their schema, so they match it.
     if message.custom {
         let errors = check_live(message, live);
         if !errors.is_empty() {
@@ -153,8 +154,8 @@ pub fn apply(
     if !force && let Some(conflicts) = conflicts(&managed, &mut changes) {
         return Err(ApplyError::Conflicts(conflicts));
     }
-    // The time is that of the manager's last change of the object: an apply that changes nothing keeps it, and a manager
-    // that has changed nothing yet has none.
+    // The entry keeps the time of the manager's last change of the object: an apply without changes does not
+    // update it, and a manager that has not changed the object yet has no time.
     let is_new = meta(live, "name").is_empty();
     let time = if changes.own.is_same() && !is_new { last_time } else { writer.now.into() };
     take_back(&mut managed, &mut changes, None);
@@ -166,7 +167,7 @@ pub fn apply(
     Ok(Applied { object: merged, managed, nulls, is_too_deep })
 }
 
-/// Fields from before the first apply get an owner: one manager for all of them.
+/// Makes one manager the owner of all fields that the object had before its first apply.
 fn before_first_apply(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, live: &Object) -> Object {
     let mut first = live.clone();
     super::track::take_managed_fields(&mut first);
@@ -174,7 +175,7 @@ fn before_first_apply(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Rese
     first
 }
 
-/// The fields of other managers that the apply changes.
+/// Returns the conflicts: the fields of other managers that the apply changes.
 fn conflicts(others: &Managed<'_>, changes: &mut Changes<'_>) -> Option<Conflicts> {
     let conflicts = others.entries().iter().filter_map(|entry| {
         let found = changes.at(&entry.manager.api_version)?;
@@ -188,10 +189,11 @@ fn conflicts(others: &Managed<'_>, changes: &mut Changes<'_>) -> Option<Conflict
     Conflicts::of(conflicts.collect())
 }
 
-/// Removes from `merged` the fields that the manager applied last time, does not apply now, and no other manager owns.
+/// Removes from `merged` the fields that the manager applied last time, does not apply now, and no other
+/// manager owns.
 ///
-/// First all fields of the last apply are removed; then owned fields are restored with their ancestors; of the fields
-/// still missing, only those of the last apply stay removed.
+/// The function first removes all fields of the last apply and then restores owned fields with their
+/// ancestors. Fields that are still missing stay removed only if they are fields of the last apply.
 fn prune(versions: &Versions<'_>, merged: Object, managed: &Managed<'_>, last: &Entry<'_>) -> Object {
     let own = versions.own;
     let Some(at) = versions.at(&last.manager.api_version) else { return merged };
@@ -204,8 +206,8 @@ fn prune(versions: &Versions<'_>, merged: Object, managed: &Managed<'_>, last: &
     let last_named = with_named_fields(of, last_set.into_owned());
     let mut pruned = remove(at.message, &converted, &last_named);
 
-    // Owned fields are restored version by version; the version of the last apply first, because pruned fields may be
-    // needed to convert the others.
+    // Owned fields are restored version by version. The version of the last apply comes first, because
+    // converting the others may need fields that were pruned.
     let mut known: Vec<&str> = vec![at.api_version];
     for entry in managed.entries() {
         if !known.contains(&&*entry.manager.api_version) {
@@ -236,7 +238,7 @@ fn prune(versions: &Versions<'_>, merged: Object, managed: &Managed<'_>, last: &
     versions.convert(result, at, own).unwrap_or(merged)
 }
 
-/// `whole` without the fields that `pruned` lacks and no manager owns.
+/// Returns `whole` without the fields that are missing in `pruned` and that no manager owns.
 fn add_back(message: &Message, whole: &Object, pruned: &Object, owned: FieldSet<'_>) -> Object {
     let of = Type::of_message(message);
     let kept = with_named_fields(of, field_set(message, pruned)).union(with_named_fields(of, owned));

@@ -16,8 +16,8 @@ use values::testing::{object, object_text as text};
 /// The time of all writes.
 const NOW: &str = "2024-01-01T00:00:00Z";
 
-/// A configuration of a deployment with a random subset of fields: maps, keyed lists, sets, atomics, scalars. Names end
-/// with `suffix`, which keeps two managers apart.
+/// Returns a configuration of a deployment with a random subset of fields: maps, keyed lists, sets, atomics,
+/// scalars. Names end with `suffix`, which keeps two managers apart.
 fn config(random: &mut Random, suffix: &str) -> Object {
     let mut text = String::from(r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d""#);
     let some = |random: &mut Random, names: &[&str], make: &dyn Fn(&mut Random, &str) -> String| -> String {
@@ -69,7 +69,7 @@ impl Fixture {
         Ok(self.kept(&applied.conformed(self.message(), live).unwrap()))
     }
 
-    /// The object as the store has it, which is what the next request finds.
+    /// The object as the store keeps it and as the next request finds it.
     fn kept(&self, object: &Object) -> Object {
         let mut bytes = Vec::new();
         encode(self.message(), object, &mut bytes);
@@ -91,7 +91,7 @@ fn owned(object: &Object, manager: &str) -> FieldSet<'static> {
     entry.map(|entry| entry.set().into_owned().into_owned()).unwrap_or_default()
 }
 
-/// The result of an apply in comparable form.
+/// Returns the result of an apply in a form that can be compared.
 fn outcome(applied: &Result<Object, ApplyError>) -> String {
     applied.as_ref().map_or_else(|error| format!("{error:?}"), text)
 }
@@ -119,7 +119,8 @@ fn a_manager_owns_exactly_what_it_applied_and_others_only_what_it_did_not_change
         assert_eq!(owned(&forced, "two"), fixture.fields(&second));
         let left = owned(&forced, "one");
         assert!(left.clone().difference(&owned(&live, "one")).is_empty(), "nothing is given to others");
-        // Without force the apply either conflicts about exactly the taken fields, or takes none.
+        // Without force, the apply either conflicts exactly about the fields that it would take over, or
+        // takes over no fields.
         match fixture.apply(&live, "two", &second, false) {
             Err(ApplyError::Conflicts(conflicts)) => {
                 assert_eq!(conflicts.fields(), owned(&live, "one").difference(&left));
@@ -139,7 +140,7 @@ fn disjoint_applies_commute_and_giving_up_everything_leaves_the_other_alone() {
         let both = fixture.apply(&one, "two", &second, false).unwrap();
         let two = fixture.apply(&fixture.nothing(), "two", &second, false).unwrap();
         let other = fixture.apply(&two, "one", &first, false).unwrap();
-        // The order of elements depends on the order of applies; content and ownership do not.
+        // The order of elements depends on the order of the applies; content and ownership do not.
         let sorted = |object: &Object| {
             let mut bytes = text(object).into_bytes();
             bytes.sort_unstable();
@@ -183,8 +184,8 @@ fn an_apply_that_changes_nothing_has_no_time_of_its_own() {
 }
 
 impl Fixture {
-    /// An apply without shortcuts: every set is parsed and built, all fields of the last apply are removed and
-    /// restored, and the whole object is decoded.
+    /// Applies without shortcuts: parses and builds every set, removes and restores all fields of the last
+    /// apply, and decodes the whole object.
     fn apply_plainly(
         &self,
         live: &Object,
@@ -238,7 +239,7 @@ impl Fixture {
         Ok(self.kept(&conform(message, merged.into()).unwrap().object))
     }
 
-    /// An update by a non-applier.
+    /// Updates the object as a manager that does not apply.
     fn update(&self, live: &Object, manager: &str, mut new: Object) -> Object {
         updated(&self.versions(), &writer(manager, NOW), &self.reset(), live, &mut new);
         self.kept(&new)
@@ -254,7 +255,7 @@ fn shortcuts_of_an_apply_make_no_difference() {
         let mut live = fixture.nothing();
         for _ in 0..8 {
             let mut wanted = Value::Object(config(&mut random, ""));
-            // Some configurations are odd: repeated elements, null members, or no relation to the object.
+            // Some configurations are unusual: repeated elements, null members, or no relation to the object.
             match random.below(8) {
                 0 => wanted = generate::object(&mut made, message, 1).into(),
                 1 | 2 => generate::disturb(&mut made, &mut wanted),
@@ -277,15 +278,15 @@ fn shortcuts_of_an_apply_make_no_difference() {
             if check(message, &wanted).is_empty()
                 && merge(message, &live, &wanted).is_ok_and(|new| conform(message, new.into()).is_err())
             {
-                continue; // refused by its types
+                continue; // its types refuse the result
             }
             let plainly = fixture.apply_plainly(&live, manager, &wanted, force);
             let got = fixture.apply(&live, manager, &wanted, force);
             assert_eq!(outcome(&got), outcome(&plainly), "{} over {}", text(&wanted), text(&live));
             match got {
                 Ok(got) => {
-                    // Repeating an apply changes nothing, and conflicts only where an empty map was dropped because it
-                    // equals an absent one and belongs to another manager.
+                    // Repeating an apply changes nothing. It conflicts only about an empty map that belongs
+                    // to another manager and was dropped because it equals an absent one.
                     let again = fixture.apply(&got, manager, &wanted, false);
                     let plainly = fixture.apply_plainly(&got, manager, &wanted, false);
                     assert_eq!(

@@ -1,4 +1,4 @@
-//! Apply conflicts: fields of other managers that an apply would change, and the 409 for them
+//! Apply conflicts: fields of other managers that an apply would change, and the 409 that reports them
 //! (docs/api/apply.md#apply-conflicts).
 
 use std::fmt::Write;
@@ -10,9 +10,9 @@ use values::status::{Cause, Status};
 /// Fields of one other manager that an apply would change.
 #[derive(Clone, Debug)]
 pub struct Conflict {
-    /// Their owner.
+    /// Manager that owns the fields.
     pub manager: Manager<'static>,
-    /// The fields.
+    /// Fields of this manager that the apply would change.
     pub fields: FieldSet<'static>,
 }
 
@@ -21,25 +21,25 @@ pub struct Conflict {
 pub struct Conflicts(Vec<Conflict>);
 
 impl Conflicts {
-    /// Collects conflicts; `None` if there are none.
+    /// Creates the set of conflicts; `None` if the list is empty.
     pub fn of(mut conflicts: Vec<Conflict>) -> Option<Self> {
         conflicts.retain(|conflict| !conflict.fields.is_empty());
         conflicts.sort_by_cached_key(|conflict| conflict.manager.identity());
         (!conflicts.is_empty()).then_some(Conflicts(conflicts))
     }
 
-    /// All fields in conflict.
+    /// Returns all fields in conflict.
     pub fn fields(&self) -> FieldSet<'static> {
         self.0.iter().fold(FieldSet::new(), |all, conflict| all.union(conflict.fields.clone()))
     }
 
-    /// The conflicts without these fields.
+    /// Returns the conflicts without the fields in `allowed`.
     pub fn without(self, allowed: &FieldSet<'_>) -> Option<Self> {
         let left = |conflict: Conflict| Conflict { fields: conflict.fields.difference(allowed), ..conflict };
         Self::of(self.0.into_iter().map(left).collect())
     }
 
-    /// The 409 that names every field with its owner.
+    /// Returns the 409 that names every field with its owner.
     pub fn to_status(&self) -> Status {
         let mut causes = Vec::new();
         let mut lines = String::new();
@@ -61,7 +61,7 @@ impl Conflicts {
     }
 }
 
-/// A manager in messages: `"name" with subresource "status" using apps/v1`.
+/// Formats a manager for messages: `"name" with subresource "status" using apps/v1`.
 fn shown(manager: &Manager<'_>) -> String {
     let mut text = go_quote(&manager.name);
     if !manager.subresource.is_empty() {

@@ -1,4 +1,4 @@
-//! Fixture of tests of ownership: the built-in types, one resource and a writer.
+//! Fixture for tests of field ownership: the built-in types, one resource and a writer.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use types::schema::table::{Message, Scope};
 use values::naming::KUBERNETES;
 use values::testing;
 
-/// The registry and one of its resources.
+/// A registry and one of its resources.
 pub struct Fixture {
     registry: Registry,
     group: &'static str,
@@ -20,7 +20,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Version `v1` of the resource `plural` of `group`.
+    /// Creates the fixture for version `v1` of the resource `plural` of `group`.
     pub fn of(group: &'static str, plural: &'static str) -> Self {
         Fixture { registry: Registry::new(&KUBERNETES), group, plural }
     }
@@ -37,13 +37,13 @@ impl Fixture {
         Versions::of(&self.registry, self.resource())
     }
 
-    /// For the resource itself, not a subresource.
+    /// Returns the fields that the endpoint of the resource itself does not own.
     pub fn reset(&self) -> Reset {
         Reset::of(self.resource(), Endpoint::Main)
     }
 }
 
-/// A custom resource of kind `Thing`, with a status, whose `spec` has these properties.
+/// Returns a custom resource of kind `Thing`, with a status, whose `spec` has these properties.
 pub fn things(spec: &str) -> Arc<Resource> {
     let text = format!(
         r#"{{"type":"object","properties":{{
@@ -55,7 +55,7 @@ pub fn things(spec: &str) -> Arc<Resource> {
     maker.status().make(&KUBERNETES)
 }
 
-/// A writer of the resource itself.
+/// Returns a writer of the resource itself.
 pub fn writer<'w>(manager: &'w str, now: &'w str) -> Writer<'w> {
     Writer { manager, subresource: "", now }
 }

@@ -1,8 +1,10 @@
-//! Migration from client-side apply to server-side apply (docs/api/apply.md#migration-from-client-side-apply).
+//! Migration from client-side apply to server-side apply
+//! (docs/api/apply.md#migration-from-client-side-apply).
 //!
-//! Client-side apply by the command-line client kept the applied configuration in an annotation and owned the fields as
-//! an updater. Its first server-side apply would conflict with that updater: fields that still equal the annotation are
-//! exempt. From then on the annotation is kept up to date for clients that still apply on the client side.
+//! Client-side apply keeps the applied configuration in an annotation, and its manager owns the fields by an
+//! update. The first server-side apply would conflict with that manager, so fields that still equal the
+//! annotation are exempt. Afterwards the server keeps the annotation up to date for clients that still apply
+//! on the client side.
 
 use super::check::check;
 use super::collect::field_set;
@@ -13,10 +15,10 @@ use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::metadata_mut;
 
-/// The manager name of the command-line client.
+/// Manager name of the command-line client `kubectl`.
 pub const MANAGER: &str = "kubectl";
 
-/// Most bytes of annotations (docs/api/writes.md#metadata-rules).
+/// Maximum size of all annotations in bytes (docs/api/writes.md#metadata-rules).
 const ANNOTATIONS_BYTES_MAX: usize = 262_144;
 
 fn annotation(naming: &Naming) -> String {
@@ -28,7 +30,8 @@ fn last_applied<'o>(naming: &Naming, object: &'o Object) -> Option<&'o str> {
     annotations.get(&annotation(naming))?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The fields of `live` that still equal the client's last applied configuration; `None` without that annotation.
+/// Returns the fields of `live` that still equal the client's last applied configuration; `None` if the
+/// annotation is absent.
 pub fn allowed(versions: &Versions<'_>, naming: &Naming, live: &Object) -> Option<FieldSet<'static>> {
     let message = versions.message();
     let Value::Object(last) = json::parse(last_applied(naming, live)?.as_bytes()).ok()? else { return None };
@@ -43,7 +46,8 @@ pub fn allowed(versions: &Versions<'_>, naming: &Naming, live: &Object) -> Optio
     Some(kept.into_owned())
 }
 
-/// Updates the annotation of `object`, if it has one, to `config`. An annotation that would be too long is removed.
+/// Sets the annotation of `object` to `config` if the object has the annotation. Removes it if it would
+/// become too long.
 pub fn refresh(naming: &Naming, object: &mut Object, config: &Object) {
     if last_applied(naming, object).is_none() {
         return;
@@ -67,7 +71,7 @@ pub fn refresh(naming: &Naming, object: &mut Object, config: &Object) {
     }
 }
 
-/// Members sorted by name, as clients write the annotation.
+/// Sorts members by name, as clients write the annotation.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(members) => {

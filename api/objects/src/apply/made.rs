@@ -1,7 +1,7 @@
-//! Merges a configuration that an expression of a policy made into an object.
+//! Merges a configuration that an expression of an admission policy produced into an object.
 //!
-//! The rules are those of apply, without owners: nothing is removed, and what would be replaced as a whole may not be
-//! in the configuration.
+//! The rules are those of apply, but without owners. Nothing is removed, and the configuration must not
+//! contain atomic values, which would be replaced as a whole.
 
 use super::check::{check_made, join};
 use super::merge::merge;
@@ -11,16 +11,16 @@ use values::cancellation;
 use values::field::Element;
 use values::json::{Object, Value};
 
-/// Why a configuration cannot be merged.
+/// Reason why a configuration cannot be merged.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MergeError {
-    /// It does not match its schema.
+    /// The configuration does not match its schema.
     #[error("failed to convert patch object to typed object: {0}")]
     Configuration(String),
-    /// It has parts that are replaced as a whole: their paths.
+    /// The configuration contains atomic values at these paths.
     #[error("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {}", .0.join(", "))]
     Atomic(Vec<String>),
-    /// Elements of the object cannot be told apart.
+    /// The object has list elements that cannot be distinguished.
     #[error("failed to merge patch: {0}")]
     Live(String),
 }
@@ -28,7 +28,7 @@ pub enum MergeError {
 /// Merges `config` into `live`, both of type `message`. The result is not yet decoded by the schema.
 ///
 /// # Errors
-/// [`MergeError`]; nothing was done.
+/// See [`MergeError`]. An error means that nothing was done.
 pub fn merge_given(message: &Message, live: &Object, config: &Object) -> Result<Object, MergeError> {
     let errors = check_made(message, config);
     if !errors.is_empty() {
@@ -42,7 +42,7 @@ pub fn merge_given(message: &Message, live: &Object, config: &Object) -> Result<
     merge(message, live, config).map_err(|error| MergeError::Live(error.to_string()))
 }
 
-/// Collects the paths of atomic parts.
+/// Collects the paths of atomic values.
 fn value(of: Type<'_>, value: &Value, path: String, atomic: &mut Vec<String>) {
     cancellation::step();
     match (of.for_value(value), value) {
@@ -68,7 +68,7 @@ fn value(of: Type<'_>, value: &Value, path: String, atomic: &mut Vec<String>) {
     }
 }
 
-/// The members of structs; values of maps are leaves.
+/// Visits the members of structs. Values of maps are leaves.
 fn members(of: Type<'_>, object: &Object, path: String, atomic: &mut Vec<String>) {
     if !matches!(of, Type::Struct { .. }) {
         return;

@@ -5,9 +5,9 @@
 //! metadata.managedFields ◄─► Managed ─ entries ─ Entry { manager, operation, apiVersion, subresource, time, fields }
 //! ```
 //!
-//! Most writes leave most entries unchanged, so an entry keeps its text and is parsed to a set only when the set is
-//! needed. Texts are borrowed from the object. An entry from a request is parsed immediately, because only valid sets
-//! may be stored.
+//! Most writes leave most entries unchanged, so an entry keeps its text and is parsed to a set only if the
+//! set is needed. Texts are borrowed from the object. Entries of requests are parsed immediately, because
+//! only valid sets may be stored.
 
 use std::borrow::Cow;
 
@@ -16,26 +16,26 @@ use types::schema::table::Message;
 use values::field::{FieldSet, FieldsV1Error};
 use values::json::{Key, Object, Value};
 
-/// Most entries of updates before the oldest are merged (docs/api/apply.md#ownership-of-updates).
+/// Maximum number of update entries before the oldest are merged (docs/api/apply.md#ownership-of-updates).
 pub const UPDATERS_MAX: usize = 10;
 
 /// Manager of the merged oldest entries.
 const OLDEST: &str = "ancient-changes";
 
-/// The only supported form of field sets.
+/// The only supported format of field sets.
 const FIELDS_TYPE: &str = "FieldsV1";
 
-/// How a manager came to own its fields.
+/// Kind of write by which a manager came to own its fields.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Operation {
-    /// By applying a configuration.
+    /// Server-side apply of a configuration.
     Apply,
-    /// By any other write.
+    /// Any write that is not an apply.
     Update,
 }
 
 impl Operation {
-    /// The operation's text form.
+    /// Returns the name of the operation in managed fields.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Apply => "Apply",
@@ -44,21 +44,21 @@ impl Operation {
     }
 }
 
-/// A manager: the identity of an entry.
+/// A manager, which is the identity of an entry.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Manager<'t> {
-    /// Name.
+    /// Name under which the manager writes.
     pub name: Cow<'t, str>,
-    /// How it writes.
+    /// Kind of write that the entry stands for.
     pub operation: Operation,
-    /// The version it writes in. Part of the identity of updaters only.
+    /// Version in which the manager writes. Part of the identity only for [`Operation::Update`].
     pub api_version: Cow<'t, str>,
-    /// The subresource it writes through; empty for the object itself.
+    /// Subresource through which the manager writes; empty for the object itself.
     pub subresource: Cow<'t, str>,
 }
 
 impl Manager<'_> {
-    /// The same without borrows.
+    /// Converts the manager into one without borrows.
     pub fn into_owned(self) -> Manager<'static> {
         Manager {
             name: self.name.into_owned().into(),
@@ -68,7 +68,7 @@ impl Manager<'_> {
         }
     }
 
-    /// Whether both are the same manager.
+    /// Returns whether both have the same identity.
     pub fn is(&self, other: &Manager<'_>) -> bool {
         self.operation == other.operation
             && self.name == other.name
@@ -76,7 +76,7 @@ impl Manager<'_> {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
-    /// The identity as text; the last criterion when managers are ordered.
+    /// Returns the identity as text, which is the last criterion when managers are sorted.
     pub fn identity(&self) -> String {
         let mut identity = Object::new();
         for (name, text) in [
@@ -98,9 +98,9 @@ impl Manager<'_> {
 /// The fields of one manager.
 #[derive(Clone, Debug)]
 pub struct Entry<'t> {
-    /// The manager.
+    /// Manager that owns the fields.
     pub manager: Manager<'t>,
-    /// Time of the last change, in seconds, as RFC 3339; empty if unknown.
+    /// Time of the last change with second precision, as RFC 3339; empty if unknown.
     pub time: Cow<'t, str>,
     fields: Fields<'t>,
 }
@@ -112,47 +112,47 @@ enum Fields<'t> {
     Set(FieldSet<'t>),
 }
 
-/// Why entries of a request are refused (all of them).
+/// Reason why the entries of a request are refused. A single bad entry causes all to be refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ManagedError {
-    /// Not a list of objects.
+    /// The value is not a list of objects.
     #[error("managed fields must be a list of entries")]
     Shape,
-    /// Neither `Apply` nor `Update`.
+    /// The operation is neither `Apply` nor `Update`.
     #[error("operation must be `Apply` or `Update`")]
     Operation,
-    /// No version.
+    /// The entry has no version.
     #[error("apiVersion must not be empty")]
     ApiVersion,
-    /// Another form of field sets.
+    /// The format of the field set is not supported.
     #[error("missing or invalid fieldsType in managed fields entry")]
     FieldsType,
-    /// A malformed field set.
+    /// The field set of an entry is malformed.
     #[error("error decoding set")]
     Fields(#[from] FieldsV1Error),
 }
 
 impl<'t> Entry<'t> {
-    /// An entry of `manager` for `fields`.
+    /// Creates an entry of `manager` for `fields`.
     pub fn new(manager: Manager<'t>, time: Cow<'t, str>, fields: FieldSet<'t>) -> Self {
         Entry { manager, time, fields: Fields::Set(fields) }
     }
 
-    /// An entry of `manager` for the fields of `text`, which is canonical.
+    /// Creates an entry of `manager` for the fields of `text`, which must be canonical.
     pub fn of_text(manager: Manager<'t>, time: Cow<'t, str>, text: &'t str) -> Self {
         Entry { manager, time, fields: Fields::Text(text) }
     }
 
-    /// The owned fields. Parses the text if the set was not built yet.
+    /// Returns the owned fields. Parses the text if the set was not built yet.
     pub fn set(&self) -> Cow<'_, FieldSet<'t>> {
         match &self.fields {
             Fields::Set(set) => Cow::Borrowed(set),
-            // Only valid text gets here; damaged text owns nothing.
+            // All texts were validated before; a damaged text would own nothing.
             Fields::Text(text) => Cow::Owned(FieldSet::parse(text).unwrap_or_default()),
         }
     }
 
-    /// Whether it owns no fields. The text is canonical, so a comparison is enough.
+    /// Returns whether the entry owns no fields. The text is canonical, so a comparison is enough.
     pub fn is_empty(&self) -> bool {
         match &self.fields {
             Fields::Set(set) => set.is_empty(),
@@ -160,7 +160,7 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// Whether it owns some path of `set`.
+    /// Returns whether the entry owns any path of `set`.
     pub fn owns_any(&self, set: &FieldSet<'_>) -> bool {
         let common = match &self.fields {
             Fields::Text(written) => text::common(written, set),
@@ -169,13 +169,13 @@ impl<'t> Entry<'t> {
         common.map_or_else(|| self.set().intersects(set), |common| common > 0)
     }
 
-    /// Whether the set certainly matches the current schema of `message`, so that
+    /// Returns whether the set certainly matches the current schema of `message`, so that
     /// [`reconcile`](super::reconcile::reconcile) would not change it.
     pub fn is_current(&self, message: &Message) -> bool {
         self.text().and_then(|text| text::is_current(text, message)) == Some(true)
     }
 
-    /// The text of the set, if it has not been parsed.
+    /// Returns the text of the set, if it has not been parsed.
     pub fn text(&self) -> Option<&'t str> {
         match self.fields {
             Fields::Text(text) => Some(text),
@@ -238,25 +238,25 @@ impl<'t> Entry<'t> {
     }
 }
 
-/// All managers of an object.
+/// All managed fields entries of an object.
 #[derive(Clone, Debug, Default)]
 pub struct Managed<'t> {
     entries: Vec<Entry<'t>>,
 }
 
-/// The managed fields in a request.
+/// Change of the managed fields that a request asks for.
 #[derive(Debug)]
 pub enum Requested<'t> {
-    /// Absent or malformed: the stored ones are kept.
+    /// The request has no or malformed managed fields, so the stored ones are kept.
     Nothing,
-    /// Remove all ownership.
+    /// The request removes all ownership.
     Reset,
-    /// Replace the stored ones.
+    /// The request replaces the stored managed fields with these.
     These(Managed<'t>),
 }
 
 impl<'t> Managed<'t> {
-    /// The stored entries of an object; empty if they are malformed.
+    /// Returns the stored entries of an object; empty if they are malformed.
     pub fn stored(object: &'t Object) -> Self {
         let value = object.get("metadata").and_then(|metadata| metadata.get("managedFields"));
         let items = value.and_then(Value::as_array).unwrap_or_default();
@@ -264,8 +264,8 @@ impl<'t> Managed<'t> {
         Managed::read(items, &known).unwrap_or_default()
     }
 
-    /// The request's intent, from the value of its managed fields. Texts that also occur in `stored` are not parsed
-    /// again.
+    /// Returns the change that a request asks for, from the value of its managed fields. Texts that also
+    /// occur in `stored` are not parsed again.
     pub fn requested(value: &'t Value, stored: &Managed<'_>) -> Requested<'t> {
         let Value::Array(items) = value else { return Requested::Nothing };
         if let [Value::Object(only)] = items.as_slice()
@@ -295,22 +295,22 @@ impl<'t> Managed<'t> {
         Ok(managed)
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entries, unordered.
+    /// Returns the entries in no particular order.
     pub fn entries(&self) -> &[Entry<'t>] {
         &self.entries
     }
 
-    /// The entries for change.
+    /// Returns the entries for modification.
     pub fn entries_mut(&mut self) -> &mut Vec<Entry<'t>> {
         &mut self.entries
     }
 
-    /// The entry of a manager.
+    /// Returns the entry of a manager.
     pub fn get(&self, manager: &Manager<'_>) -> Option<&Entry<'t>> {
         self.entries.iter().find(|entry| entry.manager.is(manager))
     }
@@ -321,7 +321,7 @@ impl<'t> Managed<'t> {
         Some(self.entries.swap_remove(at))
     }
 
-    /// Adds an entry, replacing its manager's old one.
+    /// Adds an entry and replaces the old entry of its manager.
     pub fn put(&mut self, entry: Entry<'t>) {
         match self.entries.iter_mut().find(|other| other.manager.is(&entry.manager)) {
             Some(slot) => *slot = entry,
@@ -329,7 +329,7 @@ impl<'t> Managed<'t> {
         }
     }
 
-    /// Adds `fields` to those of `manager`, with the time `time`.
+    /// Adds `fields` to the entry of `manager` and sets its time.
     pub fn give(&mut self, manager: Manager<'t>, time: Cow<'t, str>, fields: FieldSet<'t>) {
         let fields = match self.take(&manager) {
             Some(had) => fields.union(had.set().into_owned()),
@@ -338,14 +338,14 @@ impl<'t> Managed<'t> {
         self.entries.push(Entry::new(manager, time, fields));
     }
 
-    /// Sets the time of `manager`'s entry.
+    /// Sets the time of the entry of `manager`.
     pub fn renew(&mut self, manager: &Manager<'_>, time: Cow<'t, str>) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.manager.is(manager)) {
             entry.time = time;
         }
     }
 
-    /// Merges the oldest updaters, into one bucket per version, until no more than `UPDATERS_MAX` are left
+    /// Merges the oldest update entries, into one entry per version, until at most `UPDATERS_MAX` are left
     /// (docs/api/apply.md#ownership-of-updates).
     pub fn cap(&mut self) {
         let mut updaters: Vec<Manager<'t>> = Vec::new();
@@ -359,7 +359,7 @@ impl<'t> Managed<'t> {
             updaters.extend(all.into_iter().map(|entry| entry.manager.clone()));
         }
         let mut left = updaters.len();
-        // The first entry of a version becomes its bucket when there is a second one.
+        // The first entry of a version becomes the merged entry when a second one is found.
         let mut first_of: Vec<Manager<'t>> = Vec::new();
         for manager in updaters {
             if left <= UPDATERS_MAX {
@@ -389,8 +389,8 @@ impl<'t> Managed<'t> {
         }
     }
 
-    /// The value of the managed fields: applied ones first, then by time, name, version and subresource; `None` without
-    /// entries. Managers without fields are left out.
+    /// Returns the value of the managed fields, or `None` without entries. Apply entries come first, and
+    /// entries are then sorted by time, name, version and subresource. Managers without fields are left out.
     pub fn into_value(mut self) -> Option<Value> {
         self.entries.sort_by(|a, b| {
             let key = |entry: &Entry<'t>| entry.manager.operation;
@@ -407,7 +407,7 @@ impl<'t> Managed<'t> {
     }
 }
 
-/// Whether two values of managed fields are equal except for their times.
+/// Returns whether two values of managed fields are equal except for their times.
 pub fn is_same_but_for_times(a: Option<&Value>, b: Option<&Value>) -> bool {
     fn items(value: Option<&Value>) -> &[Value] {
         value.and_then(Value::as_array).unwrap_or_default()

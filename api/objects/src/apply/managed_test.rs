@@ -1,4 +1,4 @@
-//! Tests of managed fields: parsing, writing, order, caps.
+//! Tests of managed fields: parsing, writing, order, limits.
 
 use super::*;
 use values::json::{parse, write};
@@ -56,11 +56,11 @@ fn requests_keep_reset_or_replace_managed_fields() {
         ("[{}]".to_owned(), "reset"),
         ("[{},{}]".to_owned(), "nothing"),
         (format!("[{good}]"), "1"),
-        // The same manager twice: the later entry wins.
+        // The same manager occurs twice: the later entry wins.
         (format!("[{good},{good}]"), "1"),
         (bad("Update", "Apply"), "2"),
         (bad("v1\"", "v2\""), "2"),
-        // One malformed entry invalidates all.
+        // A malformed entry invalidates all entries.
         (bad("Update", "Patch"), "nothing"),
         (bad("\"v1\"", "\"\""), "nothing"),
         (bad("FieldsV1", "FieldsV2"), "nothing"),
@@ -79,7 +79,7 @@ fn requests_keep_reset_or_replace_managed_fields() {
 
 #[test]
 fn the_eleventh_updater_makes_the_oldest_two_of_a_version_one() {
-    // docs/api/apply.md#ownership-of-updates. The applied entry does not count.
+    // docs/api/apply.md#ownership-of-updates. The apply entry does not count towards the limit.
     let mut entries = vec![entry("applied", "Apply", "v1", "00", r#"{"f:z":{}}"#)];
     entries.push(entry("lonely", "Update", "v2", "01", r#"{"f:l":{}}"#));
     for at in 2..12 {
@@ -101,7 +101,7 @@ fn the_eleventh_updater_makes_the_oldest_two_of_a_version_one() {
     assert_eq!(after[1], entries[1], "alone in its version, it stays");
     assert_eq!(after[2], entry("ancient-changes", "Update", "v1", "03", r#"{"f:m2":{},"f:m3":{}}"#));
     assert_eq!(after[3], entries[4]);
-    // The bucket continues to be filled.
+    // The merged entry takes further entries.
     let mut entries = after;
     entries.push(entry("m12", "Update", "v1", "12", r#"{"f:m12":{}}"#));
     let items = value(&format!("[{}]", entries.join(",")));

@@ -1,8 +1,9 @@
-//! Merges a configuration into an object, and removes fields from an object (docs/api/apply.md#apply steps 4 and 6).
+//! Merges a configuration into an object, and removes fields from an object (docs/api/apply.md#apply steps 4
+//! and 6).
 //!
-//! Merging never removes anything: if both have a leaf, the configuration wins; granular structs and maps are merged
-//! member by member, keyed lists and sets element by element. In a merged list, the elements of the configuration keep
-//! its order, and the others keep their positions among them.
+//! Merging never removes anything. If both sides have a leaf, the configuration wins. Granular structs and
+//! maps are merged member by member, keyed lists and sets element by element. In a merged list, the elements
+//! of the configuration keep its order, and the other elements keep their positions between them.
 
 use std::borrow::Cow;
 
@@ -18,14 +19,15 @@ use values::json::{Key, Object, Value};
 /// Merges `config` into `live`, both of type `message`.
 ///
 /// # Errors
-/// List elements that cannot be distinguished. The configuration was checked before, so they are in the object.
+/// Fails if list elements of the object cannot be distinguished. The elements of the configuration were
+/// checked before.
 pub fn merge(message: &Message, live: &Object, config: &Object) -> Result<Object, TypeError> {
     let mut merged = live.clone();
     members(Type::of_message(message), &mut merged, config)?;
     Ok(merged)
 }
 
-/// Merges `config` into one value in place; unchanged parts are not copied.
+/// Merges `config` into one value in place. Unchanged parts are not copied.
 fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> {
     cancellation::step();
     match of.for_value(config) {
@@ -35,7 +37,7 @@ fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> 
         | Type::List { list: ListType::Atomic, .. } => replace(live, config),
         Type::Struct { .. } | Type::Map { .. } | Type::Deduced => {
             if live.as_object().is_some_and(Object::is_settled) && is_unchanged_by(of, live, config) {
-                return Ok(()); // shared with the live object, and remains so
+                return Ok(()); // the value stays shared with the live object
             }
             let config_members = config.as_object().filter(|members| !members.is_empty());
             if config_members.is_none() && live.as_object().is_none_or(Object::is_empty) {
@@ -66,7 +68,7 @@ fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> 
     Ok(())
 }
 
-/// Whether merging `config` certainly leaves the live value unchanged; false negatives are possible.
+/// Returns whether merging `config` certainly leaves the live value unchanged. False negatives are possible.
 fn is_unchanged_by(of: Type<'_>, live: &Value, config: &Value) -> bool {
     cancellation::step();
     match (of.for_value(config), live, config) {
@@ -122,8 +124,8 @@ fn members(of: Type<'_>, live: &mut Object, config: &Object) -> Result<(), TypeE
     Ok(())
 }
 
-/// Positions of an object's members: a forward search from the last hit for few members, a hash index for many. Members
-/// added later are not included.
+/// Positions of an object's members. Small objects are searched forward from the last hit; large ones have a
+/// hash index. Members that are added later are not included.
 struct MemberPositions {
     count: usize,
     next: usize,
@@ -165,14 +167,15 @@ fn indexed<'v>(item: &Kind, list: &ListType, values: &'v [Value]) -> Result<Vec<
         .collect()
 }
 
-/// The source of an element of a merged list.
+/// Source of an element of a merged list.
 #[derive(Clone, Copy)]
 enum Source {
-    /// Only in the object, at this position.
+    /// The element is only in the object, at this position.
     Live(usize),
-    /// In the configuration, at this position; absent from the object, or repeated there.
+    /// The element is in the configuration, at this position, and either absent from the object or repeated
+    /// there.
     Config(usize),
-    /// In both.
+    /// The element is in both, at these positions.
     Both { live: usize, config: usize },
 }
 
@@ -186,7 +189,8 @@ fn items(item: &Kind, list: &ListType, live: &mut Vec<Value>, config: &[Value]) 
         };
         lay(of, live, config).map_err(within)
     };
-    // Mostly both have the same elements in the same order. No element repeats: the configuration was checked.
+    // Fast path: usually both have the same elements in the same order. No element of the configuration
+    // repeats, because it was checked.
     if live.len() == config.len() && live.iter().zip(config).all(|(a, b)| same_item(item, list, a, b)) {
         return live.iter_mut().zip(config).try_for_each(|(live, config)| lay_one(live, config));
     }
@@ -207,14 +211,15 @@ fn items(item: &Kind, list: &ListType, live: &mut Vec<Value>, config: &[Value]) 
     Ok(())
 }
 
-/// The order of a merged list.
+/// Returns the order of a merged list.
 ///
-/// Both lists are walked at once. An element of the object alone keeps its position; one of both is taken in the
-/// configuration's order. An element that the object repeats is replaced, not merged, at the configuration's position.
+/// The function walks both lists at once. An element that only the object has keeps its position. An element
+/// that both have follows the order of the configuration. An element that the object repeats is replaced
+/// instead of merged, at the position in the configuration.
 fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
     let in_config = positions(config);
     let in_live = positions(live);
-    // The elements of both, in the order of the configuration.
+    // The elements that both have, in the order of the configuration.
     let mut shared = config.iter().map(|(element, _)| element).filter(|element| in_live.has(element));
     let mut next_shared = shared.next();
     let mut is_merged = vec![false; config.len()];
@@ -237,7 +242,7 @@ fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
                     continue;
                 }
                 if partner.is_some() && next_shared.is_some_and(|next| next != element) {
-                    at_live += 1; // in both, but another one is next
+                    at_live += 1; // both have the element, but another one is next in the configuration
                     continue;
                 }
             }
@@ -247,7 +252,7 @@ fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
                     at_live += 1;
                     continue;
                 }
-                // Merged already.
+                // This element was already merged.
                 Some(at) if is_merged[at] => at_live += 1,
                 Some(_) => {}
             }
@@ -264,7 +269,7 @@ fn plan(live: &[Item<'_>], config: &[Item<'_>]) -> Vec<Source> {
     result
 }
 
-/// Positions of the elements of a list, ascending by step.
+/// Positions of the elements of a list, sorted by step.
 struct Positions<'p, 'v> {
     sorted: Vec<(&'p Element<'v>, usize)>,
 }
@@ -290,7 +295,7 @@ impl Positions<'_, '_> {
         self.range(element).first().map(|(_, at)| *at)
     }
 
-    /// The position of an element that occurs once.
+    /// Returns the position of an element that occurs exactly once.
     fn only(&self, element: &Element<'_>) -> Option<usize> {
         match self.range(element) {
             [(_, at)] => Some(*at),
@@ -299,7 +304,8 @@ impl Positions<'_, '_> {
     }
 }
 
-/// Removes the members of `fields` from `object`. Structs, maps and lists that become empty become `null`.
+/// Removes the members of `fields` from `object`. Structs, maps and lists that become empty are set to
+/// `null`.
 pub fn remove(message: &Message, object: &Object, fields: &FieldSet<'_>) -> Object {
     without_members(Type::of_message(message), object, fields).unwrap_or_default()
 }
@@ -318,7 +324,7 @@ fn without(of: Type<'_>, value: &Value, fields: &FieldSet<'_>) -> Value {
                 match item_element(item, list, value).ok().and_then(|element| fields.get(&element)) {
                     Some(node) if node.member => {}
                     Some(node) => kept.push(match without(of, value, &node.children) {
-                        // The element's keys have default values.
+                        // Creates the element, because its keys have default values.
                         Value::Null => Object::new().into(),
                         left => left,
                     }),

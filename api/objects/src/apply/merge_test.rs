@@ -1,4 +1,4 @@
-//! Tests of merging and removing, by shape of the schema.
+//! Tests of merging and removing, by kind of type.
 
 use bytes::Bytes;
 
@@ -29,7 +29,7 @@ fn a_configuration_is_merged_into_an_object() {
         ("core.v1.ConfigMap", r#"{"data":{"a":"1"}}"#, r#"{"data":{}}"#, r#"{"data":{"a":"1"}}"#),
         ("core.v1.ConfigMap", r#"{"data":{"a":"1"}}"#, r#"{"data":null}"#, r#"{"data":{"a":"1"}}"#),
         ("core.v1.ConfigMap", r#"{"data":{"a":"1"}}"#, r#"{"data":{"a":null}}"#, r#"{"data":{"a":null}}"#),
-        // Atomic: replaced as one.
+        // Atomic values are replaced as a whole.
         (
             "core.v1.PodSpec",
             r#"{"nodeSelector":{"a":"1"}}"#,
@@ -42,7 +42,7 @@ fn a_configuration_is_merged_into_an_object() {
             r#"{"tolerations":[]}"#,
             r#"{"tolerations":[]}"#,
         ),
-        // Keyed elements are merged, also those whose key is completed from a default.
+        // Keyed elements are merged, including those whose key comes from a default.
         (
             "core.v1.Container",
             r#"{"ports":[{"containerPort":80,"protocol":"TCP","name":"http"}]}"#,
@@ -75,7 +75,7 @@ fn lists_keep_the_configurations_order_and_the_other_positions() {
         ("xaybz", "ba", "xybza"),
         ("abcd", "dxa", "bcdxa"),
         ("ab", "xy", "abxy"),
-        // A repeated element of the object occurs once, at the configuration's position.
+        // An element that the object repeats occurs once in the result, at the position in the configuration.
         ("aab", "a", "ab"),
         ("aab", "c", "aabc"),
     ] {
@@ -106,7 +106,7 @@ fn fields_are_removed_with_everything_below() {
     for (fields, want) in [
         ("{}", pod.to_owned()),
         (r#"{"f:metadata":{"f:labels":{"f:a":{}}}}"#, pod.replace(r#""a":"1","#, "")),
-        // Containers that become empty are null, and so are atomic values with a removed part.
+        // Containers that become empty are null, and so are atomic values of which a part was removed.
         (r#"{"f:metadata":{"f:labels":{"f:a":{},"f:b":{}}}}"#, pod.replace(r#"{"a":"1","b":"2"}"#, "null")),
         (r#"{"f:spec":{"f:nodeSelector":{"f:x":{}}}}"#, pod.replace(r#"{"x":"y"}"#, "null")),
         (r#"{"f:spec":{"f:containers":{"k:{\"name\":\"b\"}":{}}}}"#, pod.replace(r#",{"name":"b"}"#, "")),
@@ -121,7 +121,7 @@ fn fields_are_removed_with_everything_below() {
     }
 }
 
-/// The merge without shortcuts: everything is rebuilt.
+/// Merges without shortcuts by rebuilding everything.
 fn plainly(of: Type, live: Option<&Value>, config: &Value) -> Result<Value, TypeError> {
     let Some(live) = live else { return Ok(config.clone()) };
     let empty = Object::new();
@@ -173,7 +173,7 @@ fn plainly(of: Type, live: Option<&Value>, config: &Value) -> Result<Value, Type
 #[test]
 fn merging_in_place_equals_rebuilding() {
     let (mut random, mut laid, mut failed, mut shared) = (Random(5), 0, 0, 0);
-    // The object as a whole is never atomic.
+    // The object itself is never atomic.
     for &message in builtin::messages(&KUBERNETES).iter().filter(|message| !message.atomic) {
         for at in 0..24 {
             let live = generate::object(&mut random, message, 0);
@@ -195,7 +195,7 @@ fn merging_in_place_equals_rebuilding() {
             failed += usize::from(want.is_err());
             let got = merge(message, &live, &config).map(Value::Object);
             assert_eq!(got, want, "{}: {live:?} and {config:?}", message.name);
-            // The same with shared parts, which stay shared where the configuration does not change them.
+            // Merges an object with shared parts. They stay shared unless the configuration changes them.
             let mut settled = live.clone();
             for (_, value) in settled.members_mut() {
                 if let Value::Object(part) = value {

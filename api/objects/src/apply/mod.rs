@@ -6,9 +6,9 @@
 //! apply ─► configuration ─► merge ─┘                      └─► field::FieldSet
 //! ```
 //!
-//! `track` handles creates, updates and patches; `configuration` handles applies. All functions are pure: requests,
-//! stores and clocks stay outside. Each set is of one version and is compared in that version (`versions`); `reset`
-//! defines the fields that an endpoint does not own.
+//! `track` handles creates, updates and patches; `configuration` handles applies. All functions are pure:
+//! they know no requests, stores or clocks. Each field set belongs to one version and is compared in that
+//! version (`versions`). `reset` defines the fields that an endpoint does not own.
 
 mod brought;
 mod check;

@@ -1,8 +1,9 @@
-//! `null` in a configuration of a custom type where its schema allows no `null` (docs/api/apply.md#apply).
+//! `null` in a configuration of a custom type whose schema does not permit it (docs/api/apply.md#apply).
 //!
-//! Decoding drops these members for every verb. An apply without them would leave its manager the owner of a field that
-//! the object does not have. The reference server keeps the members until validation refuses them, so this module puts them
-//! back after decoding. A member with a default gets the default instead, and a `null` for a granular struct, map or list that has parts only gives up these parts.
+//! Decoding drops these members for every verb. An apply without them would make its manager the owner of a
+//! field that the object does not have. The reference server keeps the members until validation refuses them,
+//! so this module restores them after decoding. A member with a default gets the default instead. A `null`
+//! for a granular struct, map or list that has parts only gives up these parts.
 
 use super::typed::{Type, item_element};
 use types::schema::kind::Kind;
@@ -11,15 +12,15 @@ use types::schema::table::{Empty, ListType, Message};
 use values::field::Element;
 use values::json::{Object, Value};
 
-/// Most members that are put back. One is enough to refuse the object.
+/// Maximum number of members that are restored. A single one is enough to refuse the object.
 const NULLS_MAX: usize = 100;
 
-/// The paths of such members of a configuration.
+/// Paths of the members of a configuration that are `null` and must be refused.
 #[derive(Debug, Default)]
 pub(super) struct Nulls(Vec<Vec<Element<'static>>>);
 
 impl Nulls {
-    /// Returns the nulls of the configuration `config`, which is applied to `live`.
+    /// Collects the refused nulls of the configuration `config`, which is applied to `live`.
     pub(super) fn of(message: &Message, config: &Object, live: &Object) -> Nulls {
         let mut nulls = Nulls::default();
         if message.custom {
@@ -67,7 +68,7 @@ impl Nulls {
             (Kind::List(list), Value::Array(config))
                 if matches!(list.item.kind, Kind::Message(_) | Kind::Map(_) | Kind::List(_)) =>
             {
-                // Elements that are `null` stay anyway.
+                // Elements that are `null` are not dropped by decoding.
                 for (at, value) in config.iter().enumerate() {
                     let element = item_element(&list.item.kind, &list.merge, value);
                     path.push(element.unwrap_or(Element::Index(i64::try_from(at).unwrap_or(i64::MAX))));
@@ -79,7 +80,7 @@ impl Nulls {
         }
     }
 
-    /// Puts the members back into `object`, to which the configuration was applied.
+    /// Restores the members in `object`, the result of applying the configuration.
     pub(super) fn put_back(&self, message: &Message, object: &mut Object) {
         for path in &self.0 {
             let [Element::Field(first), rest @ ..] = &**path else { continue };
@@ -93,13 +94,14 @@ impl Nulls {
     }
 }
 
-/// Whether the schema names a type, so that validation refuses `null`.
+/// Returns whether the schema declares a type, so that validation refuses `null`.
 fn has_type(kind: &Kind, limits: Option<&Limits>) -> bool {
     let limits = crate::custom::limits_of(kind, limits);
     !matches!(kind, Kind::Json | Kind::RawExtension) && !limits.is_some_and(|limits| limits.any_type)
 }
 
-/// Whether an object has a value at a path, which has parts and is of a granular type. Elements of lists are not followed.
+/// Returns whether an object has, at a path, a value of a granular type with parts. Elements of lists are not
+/// followed.
 fn has_parts(message: &Message, object: &Object, path: &[Element<'_>]) -> bool {
     let mut of = Type::of_message(message);
     let mut members = Some(object);
@@ -165,7 +167,7 @@ mod tests {
     use values::naming::KUBERNETES;
     use values::testing::{object, object_text};
 
-    /// The spec after the manager of the object applied another one.
+    /// Returns the spec after its manager has applied another configuration.
     fn applied(live: &str, config: &str) -> String {
         let resource = things(
             r#"{"str":{"type":"string"},"num":{"type":"integer"},"def":{"type":"string","default":"d"},
@@ -210,7 +212,7 @@ mod tests {
                 r#"{"keyed":[{"k":"2"},{"k":"3","a":null}]}"#,
                 r#"{"keyed":[{"k":"2"},{"k":"3","a":null}]}"#,
             ),
-            // Parts that are given up are no null.
+            // A `null` that gives up parts is not restored.
             (r#"{"obj":{"a":"x"},"num":1}"#, r#"{"num":1}"#, r#"{"num":1}"#),
             (r#"{"obj":{"a":"x"}}"#, r#"{"obj":{}}"#, "{}"),
         ] {

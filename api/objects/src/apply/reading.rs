@@ -1,12 +1,12 @@
-//! Parses configurations in compact JSON, with member names borrowed from the schema.
+//! Parser of configurations in compact JSON, with member names borrowed from the schema.
 //!
 //! ```text
 //! compact JSON ──Cursor──► members by their types ─► tree of exactly the given members, not validated
-//!      └── anything unusual ─► None: the general JSON or YAML parser reads it and words the errors
+//!      └── anything unusual ─► None: the general JSON or YAML parser reads it and reports errors
 //! ```
 //!
-//! Unusual are white space between tokens, control characters, repeated or undeclared names, escapes in field names,
-//! numbers that are not 64-bit integers, and deep nesting.
+//! The following is unusual: white space between tokens, control characters, repeated or undeclared names,
+//! escapes in field names, numbers that are not 64-bit integers, and deep nesting.
 
 use smallvec::SmallVec;
 
@@ -16,15 +16,15 @@ use values::cancellation;
 use values::json::compact::Cursor;
 use values::json::{Key, Object, Value};
 
-/// The tree of `text`, an object of type `message`, equal to that of [`json::parse`](values::json::parse); `None` for
-/// anything unusual.
+/// Parses `text`, an object of type `message`. The result equals that of
+/// [`json::parse`](crate::values::json::parse). Returns `None` if the text is unusual.
 pub fn read(message: &Message, text: &[u8]) -> Option<Object> {
     let mut cursor = Cursor::new(text)?;
     let object = fields(&mut cursor, message)?;
     cursor.is_at_end().then_some(object)
 }
 
-/// The members of a struct.
+/// Parses the members of a struct.
 fn fields(cursor: &mut Cursor<'_>, message: &Message) -> Option<Object> {
     let mut members: Vec<(Key, Value)> = Vec::new();
     let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
@@ -46,7 +46,7 @@ fn fields(cursor: &mut Cursor<'_>, message: &Message) -> Option<Object> {
     Some(members.into_iter().collect())
 }
 
-/// The members of a map.
+/// Parses the members of a map.
 fn members(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Object> {
     let mut members: Vec<(Key, Value)> = Vec::new();
     let mut is_ascending = true;
@@ -77,7 +77,7 @@ fn items(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Vec<Value>> {
     Some(items)
 }
 
-/// A value of any type where `of` is expected; `of` only provides the names of members below.
+/// Parses a value of any type where `of` is expected. `of` only provides the names of members below.
 fn value(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Value> {
     cancellation::step();
     Some(match cursor.peek() {
@@ -107,7 +107,7 @@ mod tests {
     use values::json::{parse_reporting_duplicates, write};
     use values::naming::KUBERNETES;
 
-    /// Parses a text both ways and returns whether this parser was enough.
+    /// Parses a text both ways and returns whether this parser was sufficient.
     fn check(message: &Message, text: &[u8]) -> bool {
         let Some(object) = read(message, text) else { return false };
         let (value, duplicates) = parse_reporting_duplicates(text).unwrap();
@@ -127,7 +127,7 @@ mod tests {
                 let mut text = Vec::new();
                 write(&object, &mut text);
                 if at % 4 == 3 {
-                    // Any byte at any position.
+                    // Sets any byte at any position.
                     let position = random.below(text.len());
                     text[position] = random.below(256) as u8;
                 }

@@ -1,8 +1,8 @@
 //! Adapts field sets to a changed schema (docs/api/apply.md#schema-changes).
 //!
-//! If a struct, map or list was granular when a set was written and is atomic now, the owner of a part owns the whole.
-//! A set that owns an atomic value as a whole stays unchanged when the value becomes granular: its owner owns the value
-//! and none of its parts.
+//! If a struct, map or list was granular when a set was written and is atomic now, the owner of a part owns
+//! the whole. A set that owns an atomic value as a whole stays unchanged if the value becomes granular: its
+//! manager owns the value and none of its parts.
 //!
 //! Source: structured-merge-diff, typed/reconcile_schema.go.
 
@@ -11,7 +11,7 @@ use types::schema::table::{ListType, Message};
 use values::cancellation;
 use values::field::{FieldSet, Node};
 
-/// `set` adapted to the current schema of `message`.
+/// Adapts `set` to the current schema of `message`.
 pub fn reconcile<'t>(message: &Message, set: FieldSet<'t>) -> FieldSet<'t> {
     let of = Type::of_message(message);
     if !set.nodes().iter().any(|node| is_outdated(of.step(&node.element), node)) {
@@ -20,14 +20,14 @@ pub fn reconcile<'t>(message: &Message, set: FieldSet<'t>) -> FieldSet<'t> {
     below(of, &set)
 }
 
-/// Whether parts of an atomic value are owned, at `node` or below it.
+/// Returns whether the set owns parts of an atomic value at `node` or below it.
 fn is_outdated(of: Option<Type<'_>>, node: &Node<'_>) -> bool {
     let Some(of) = of else { return false };
     let mut children = node.children.nodes().iter();
     collapses(of, node) || children.any(|child| is_outdated(of.step(&child.element), child))
 }
 
-/// Whether parts of an atomic value are owned.
+/// Returns whether the set owns parts of this atomic value.
 fn collapses(of: Type<'_>, node: &Node<'_>) -> bool {
     let is_atomic = matches!(
         of,
@@ -61,17 +61,17 @@ mod tests {
     fn sets_follow_the_schema() {
         let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
         for (set, want) in [
-            // Up to date: unchanged.
+            // Matches the schema: unchanged.
             (
                 r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#,
                 r#"{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}"#,
             ),
             (r#"{"f:spec":{"f:selector":{}}}"#, r#"{"f:spec":{"f:selector":{}}}"#),
-            // Formerly granular, now atomic.
+            // Was granular, is atomic: the whole is owned.
             (r#"{"f:spec":{"f:selector":{"f:matchLabels":{"f:x":{}}}}}"#, r#"{"f:spec":{"f:selector":{}}}"#),
-            // Possibly applied empty: unchanged.
+            // May have been applied as an empty value: unchanged.
             (r#"{"f:metadata":{"f:labels":{}}}"#, r#"{"f:metadata":{"f:labels":{}}}"#),
-            // Formerly atomic, now granular: unchanged.
+            // Was atomic, is granular: unchanged.
             (
                 r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}"#,
                 r#"{"f:spec":{"f:template":{"f:spec":{"f:containers":{}}}}}"#,

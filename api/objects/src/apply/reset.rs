@@ -1,5 +1,5 @@
-//! Fields an endpoint must not record in managed fields: those it does not write, and those without owners
-//! (docs/api/apply.md#managed-fields).
+//! Fields that an endpoint must not record in managed fields: those that it does not write, and those that
+//! have no owner (docs/api/apply.md#managed-fields).
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use types::schema::registry::Resource;
 use types::schema::table::Text;
 use values::field::{Element, FieldSet, Node};
 
-/// Metadata that identifies the object or is maintained by the system.
+/// Metadata that identifies the object or that the server maintains.
 const IDENTITY: [&str; 11] = [
     "apiVersion",
     "kind",
@@ -27,33 +27,33 @@ const IDENTITY: [&str; 11] = [
 
 static OWNED_BY_NOBODY: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::of_fields(&IDENTITY));
 
-/// The metadata that no manager owns.
+/// The member `metadata` as a whole, which no manager owns.
 static METADATA: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::of_fields(&["metadata"]));
 
-/// The fields that an update through `/ephemeralcontainers` writes.
+/// Fields that an update through `/ephemeralcontainers` writes.
 const EPHEMERAL: [&[&str]; 1] = [&["spec", "ephemeralContainers"]];
 
-/// The fields that the namespace's `/finalize` does not write.
+/// Fields that `/finalize` of namespaces does not write.
 const BY_FINALIZE: [&str; 1] = ["status"];
 
-/// The fields that `/approval` does not write.
+/// Fields that `/approval` does not write.
 const BY_APPROVAL: [&str; 2] = ["spec", "status.certificate"];
 
-/// The fields that an endpoint does not own.
+/// Fields that an endpoint does not own.
 #[derive(Clone, Debug)]
 pub struct Reset {
     skipped: Cow<'static, FieldSet<'static>>,
-    /// If given, the only fields it owns.
+    /// The only fields that the endpoint owns; `None` if it owns all that are not skipped.
     only: Option<&'static [&'static [&'static str]]>,
 }
 
 impl Reset {
-    /// For the body of a subresource, which owns all its fields.
+    /// Returns the reset for the body of a subresource, whose fields are all owned.
     pub fn none() -> Reset {
         Reset { skipped: Cow::Borrowed(&OWNED_BY_NOBODY), only: None }
     }
 
-    /// For `endpoint` of `resource`.
+    /// Returns the reset for `endpoint` of `resource`.
     pub fn of(resource: &Resource, endpoint: Endpoint) -> Reset {
         let status = resource.table.status.as_ref();
         let declared = |paths: &[Text]| {
@@ -66,7 +66,8 @@ impl Reset {
             Endpoint::Finalize => (FieldSet::of_fields(&BY_FINALIZE), None),
             Endpoint::Approval => (FieldSet::of_fields(&BY_APPROVAL), None),
             Endpoint::EphemeralContainers => (FieldSet::new(), Some(&EPHEMERAL)),
-            // A resize owns all that it sent, also what it could not change, and others lose it.
+            // A resize owns all fields that it sent, even those that it could not change; other managers lose
+            // them.
             Endpoint::Resize | Endpoint::Scale | Endpoint::Binding => (FieldSet::new(), None),
         };
         let mut skipped = Cow::Borrowed(&*OWNED_BY_NOBODY);
@@ -81,17 +82,18 @@ impl Reset {
         set.difference(&OWNED_BY_NOBODY).difference(&METADATA)
     }
 
-    /// The paths that a comparison may skip with everything below.
+    /// Returns the paths that a comparison may skip, together with everything below them.
     pub fn skipped(&self) -> &FieldSet<'static> {
         &self.skipped
     }
 
-    /// Whether the endpoint owns whatever is not skipped.
+    /// Returns whether the endpoint owns all fields that are not skipped.
     pub fn owns_all(&self) -> bool {
         self.only.is_none()
     }
 
-    /// Filters a comparison that skipped [`Reset::skipped`].
+    /// Removes fields that the endpoint does not own from a comparison that already skipped
+    /// [`Reset::skipped`].
     pub fn filter<'t>(&self, comparison: Comparison<'t>) -> Comparison<'t> {
         match self.only {
             None => comparison,
@@ -103,14 +105,14 @@ impl Reset {
         }
     }
 
-    /// The fields of an applied configuration that take effect here: those the endpoint writes, and those that identify
-    /// the object.
+    /// Returns the fields of an applied configuration that take effect at this endpoint: those that the
+    /// endpoint writes, and those that identify the object.
     pub fn applied<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
         let identity = set.clone().within(&OWNED_BY_NOBODY);
         self.owned(set).union(identity)
     }
 
-    /// The fields of an applied configuration that its manager comes to own here.
+    /// Returns the fields of an applied configuration that its manager then owns at this endpoint.
     pub fn owned<'t>(&self, set: FieldSet<'t>) -> FieldSet<'t> {
         let set = set.recursive_difference(&self.skipped).difference(&METADATA);
         match self.only {
@@ -120,7 +122,7 @@ impl Reset {
     }
 }
 
-/// The paths that match a prefix in `patterns`, of which `level` steps were already matched.
+/// Returns the paths that match a prefix in `patterns`. The caller has already matched `level` steps.
 fn matching<'t>(set: FieldSet<'t>, patterns: &[&[&str]], level: usize) -> FieldSet<'t> {
     let nodes = set.nodes().iter().map(|node| {
         let fits = |pattern: &&&[&str]| match (pattern.get(level), &node.element) {

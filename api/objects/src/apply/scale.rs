@@ -1,4 +1,4 @@
-//! The managed fields of a scale: those of its parent that concern the replica count
+//! The managed fields of a scale: the entries of its parent that concern the replica count
 //! (docs/api/apply.md#managed-fields).
 //!
 //! ```text
@@ -15,21 +15,21 @@ use super::versions::Versions;
 use values::field::{Element, FieldSet};
 use values::json::{Object, Value};
 
-/// The replica count, in a scale and in parents of built-in types.
+/// Path of the replica count in a scale and in parents of built-in types.
 const REPLICAS: [Element<'static>; 2] =
     [Element::Field(Cow::Borrowed("spec")), Element::Field(Cow::Borrowed("replicas"))];
 
-/// Where the replica count stands in a parent.
+/// Path of the replica count in a parent.
 #[derive(Clone, Debug)]
 pub struct Replicas<'t>(Vec<Element<'t>>);
 
 impl<'t> Replicas<'t> {
-    /// Where it stands in parents of built-in types.
+    /// Returns the path in parents of built-in types.
     pub fn builtin() -> Self {
         Replicas(REPLICAS.to_vec())
     }
 
-    /// After these steps.
+    /// Returns the path that consists of these steps.
     pub fn at(steps: impl Iterator<Item = &'t str>) -> Self {
         Replicas(steps.map(Element::field).collect())
     }
@@ -41,7 +41,7 @@ fn only<'t>(path: &[Element<'t>]) -> FieldSet<'t> {
     set
 }
 
-/// The managed fields of the scale of `parent`.
+/// Returns the managed fields of the scale of `parent`.
 pub fn to_scale(
     parent: &Object,
     versions: &Versions<'_>,
@@ -58,8 +58,8 @@ pub fn to_scale(
     managed.into_value()
 }
 
-/// The managed fields of `parent` after a write of its scale, from the managed fields of `scale`. The scale was written
-/// in the version of the request.
+/// Returns the managed fields of `parent` after a write of its scale, given the managed fields of `scale`.
+/// The scale was written in the version of the request.
 pub fn to_parent(
     parent: &Object,
     versions: &Versions<'_>,

@@ -1,9 +1,9 @@
-//! Answers questions about a field set in its text form, without parsing it to a set.
+//! Queries on a field set in its text form, without parsing the text to a set.
 //!
-//! Most updates change a few fields that their writer owns already, so usually only the membership of a few paths in
-//! the stored sets is needed. The text is canonical, as [`FieldSet::text`] writes it, and is scanned once; irrelevant
-//! parts are skipped bracket by bracket. `None` means no answer: the text or the question is unusual, and the caller
-//! parses the set.
+//! Most updates change a few fields that their writer already owns, so usually only the membership of a few
+//! paths in the stored sets is needed. The text is canonical, as [`FieldSet::text`] writes it. It is scanned
+//! once, and irrelevant parts are skipped bracket by bracket. `None` means that the text or the query is
+//! unusual and the caller must parse the set.
 
 use std::borrow::Cow;
 
@@ -14,10 +14,10 @@ use types::schema::table::{ListType, Message};
 use values::field::{Element, FieldSet, NESTING_MAX, Node};
 use values::json::scan::{Scan, Text};
 
-/// Most steps of one level that are searched linearly.
+/// Maximum number of steps of one level that are searched linearly.
 const STEPS_MAX: usize = 16;
 
-/// Number of members that `set` and the set in `text` have in common.
+/// Returns the number of members that `set` and the set in `text` have in common.
 pub(super) fn common(text: &str, set: &FieldSet<'_>) -> Option<usize> {
     if set.is_empty() {
         return Some(0);
@@ -27,10 +27,11 @@ pub(super) fn common(text: &str, set: &FieldSet<'_>) -> Option<usize> {
     Some(found)
 }
 
-/// A step's text for comparison, and its node.
+/// Comparison text of a step, and its node.
 type Wanted<'n, 't> = (Cow<'n, [u8]>, &'n Node<'t>);
 
-/// Counts the members among `wanted` and below them. Returns whether the path up to here is a member itself.
+/// Counts members of `wanted` and below that are in the text. Returns whether the path up to here is a member
+/// itself.
 fn members(scan: &mut Scan<'_>, wanted: &[Node<'_>], depth: usize, found: &mut usize) -> Option<bool> {
     if wanted.len() > STEPS_MAX || depth > NESTING_MAX || !scan.take(b'{') {
         return None;
@@ -55,7 +56,7 @@ fn members(scan: &mut Scan<'_>, wanted: &[Node<'_>], depth: usize, found: &mut u
             scan.value()?;
         }
         if depth == 0 && wanted.is_empty() {
-            return Some(is_member); // the rest is irrelevant
+            return Some(is_member); // the rest of the text is irrelevant
         }
         if !scan.more(b'}')? {
             break;
@@ -64,7 +65,7 @@ fn members(scan: &mut Scan<'_>, wanted: &[Node<'_>], depth: usize, found: &mut u
     scan.take(b'}').then_some(is_member)
 }
 
-/// The text to compare a step with: the name of a field, or the text form of any other step.
+/// Returns the text by which a step is compared: the name of a field, or the text form of any other step.
 fn step_text<'n>(element: &'n Element<'_>) -> Cow<'n, [u8]> {
     match element {
         Element::Field(name) => Cow::Borrowed(name.as_bytes()),
@@ -77,7 +78,7 @@ fn step_text<'n>(element: &'n Element<'_>) -> Cow<'n, [u8]> {
     }
 }
 
-/// Whether a step of the text equals this [`step_text`].
+/// Returns whether a step in the text equals this [`step_text`].
 fn names(step: Text<'_>, wanted: &[u8]) -> bool {
     match step.raw.strip_prefix(b"f:") {
         Some(name) if step.is_escaped => {
@@ -88,7 +89,7 @@ fn names(step: Text<'_>, wanted: &[u8]) -> bool {
     }
 }
 
-/// The letter of a step's kind; `None` for kinds that canonical text does not have.
+/// Returns the letter of a step's kind; `None` for kinds that do not occur in canonical text.
 fn step_kind(step: Text<'_>) -> Option<u8> {
     match step.raw {
         [kind @ (b'f' | b'k' | b'v' | b'i'), b':', ..] => Some(*kind),
@@ -96,13 +97,13 @@ fn step_kind(step: Text<'_>) -> Option<u8> {
     }
 }
 
-/// Whether [`reconcile`](super::reconcile::reconcile) would not change the set: no part of an atomic value of the
-/// schema of `message` is owned.
+/// Returns whether [`reconcile`](super::reconcile::reconcile) would leave the set unchanged, because no part
+/// of a value that is atomic in the schema of `message` is owned.
 pub(super) fn is_current(text: &str, message: &Message) -> Option<bool> {
     parts_are_granular(&mut Scan::new(text.as_bytes()), Type::of_message(message), 0)
 }
 
-/// Looks at the steps below a value of type `of`, which is not owned as one if there are any.
+/// Checks the steps below a value of type `of`. If there are any, the value is not owned as a whole.
 fn parts_are_granular(scan: &mut Scan<'_>, of: Type<'_>, depth: usize) -> Option<bool> {
     if depth > NESTING_MAX || !scan.take(b'{') {
         return None;
@@ -115,12 +116,12 @@ fn parts_are_granular(scan: &mut Scan<'_>, of: Type<'_>, depth: usize) -> Option
         if step.raw == b"." {
             scan.word("{}").then_some(())?;
         } else {
-            // An object as a whole is never atomic, because it cannot be owned.
+            // The object itself is never atomic, because it cannot be owned.
             if depth > 0 && is_atomic(of) {
                 return Some(false);
             }
             let kind = step_kind(step)?;
-            // A leaf is current.
+            // A leaf always matches the schema.
             if !scan.word("{}") {
                 match step_type(of, kind, step)? {
                     Some(below) if !parts_are_granular(scan, below, depth + 1)? => return Some(false),
@@ -145,14 +146,14 @@ fn is_atomic(of: Type<'_>) -> bool {
     }
 }
 
-/// The type after a step, if the schema declares it.
+/// Returns the type after a step, if the schema declares it.
 fn step_type<'s>(of: Type<'s>, kind: u8, step: Text<'_>) -> Option<Option<Type<'s>>> {
     let element = match (kind, of) {
         (b'f', Type::Struct { message, .. }) => {
             let name = Text { raw: &step.raw[2..], ..step }.unescaped()?;
             return Some(message.position(&name).map(|at| Type::of_field(&message.fields[at])));
         }
-        // The name, keys or value make no difference to the type.
+        // The name, keys or value do not affect the type.
         (b'f', _) => Element::Field(Cow::Borrowed("")),
         (b'i', _) => Element::Index(0),
         _ => Element::Key(Vec::new()),
@@ -169,10 +170,10 @@ mod tests {
     use values::field::Scalar;
     use values::naming::KUBERNETES;
 
-    /// A type with a field of any JSON.
+    /// A type with a field that accepts any JSON.
     const SCHEMA: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
-    /// A random field set.
+    /// Returns a random field set.
     fn set(random: &mut Random, depth: usize) -> FieldSet<'static> {
         const NAMES: [&str; 7] = ["a", "b", "a<b", "\"", "é", "", "."];
         let nodes = (0..random.below(4)).map(|_| {

@@ -1,13 +1,13 @@
-//! Field ownership after writes other than apply: create, update, and the other patches
+//! Field ownership after writes other than apply: creates, updates, and the other patches
 //! (docs/api/apply.md#ownership-of-updates).
 //!
 //! ```text
-//! live ──┐            ┌─ others lose what they owned of removed, modified and added
+//! live ──┐            ┌─ other managers lose what they owned of removed, modified and added fields
 //!        ├─ compare ──┤
-//! new ───┘            └─ the writer owns modified and added, with the current time
+//! new ───┘            └─ the writer owns modified and added fields, with the current time
 //! ```
 //!
-//! An existing object without managed fields is not tracked; a new object always is.
+//! An existing object without managed fields is not tracked. A new object is always tracked.
 
 use super::brought;
 use super::compare::{Comparison, compare};
@@ -22,16 +22,16 @@ use values::json::{Object, Value};
 /// The writer of a request, its endpoint, and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'w> {
-    /// Name of the manager.
+    /// Name of the field manager.
     pub manager: &'w str,
-    /// Subresource written through; empty for the object itself.
+    /// Subresource through which the request writes; empty for the object itself.
     pub subresource: &'w str,
-    /// Current time in seconds, as RFC 3339.
+    /// Current time with second precision, as RFC 3339.
     pub now: &'w str,
 }
 
 impl<'w> Writer<'w> {
-    /// The manager of this writer.
+    /// Returns the manager of this writer.
     pub fn manager<'t>(&self, operation: Operation, api_version: &'t str) -> Manager<'t>
     where
         'w: 't,
@@ -77,7 +77,7 @@ pub fn created(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, new:
     put_managed_fields(new, value);
 }
 
-/// Sets the managed fields of `new`, which is to replace `live`. Both are in the version of the request.
+/// Sets the managed fields of `new`, which replaces `live`. Both are in the version of the request.
 pub fn updated(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, live: &Object, new: &mut Object) {
     let given = take_managed_fields(new);
     let value = {
@@ -94,20 +94,20 @@ pub fn updated(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, live
     put_managed_fields(new, value);
 }
 
-/// Removes the managed fields from an object and returns them.
+/// Removes the managed fields from an object and returns their value.
 pub fn take_managed_fields(object: &mut Object) -> Value {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     metadata.and_then(|metadata| metadata.remove("managedFields")).unwrap_or_default()
 }
 
-/// Sets the managed fields of an object that has none.
+/// Sets the managed fields of an object that has no managed fields.
 pub fn put_managed_fields(object: &mut Object, value: Option<Value>) {
     if let Some(value) = value {
         values::object::metadata_mut(object).insert("managedFields", value);
     }
 }
 
-/// The managed fields of an object of which one manager brought all.
+/// Returns the managed fields of an object whose fields all come from one manager.
 fn owned_by_one(manager: Manager<'_>, writer: &Writer<'_>, text: &str) -> Option<Value> {
     let mut managed = Managed::default();
     let entry = Entry::of_text(manager, writer.now.into(), text);
@@ -145,8 +145,9 @@ fn follow<'t>(
     managed.into_value()
 }
 
-/// Whether the writer changes only fields it owns already, so that its set stays unchanged: removing and restoring them
-/// would give the same set. Reads the text only; returns false if that gives no answer.
+/// Returns whether the writer changes only fields that it already owns, so that its set stays unchanged:
+/// removing and adding them would result in the same set. Reads only the text, and returns false if the text
+/// is not sufficient.
 fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &Changes<'_>) -> bool {
     let Comparison { removed, modified, added } = &changes.own;
     if modified.is_empty() && added.is_empty() {
@@ -158,25 +159,26 @@ fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &Changes
         && text::is_current(text, changes.versions.message()) == Some(true)
 }
 
-/// The changes between two versions of an object, in every API version that is asked for.
+/// The changes between two versions of an object, computed for each API version on demand.
 pub(super) struct Changes<'t> {
     versions: Versions<'t>,
     reset: &'t Reset,
     live: &'t Object,
     new: &'t Object,
-    /// In the version of the request.
+    /// Changes in the version of the request.
     pub(super) own: Comparison<'t>,
     others: Vec<(Version<'t>, Comparison<'static>)>,
 }
 
 impl<'t> Changes<'t> {
-    /// The changes from `live` to `new`, both in the version of the request, limited to those the endpoint may make.
+    /// Compares `live` and `new`, both in the version of the request. The changes are limited to those that
+    /// the endpoint may make.
     pub(super) fn new(versions: Versions<'t>, reset: &'t Reset, live: &'t Object, new: &'t Object) -> Self {
         let own = reset.filter(compare(versions.message(), live, new, reset.skipped()));
         Changes { versions, reset, live, new, own, others: Vec::new() }
     }
 
-    /// The changes in `api_version`; `None` if that is no longer served.
+    /// Returns the changes in `api_version`; `None` if that version is no longer served.
     pub(super) fn at(&mut self, api_version: &str) -> Option<&Comparison<'t>> {
         let own = self.versions.own;
         if api_version == own.api_version {
@@ -197,8 +199,8 @@ impl<'t> Changes<'t> {
     }
 }
 
-/// Removes the removed, modified and added fields from every manager but `writer`. Managers without fields, or whose
-/// version is no longer served, are dropped.
+/// Removes the removed, modified and added fields from the entries of every manager except `writer`. Drops
+/// managers without fields and managers whose version is no longer served.
 pub(super) fn take_back<'t>(
     managed: &mut Managed<'t>,
     changes: &mut Changes<'t>,

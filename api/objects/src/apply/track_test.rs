@@ -1,4 +1,5 @@
-//! Tests of ownership after updates that need no server. Scenarios with requests are in `tests/it/scenario`.
+//! Tests of ownership after updates that do not need a server. Scenarios with requests are in
+//! `tests/it/scenario`.
 
 use super::*;
 use crate::apply::fixture::{Fixture, writer};
@@ -7,7 +8,7 @@ use types::schema::decode::decode;
 use types::schema::table::Message;
 use values::testing::object;
 
-/// The owners of an object: `name operation subresource fields`, one line each.
+/// Returns the entries of an object as lines of `name operation subresource fields`.
 fn owners(object: &Object) -> Vec<String> {
     let managed = Managed::stored(object).into_value().unwrap_or_default();
     let entries = managed.as_array().unwrap_or_default().iter();
@@ -26,7 +27,7 @@ fn sent(fields: &str) -> String {
     )
 }
 
-/// As a request brings it.
+/// Returns a config map as a request sends it.
 fn config_map(metadata: &str) -> Object {
     let fixture = Fixture::of("", "configmaps");
     let text = format!(
@@ -121,12 +122,12 @@ fn a_writer_owns_what_it_changes_and_others_lose_it() {
         [r#"one Update t1 {"f:data":{".":{},"f:a":{}}}"#, r#"two Update t2 {"f:data":{"f:b":{},"f:c":{}}}"#]
     );
 
-    // Removing fields changes sets but no time; a manager without fields is dropped.
+    // Removing fields changes sets but no time. A manager without fields is dropped.
     let mut third = object(r#"{"kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}"#);
     updated(&versions, &writer("one", "t3"), &reset, &second, &mut third);
     assert_eq!(owners(&third), [r#"one Update t1 {"f:data":{".":{},"f:a":{}}}"#]);
 
-    // A manager of a version no longer served is dropped by the next change.
+    // A manager of a version that is no longer served is dropped by the next change.
     let mut odd = third.clone();
     let entries = odd.get_mut("metadata").and_then(|value| value.as_object_mut()).unwrap();
     let list = entries.get_mut("managedFields").and_then(Value::as_array_mut).unwrap();
@@ -149,7 +150,7 @@ fn nothing_is_tracked_of_an_object_without_managed_fields() {
     assert!(owners(&new).is_empty());
 }
 
-/// A pod with random labels and containers, whose values change.
+/// A pod with random labels and containers whose values change.
 #[derive(Clone, Default)]
 struct Drawn {
     labels: [u8; 3],

@@ -1,9 +1,10 @@
-//! The schema from the view of field ownership: types of values, and identities of list elements.
+//! The schema as field ownership sees it: types of values, and identities of list elements.
 //!
-//! A [`Type`] is a view of the schema tables: a struct with its fields, a map, a list with its merge behaviour, a
-//! scalar, or a value without a schema, whose type is deduced from the value (maps granular, lists atomic). Structs,
-//! maps and lists are granular (owned part by part) or atomic (owned as a whole). A struct without declared fields is a
-//! map of values without a schema. Source: docs/api/apply.md#field-sets.
+//! A [`Type`] is a view of the schema tables: a struct with its fields, a map, a list with its merge
+//! behavior, a scalar, or a value without a schema. The type of a value without a schema is deduced from the
+//! value: maps are granular and lists are atomic. Structs, maps and lists are granular (owned in parts) or
+//! atomic (owned as a whole). A struct without declared fields is a map of values without a schema. Source:
+//! docs/api/apply.md#field-sets.
 
 use std::borrow::Cow;
 
@@ -13,56 +14,56 @@ use values::cancellation;
 use values::field::{Element, FieldSet, Scalar};
 use values::json::{self, Value};
 
-/// The type of a value.
+/// The type of a value for field ownership.
 #[derive(Clone, Copy, Debug)]
 pub enum Type<'s> {
-    /// One value that is owned as one.
+    /// A scalar, which is owned as a whole.
     Scalar(Primitive),
-    /// Named fields.
+    /// A struct with named fields.
     Struct {
-        /// The fields.
+        /// Table of the declared fields.
         message: &'s Message,
-        /// Owned as one.
+        /// Whether the struct is owned as a whole.
         atomic: bool,
     },
-    /// Any names, one type of values.
+    /// A map with any names and one type of values.
     Map {
-        /// Type of the values.
+        /// Type of the map's values.
         value: &'s Kind,
-        /// Owned as one.
+        /// Whether the map is owned as a whole.
         atomic: bool,
     },
-    /// A list.
+    /// A list with elements of one type.
     List {
-        /// Type of the elements.
+        /// Type of the list's elements.
         item: &'s Kind,
-        /// How it merges.
+        /// Merge behavior of the list.
         list: &'s ListType,
     },
-    /// Without a schema.
+    /// A value without a schema.
     Deduced,
 }
 
-/// The type of a map's values.
+/// Class of scalars, by the values that it accepts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Primitive {
-    /// A number.
+    /// Accepts numbers only.
     Numeric,
-    /// A string.
+    /// Accepts strings only.
     Text,
-    /// A boolean.
+    /// Accepts booleans only.
     Boolean,
-    /// Any of them: times, quantities.
+    /// Accepts any scalar, for example for times and quantities.
     Any,
-    /// Any value, also one with parts: JSON of a type that the schema does not know.
+    /// Accepts any value, including objects and lists: JSON whose structure the schema does not describe.
     Whole,
 }
 
-/// What is without a schema.
+/// Kind of values without a schema.
 const ANY: &Kind = &Kind::Json;
 
 impl<'s> Type<'s> {
-    /// The type of an object.
+    /// Returns the type of an object.
     pub fn of_message(message: &'s Message) -> Self {
         Type::of_struct(message, message.atomic)
     }
@@ -75,17 +76,17 @@ impl<'s> Type<'s> {
         Type::Struct { message, atomic }
     }
 
-    /// The type of a field's whole value.
+    /// Returns the type of the whole value of a field.
     #[inline]
     pub fn of_field(field: &'s Field) -> Self {
         match &field.kind {
-            // The field has the last word on its struct.
+            // The declaration of the field takes precedence over that of its struct.
             Kind::Message(message) => Type::of_struct(message, field.atomic),
             kind => Type::of_kind(kind),
         }
     }
 
-    /// The type of one value, as elements of lists and maps are.
+    /// Returns the type of a value of this kind, such as an element of a list or map.
     pub fn of_kind(kind: &'s Kind) -> Self {
         match kind {
             Kind::Bool => Type::Scalar(Primitive::Boolean),
@@ -96,7 +97,7 @@ impl<'s> Type<'s> {
             Kind::Message(message) => Type::of_message(message),
             Kind::List(list) => Type::List { item: &list.item.kind, list: &list.merge },
             Kind::Map(map) => Type::Map { value: &map.value.kind, atomic: map.atomic },
-            // The published schema of a number or name states no type.
+            // The published schema declares no type for numbers or names.
             Kind::IntOrString
             | Kind::FieldsV1
             | Kind::Json
@@ -106,7 +107,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// The type of the values of a map.
+    /// Returns the type of the values of a map.
     pub fn for_value(self, value: &Value) -> Self {
         match (self, value) {
             (Type::Deduced, Value::Object(_)) => Type::Map { value: ANY, atomic: false },
@@ -117,7 +118,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// The type after one step, as far as the schema tells without a value.
+    /// Returns the type after one step, as far as the schema tells without a value.
     pub fn step(self, element: &Element<'_>) -> Option<Self> {
         match (self, element) {
             (Type::Struct { message, .. }, Element::Field(name)) => match message.field(name) {
@@ -132,19 +133,19 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// Whether `element` is a field that the schema declares.
+    /// Returns whether `element` is a field that the schema declares.
     pub fn declares(self, element: &Element<'_>) -> bool {
         matches!((self, element), (Type::Struct { message, .. }, Element::Field(name)) if message.field(name).is_some())
     }
 }
 
-/// Why a list element has no identity.
+/// Reason why a list element has no identity.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum KeyError {
-    /// `null` where keys are needed.
+    /// The element is `null`, but keys are needed.
     #[error("associative list with keys may not have a null element")]
     Null,
-    /// Not an object where keys are needed.
+    /// The element is not an object, but keys are needed.
     #[error("associative list with keys may not have non-map elements")]
     NotAMap,
     /// All keys are absent and have no default.
@@ -153,26 +154,26 @@ pub enum KeyError {
         .keys.iter().map(|key| format!("\"{key}\"")).collect::<Vec<_>>().join(" ")
     )]
     NoKey {
-        /// The keys.
+        /// Names of the keys.
         keys: Slice<Text>,
     },
-    /// An object in a set.
+    /// The element of a set is an object.
     #[error("associative list without keys has an element that's a map type")]
     SetOfMaps,
-    /// A list in a set.
+    /// The element of a set is a list.
     #[error("not supported: associative list with lists as elements")]
     SetOfLists,
-    /// `null` in a set.
+    /// The element of a set is `null`.
     #[error("associative list without keys has an element that's an explicit null")]
     SetOfNulls,
-    /// The list is atomic: its elements have no paths.
+    /// The list is atomic, so its elements have no paths.
     #[error("invalid indexing of non-associative list")]
     Atomic,
 }
 
-/// The step that leads to an element of a list.
+/// Returns the step that leads to an element of a list.
 ///
-/// Absent keys are completed from the schema's defaults.
+/// Absent keys are filled in from the schema's defaults.
 pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Result<Element<'t>, KeyError> {
     cancellation::step();
     match list {
@@ -211,7 +212,8 @@ pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Resul
     }
 }
 
-/// Whether two list elements have the same identity; false if one has none. Allocates no step.
+/// Returns whether two list elements have the same identity; false if either has no identity. Does not
+/// allocate a step.
 pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
     cancellation::step();
     match list {
@@ -226,7 +228,7 @@ pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
             let mut has_key = false;
             keys.iter().all(|key| {
                 let same = match (a.get(key), b.get(key)) {
-                    (None, None) => return true, // decided below: both have the default, if any
+                    (None, None) => return true, // both have the default, if any; decided below
                     (Some(a), Some(b)) => Scalar::of(a) == Scalar::of(b),
                     (Some(given), None) | (None, Some(given)) => {
                         key_default(item, key).is_some_and(|default| default == Scalar::of(given))
@@ -250,7 +252,7 @@ fn key_default(item: &Kind, key: &str) -> Option<Scalar<'static>> {
     }
 }
 
-/// The part of a set below `element`, if any.
+/// Returns the part of a field set below `element`, if there is any.
 pub fn below<'s, 't>(set: Option<&'s FieldSet<'t>>, element: &Element<'_>) -> Option<&'s FieldSet<'t>> {
     set?.get(element).map(|node| &node.children).filter(|children| !children.is_empty())
 }
@@ -272,7 +274,7 @@ mod tests {
         const OPTIONAL: ListType =
             ListType::Map(Cow::Borrowed(&[Cow::Borrowed("hostIP"), Cow::Borrowed("name")]));
         for (item, list, value, want) in [
-            // Sorted by name, completed from defaults.
+            // Keys are sorted by name and completed from defaults.
             (item("ContainerPort"), PORT, r#"{"containerPort":80}"#, r#"[containerPort=80,protocol="TCP"]"#),
             (item("ContainerPort"), OPTIONAL, r#"{"name":"a"}"#, r#"[name="a"]"#),
             (

@@ -1,8 +1,8 @@
 //! Converts objects to the versions in which managers wrote them (docs/api/apply.md#schema-changes).
 //!
-//! A field set refers to the fields of one version. To compare it with an object, the object is converted to that
-//! version, by way of the stored one, as for any client of that version. Versions of custom types are converted to each
-//! other as their definition says.
+//! A field set refers to the fields of one version. To compare it with an object, the object is converted to
+//! that version through the stored one, as for any client of that version. Versions of custom types are
+//! converted to each other as their definition declares.
 
 use crate::conversion::Conversions;
 use types::convert;
@@ -12,30 +12,30 @@ use types::schema::table::Message;
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// One version of a kind.
+/// A single version of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Version<'r> {
-    /// Group and version.
+    /// Group and version, as in the member `apiVersion`.
     pub api_version: &'r str,
-    /// The type.
+    /// Schema of the kind in this version.
     pub message: &'r Message,
-    /// The resource; `None` for the body of a subresource.
+    /// Resource of this version; `None` for the body of a subresource.
     resource: Option<&'r Resource>,
 }
 
-/// The versions of one kind, starting from the version of a request.
+/// All versions of one kind, starting from the version of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Versions<'r> {
     registry: &'r Registry,
     naming: &'static Naming,
     /// The version of the request.
     pub own: Version<'r>,
-    /// Conversions by webhooks; `None`: there are none.
+    /// Known conversions by webhooks; `None` without webhooks.
     conversions: Option<&'r Conversions>,
 }
 
 impl<'r> Versions<'r> {
-    /// The versions of a resource.
+    /// Creates the versions of a resource.
     pub fn of(registry: &'r Registry, resource: &'r Resource) -> Self {
         let own = Version {
             api_version: &resource.api_version,
@@ -45,24 +45,24 @@ impl<'r> Versions<'r> {
         Versions { registry, naming: registry.naming(), own, conversions: None }
     }
 
-    /// The same, with what is known of conversions by webhooks.
+    /// Adds the known conversions by webhooks.
     #[must_use]
     pub fn with(self, conversions: &'r Conversions) -> Self {
         Versions { conversions: Some(conversions), ..self }
     }
 
-    /// The only version of a subresource's body.
+    /// Creates the single version of a subresource's body.
     pub fn of_body(registry: &'r Registry, api_version: &'r str, message: &'r Message) -> Self {
         let own = Version { api_version, message, resource: None };
         Versions { registry, naming: registry.naming(), own, conversions: None }
     }
 
-    /// The type in the version of the request.
+    /// Returns the schema in the version of the request.
     pub fn message(&self) -> &'r Message {
         self.own.message
     }
 
-    /// This kind in `api_version`; `None` if that is not served.
+    /// Returns this kind in `api_version`; `None` if that version is not served.
     pub fn at(&self, api_version: &str) -> Option<Version<'r>> {
         if api_version == self.own.api_version {
             return Some(self.own);
@@ -79,9 +79,10 @@ impl<'r> Versions<'r> {
         })
     }
 
-    /// Converts an object from one version to another. In its own version it stays unchanged, even if invalid.
+    /// Converts an object from one version to another. If both are the same, the object stays unchanged, even
+    /// if it is invalid.
     ///
-    /// `None` when the object does not fit its version or cannot be converted.
+    /// Returns `None` if the object does not fit its version or cannot be converted.
     pub fn convert(&self, object: Object, from: Version<'_>, to: Version<'_>) -> Option<Object> {
         if from.api_version == to.api_version {
             return Some(object);

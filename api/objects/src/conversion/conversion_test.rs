@@ -1,4 +1,4 @@
-//! Requests, answers and what is kept of an object, without a webhook.
+//! Tests of conversion reviews, and of the metadata that an object keeps, without a webhook.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use values::testing::{object as tree, object_text};
 const V1: Conversion<'_> = Conversion { group: "apiextensions.k8s.io", version: "v1", uid: "u" };
 const BETA: Conversion<'_> = Conversion { version: "v1beta1", ..V1 };
 
-/// `response` in a review of the version asked for.
+/// Parses `response` in a review of the requested version.
 fn answer(conversion: Conversion<'_>, response: &str) -> Result<usize, String> {
     let (group, version) = (conversion.group, conversion.version);
     let text =
@@ -26,7 +26,7 @@ fn answer(conversion: Conversion<'_>, response: &str) -> Result<usize, String> {
     conversion.answer(text.as_bytes()).map(|objects| objects.len())
 }
 
-/// The types of a definition.
+/// Returns the resource types of a definition.
 fn made(object: &Object) -> Vec<Arc<Resource>> {
     let makers = Makers::of(&Definition::read(object), object).unwrap();
     makers.served(&KUBERNETES, &mut Pool::default())
@@ -91,7 +91,7 @@ fn converted_objects_say_their_kind() {
     }
 }
 
-/// The metadata that an object keeps when a webhook answers with `converted`.
+/// Returns the metadata that an object keeps when a webhook answers with `converted`.
 fn kept(converted: &str) -> Result<String, String> {
     let original =
         tree(r#"{"kind":"A","metadata":{"name":"n","uid":"u","finalizers":["f"],"labels":{"a":"1"}}}"#);
@@ -151,7 +151,7 @@ fn a_converted_object_is_of_the_type_and_identity_of_the_original() {
     }
 }
 
-/// A definition of two versions, the first of which is stored.
+/// A definition of two versions, of which the first is the storage version.
 const DEFINITION: &str = r#"{"spec":{"group":"g.example","scope":"Cluster",
     "names":{"plural":"things","kind":"Thing","listKind":"ThingList","singular":"thing"},"versions":[
     {"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",

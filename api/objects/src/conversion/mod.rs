@@ -1,4 +1,5 @@
-//! Conversion of custom objects between the versions of their type, and between what a schema was and what it is.
+//! Conversion of custom objects between the versions of their type, and from an earlier schema to the current
+//! one.
 //!
 //! ```text
 //! stored record ─ of the own form ────────────────────────────────────────────► record
@@ -7,9 +8,10 @@
 //! object to be written ─► the version to be stored ─► payload
 //! ```
 //!
-//! Every module works with objects in the form of the version that a request is for. The *form* of a record is told by
-//! its attributes ([`attributes::layout`]), so that a record that needs nothing is found without a look at its value.
-//! Records are converted many at once; a webhook is asked once for all of them. Behaviour: docs/api/custom-resources.md.
+//! All other modules work with objects in the version and form of the request. The *form* of a record is the
+//! schema layout that its selector attributes contain ([`attributes::layout`]), so records that need no
+//! conversion are found without reading their values. Many records are converted at once, with a single call
+//! to a webhook. Behavior: docs/api/custom-resources.md.
 
 mod pending;
 mod restore;
@@ -37,45 +39,47 @@ use values::object::set_meta;
 use values::status::{Reason, Status};
 use wire::outgoing::{self, Identities, Networks};
 
-/// Most records that are converted at once.
+/// Maximum number of records that are converted at once.
 pub const RECORDS_AT_ONCE: usize = 500;
 
-/// Most bytes of records that are converted at once, but for the last of them.
+/// Maximum total size in bytes of records that are converted at once, not counting the last one.
 pub const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
-/// Converts objects of custom types.
+/// Converter for objects of custom types.
 pub struct Converter {
     services: Arc<Services>,
     naming: &'static Naming,
     agent: String,
-    /// The authorities that webhooks without their own are verified against.
+    /// Certificate authorities that verify webhooks, for those that name none themselves.
     identities: Identities,
 }
 
-/// Whether a stored object with these attributes has the form of `resource`; objects of built-in types always have.
+/// Returns whether a stored object with these selector attributes has the current form of `resource`. Objects
+/// of built-in types always have it.
 pub fn is_current(resource: &Resource, attributes: &[u8]) -> bool {
     resource.versions.is_none()
         || Attributes::new(attributes).layout() == Some(attributes::layout(&resource.stored().table))
 }
 
 impl Converter {
-    /// A converter that finds webhooks among these services.
+    /// Creates a converter that looks up webhooks in these services.
     pub fn new(services: Arc<Services>, naming: &'static Naming) -> Converter {
         let agent = format!("{}apiserver-admission", naming.system_prefix);
         Converter { services, naming, agent, identities: Identities::default() }
     }
 
-    /// The same that reaches webhooks in these networks, and verifies those whose authorities are not named against those
-    /// that the system believes, as PEM.
+    /// Sets the networks in which webhooks are called, and the system's certificate authorities, as PEM, for
+    /// webhooks that name none.
     pub fn calling(self, system: Vec<u8>, networks: Networks) -> Converter {
         Converter { identities: self.identities.believing(system).reaching(networks), ..self }
     }
 
-    /// Brings records of a resource into its form, each in its place. Those that have it cost a look at their attributes.
+    /// Converts records of a resource to its form, in place. For records that have the form already, only
+    /// their selector attributes are read.
     ///
     /// # Errors
-    /// 500 where a record cannot be read or converted, or is of a version that the definition does not have; then none is
-    /// changed.
+    /// 500 if a record cannot be read or converted, or has a version that the definition no longer declares.
+    /// In this case no record is changed.
     pub async fn bring(&self, resource: &Resource, records: &mut [Record]) -> Result<(), Status> {
         let Some(versions) = &resource.versions else { return Ok(()) };
         let is_other = |record: &Record| !is_current(resource, &record.attributes);
@@ -100,10 +104,10 @@ impl Converter {
         Ok(())
     }
 
-    /// [`Converter::bring`] for one record.
+    /// Converts one record, like [`Converter::bring`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Converter::bring`].
     pub async fn brought(&self, resource: &Resource, record: Record) -> Result<Record, Status> {
         let mut records = [record];
         self.bring(resource, &mut records).await?;
@@ -111,10 +115,10 @@ impl Converter {
         Ok(record)
     }
 
-    /// Encodes an object in the version of `resource` to be stored.
+    /// Encodes an object of `resource` for storage, in the storage version.
     ///
     /// # Errors
-    /// 500 where it cannot be converted.
+    /// 500 if the object cannot be converted.
     pub async fn payload(&self, resource: &Resource, object: &Object) -> Result<Payload, Status> {
         let Some(versions) = &resource.versions else { return Ok(store::payload(resource, object)) };
         let stored = versions.stored();
@@ -126,10 +130,10 @@ impl Converter {
         Ok(Payload { attributes, value: value.into(), stamp_at: Some(stamp_at), ttl: None, essential })
     }
 
-    /// Converts an object between two versions of a type that stands for itself; others stay as they are.
+    /// Converts an object to the version of `to` if `to` is a custom type. Other objects stay as they are.
     ///
     /// # Errors
-    /// 500 where it cannot be converted.
+    /// 500 if the object cannot be converted.
     pub async fn between(&self, object: Object, to: &Resource) -> Result<Object, Status> {
         let Some((versions, to)) =
             to.versions.as_ref().and_then(|versions| Some((versions, versions.get(&to.api_version)?)))
@@ -140,11 +144,11 @@ impl Converter {
         converted.into_iter().next().ok_or_else(|| Status::internal("nothing was converted"))
     }
 
-    /// An object as reads in the version of `resource` show it once it is stored: without what either version lacks, and
-    /// with the defaults of the stored version that its own version knows.
+    /// Returns an object as reads in the version of `resource` return it after it is stored: without fields
+    /// that either version lacks, and with the defaults of the storage version.
     ///
     /// # Errors
-    /// 500 where it cannot be converted.
+    /// 500 if the object cannot be converted.
     pub async fn kept(&self, resource: &Resource, object: Object) -> Result<Object, Status> {
         let versions = resource.versions.as_ref().filter(|_| !resource.is_stored_version());
         let Some((versions, own)) =
@@ -161,13 +165,13 @@ impl Converter {
         converted.into_iter().next().ok_or_else(|| Status::internal("nothing was converted"))
     }
 
-    /// A stored object by the schema of its version as it is now, with the defaults of that.
+    /// Decodes a stored object by the current schema of its version and applies the defaults of that schema.
     fn read(&self, versions: &Versions, record: &Record) -> Result<Object, Status> {
         let unreadable = |why: &dyn std::fmt::Display| Status::new(Reason::StorageReadError, why.to_string());
         let value = json::parse(&record.value).map_err(|why| unreadable(&why))?;
         let api_version = value.str_at(&["apiVersion"]);
         let Some(version) = versions.get(api_version) else {
-            // The definition does not have the version any more.
+            // The definition no longer has this version.
             let why = format!("request to convert CR from an invalid group/version: {api_version}");
             return Err(Status::new(Reason::Unknown, why));
         };
@@ -177,7 +181,7 @@ impl Converter {
         Ok(object)
     }
 
-    /// Converts objects to the version `to`. What its schema does not know of the result is dropped.
+    /// Converts objects to the version `to`. Fields that its schema does not declare are dropped.
     async fn convert(
         &self,
         versions: &Versions,
@@ -191,7 +195,7 @@ impl Converter {
         }
         if let Some(webhook) = versions.webhook.get::<Webhook>() {
             let given: Vec<Object> = others.iter().map(|&at| std::mem::take(&mut objects[at])).collect();
-            // On the heap: the call is rare, and every read and write would carry its state.
+            // Boxed because the call is rare, and its state would otherwise be part of every read and write.
             let converted = Box::pin(self.ask(versions, webhook, given, &to.api_version)).await?;
             for (&at, object) in others.iter().zip(converted) {
                 objects[at] = object;
@@ -203,10 +207,10 @@ impl Converter {
         Ok(objects)
     }
 
-    /// Makes the conversions of objects of `resource` that a write wants.
+    /// Makes the conversions of objects of `resource` that a write has requested.
     ///
     /// # Errors
-    /// 500 where one cannot be made.
+    /// 500 if an object cannot be converted.
     pub async fn make(&self, resource: &Resource, conversions: &Conversions) -> Result<(), Status> {
         let Some(versions) = &resource.versions else { return Ok(()) };
         for asked in conversions.take_wanted() {
@@ -219,7 +223,7 @@ impl Converter {
         Ok(())
     }
 
-    /// Has a webhook convert objects to the version `to`.
+    /// Calls a webhook to convert objects to the version `to`.
     async fn ask(
         &self,
         versions: &Versions,
@@ -267,15 +271,15 @@ impl Converter {
     }
 }
 
-/// An object under another `apiVersion`, with what the schema of that knows.
+/// Returns an object with another `apiVersion`, reduced to the fields that its schema declares.
 fn renamed(mut object: Object, to: &Version) -> Result<Object, Status> {
     object.insert("apiVersion", to.api_version.as_str().into());
     let conformed = conform(&to.table.message, Value::Object(object)).map_err(Status::internal)?;
     Ok(conformed.object)
 }
 
-/// An object as webhooks are sent it: without its revision, which is not part of what is stored, and with its members
-/// sorted, as the reference server sends it.
+/// Encodes an object for webhooks: without its resourceVersion, which is not stored in objects, and with
+/// sorted members, as the reference server sends it.
 fn text(versions: &Versions, object: &Object) -> Vec<u8> {
     let mut object = object.clone();
     set_meta(&mut object, "resourceVersion", None);
@@ -297,7 +301,7 @@ fn api_version(object: &Object) -> &str {
     object.get("apiVersion").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What an object is, as errors say it: `g.example/v1, Kind=Thing`.
+/// Returns version and kind of an object for error messages: `g.example/v1, Kind=Thing`.
 fn group_version_kind(object: &Object) -> String {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     format!("{}, Kind={kind}", api_version(object))

@@ -1,8 +1,8 @@
-//! Conversions that a write asks for while it is worked out: those of its object to the versions in which managers of
-//! fields wrote it.
+//! Conversions that a write needs while it is computed: of its object to the versions in which field managers
+//! wrote it.
 //!
-//! What owns what is worked out in one go, and a webhook takes time. So a conversion that is not known yet is noted, the
-//! caller has it made ([`Converter::make`](super::Converter::make)), and begins anew.
+//! Ownership is computed synchronously, and a webhook takes time. So a missing conversion is recorded, the
+//! caller has it made ([`Converter::make`](super::Converter::make)), and the computation starts again.
 
 use parking_lot::Mutex;
 
@@ -10,7 +10,7 @@ use super::renamed;
 use types::schema::versioned::{Version, Versions};
 use values::json::Object;
 
-/// The conversions of one write.
+/// The known and requested conversions of one write.
 #[derive(Debug, Default)]
 pub struct Conversions(Mutex<State>);
 
@@ -20,7 +20,7 @@ struct State {
     wanted: Vec<Asked>,
 }
 
-/// An object, and the `apiVersion` that it is wanted in.
+/// An object and the `apiVersion` to convert it to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Asked {
     pub(super) object: Object,
@@ -28,7 +28,8 @@ pub(super) struct Asked {
 }
 
 impl Conversions {
-    /// An object in the version `to`; `None` where it cannot be had, or not yet.
+    /// Returns an object in the version `to`. Returns `None` if it cannot be converted, or not yet; the
+    /// conversion is then requested.
     pub fn get(&self, versions: &Versions, object: Object, to: &str) -> Option<Object> {
         let version: &Version = versions.get(to)?;
         if !versions.has_webhook() {
@@ -45,12 +46,12 @@ impl Conversions {
         None
     }
 
-    /// Whether there are conversions to be made.
+    /// Returns whether conversions are requested.
     pub fn is_wanting(&self) -> bool {
         !self.0.lock().wanted.is_empty()
     }
 
-    /// Forgets everything, at the end of a write.
+    /// Discards all conversions, at the end of a write.
     pub fn clear(&self) {
         *self.0.lock() = State::default();
     }

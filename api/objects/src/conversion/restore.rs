@@ -1,11 +1,11 @@
-//! What a conversion must leave alone: an object keeps its identity and its metadata, of which a webhook may change
-//! labels and annotations only.
+//! Parts of an object that a conversion must not change: its identity and its metadata, except for labels and
+//! annotations.
 
 use crate::validation::metadata::validate_converted;
 use values::json::{Object, Value};
 use values::object::meta;
 
-/// Whether the converted object is of the version that was asked for, and of the kind that was sent.
+/// Checks that the converted object has the requested version and the original kind.
 pub(super) fn check_type(converted: &Object, (to, kind): (&str, Option<&Value>)) -> Result<(), String> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (given, given_kind) = (text(converted.get("apiVersion")), text(converted.get("kind")));
@@ -19,7 +19,7 @@ pub(super) fn check_type(converted: &Object, (to, kind): (&str, Option<&Value>))
     Ok(())
 }
 
-/// Whether the converted object is the one that was sent.
+/// Checks that the converted object is the one that was sent.
 pub(super) fn check_identity(converted: &Object, original: &Object) -> Result<(), String> {
     for (member, shown) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
         let (sent, given) = (meta(original, member), meta(converted, member));
@@ -30,10 +30,10 @@ pub(super) fn check_identity(converted: &Object, original: &Object) -> Result<()
     Ok(())
 }
 
-/// The converted object with the metadata of the original, but for labels and annotations.
+/// Returns the converted object with the metadata of the original, except for labels and annotations.
 ///
 /// # Errors
-/// Labels or annotations are no maps of texts, or changed to what is not allowed.
+/// Fails if labels or annotations are not maps of strings, or were changed to invalid values.
 pub(super) fn metadata(mut converted: Object, mut original: Object) -> Result<Object, String> {
     let given = match converted.remove("metadata") {
         None => return Err("missing metadata in converted object".to_owned()),

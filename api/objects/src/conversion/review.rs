@@ -1,4 +1,4 @@
-//! The ConversionReview: what a webhook is asked, and how its answer is read.
+//! The ConversionReview: the request to a webhook, and the parsing of its response.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -7,12 +7,12 @@ use serde_json::value::RawValue;
 use values::json::{self, Object, Value};
 use wire::outgoing::{Response, Review};
 
-/// One review.
+/// Parameters of one review.
 #[derive(Clone, Copy)]
 pub(super) struct Conversion<'r> {
-    /// Full name of the group of reviews.
+    /// Full name of the API group of reviews.
     pub(super) group: &'r str,
-    /// `v1` or `v1beta1`.
+    /// Version of the review: `v1` or `v1beta1`.
     pub(super) version: &'r str,
     pub(super) uid: &'r str,
 }
@@ -22,7 +22,8 @@ impl Conversion<'_> {
         Review { group: self.group, version: self.version, kind: "ConversionReview" }
     }
 
-    /// The document that asks to convert objects, which are given as texts, to the version `to`.
+    /// Returns the document that requests the conversion of objects, given as JSON texts, to the version
+    /// `to`.
     pub(super) fn request(&self, to: &str, objects: impl Iterator<Item = Vec<u8>>) -> Bytes {
         let mut out = Vec::new();
         let mut text = |before: &str, text: &str| {
@@ -39,17 +40,17 @@ impl Conversion<'_> {
             }
             out.extend_from_slice(&object);
         }
-        // Clients of other languages may rely on the empty answer that the reference server sends along.
+        // The reference server sends an empty response along, and clients in other languages may rely on it.
         out.extend_from_slice(
             b"]},\"response\":{\"uid\":\"\",\"convertedObjects\":null,\"result\":{\"metadata\":{}}}}",
         );
         out.into()
     }
 
-    /// The objects of an answer.
+    /// Returns the objects of a response.
     ///
     /// # Errors
-    /// Why it is no answer, or what it says that failed.
+    /// Fails if the document is not a response, or with the failure that the response reports.
     pub(super) fn answer(&self, text: &[u8]) -> Result<Vec<Value>, String> {
         let review = self.review();
         let mut answer = review.read(text)?;
@@ -84,10 +85,10 @@ fn answer_text(response: &Object, path: &[&str]) -> String {
     response.get(first).map(|value| value.str_at(rest).to_owned()).unwrap_or_default()
 }
 
-/// The object that stands at a place of an answer.
+/// Returns the object at an index of a response.
 ///
 /// # Errors
-/// It is none, or does not say of which kind it is.
+/// Fails if the value is not an object or has no kind.
 pub(super) fn object(answer: &[u8], at: usize, value: Value) -> Result<Object, String> {
     match value {
         Value::Object(object) if says_its_kind(&object) => Ok(object),
@@ -104,13 +105,13 @@ pub(super) fn object(answer: &[u8], at: usize, value: Value) -> Result<Object, S
     }
 }
 
-/// Whether an object says its kind. One whose version cannot be read is taken for one that does not.
+/// Returns whether an object has a kind. An invalid version counts as a missing kind.
 fn says_its_kind(object: &Object) -> bool {
     let text = |name| answer_text(object, &[name]);
     !text("kind").is_empty() && text("apiVersion").matches('/').count() <= 1
 }
 
-/// An object of an answer as it was written.
+/// Returns the text of an object in a response as it was written.
 fn raw(answer: &[u8], at: usize) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,14 +1,14 @@
-//! What of the types of a definition follows from its schemas: at once, or when it is first asked for.
+//! Details of the types of a definition that follow from its schemas, computed at once or on first use.
 //!
 //! ```text
 //! definition, object ─► Details (one for each version)
-//! text of the object ─► Unread ─ first look ─► definition, object ─► Details of all versions ─► shared (pool)
+//! text of the object ─► Unread ─ first use ─► definition, object ─► Details of all versions ─► shared (pool)
 //! ```
 //!
-//! At the start nothing is asked of most types, and schemas are nearly all that there is to a definition. Those that are
-//! put off are made all at once, so that the text is read once, and let go of it. A definition that is stored was
-//! examined when it was written; where its schemas give no type all the same, the log says so once, and every version
-//! says it to whoever asks ([`Details::fault`]) beside an empty type.
+//! At start most types are not used yet, and schemas are the largest part of a definition. Details that are
+//! deferred are computed together for all versions, so that the text is read once and then released. A stored
+//! definition was validated when it was written. If its schemas still do not describe a type, the server logs
+//! that once, and every version has an empty type and returns the reason from [`Details::fault`].
 
 use std::sync::{Arc, LazyLock};
 
@@ -28,26 +28,26 @@ use types::schema::table::{Message, Ref, Slot};
 use values::json::{self, Object, Value};
 use values::object::at;
 
-/// What follows from the schema of one version.
+/// Details of one version that follow from its schema.
 #[derive(Clone, Debug)]
 pub struct Details {
-    /// The type of its objects.
+    /// Type of the version's objects.
     pub message: Ref<Message>,
-    /// The schema as it is published.
+    /// Schema in the form in which OpenAPI publishes it.
     pub published: Ref<Published>,
-    /// Fingerprint of the form of its objects.
+    /// Fingerprint of the form of the version's objects.
     pub form: Ref<u32>,
-    /// Its rules.
+    /// Validation rules of the version.
     pub rules: Option<Ref<Slot>>,
-    /// Where it says why there is no type, of one that is made later.
+    /// Reason why the type could not be made; `None` unless the details were deferred.
     pub fault: Option<Ref<Option<MakeError>>>,
 }
 
 impl Details {
-    /// Returns the details of one version of the definition in `object`; the index of the version selects it.
+    /// Returns the details of one version of the definition in `object`. `at` is the index of the version.
     ///
     /// # Errors
-    /// [`MakeError`] for a schema that is not structural.
+    /// [`MakeError`] if the schema is not structural.
     pub fn of(
         definition: &Definition,
         object: &Object,
@@ -57,7 +57,7 @@ impl Details {
         let schema = version.validation.as_ref().and_then(|validation| validation.schema.as_ref());
         let made = match schema {
             Some(schema) => resource::object(kind, schema)?,
-            // A version without a schema keeps what it is given.
+            // A version without a schema keeps all members.
             None => {
                 let open = Schema { preserve_unknown_fields: Some(true), ..Schema::default() };
                 resource::object(kind, &open)?
@@ -73,14 +73,15 @@ impl Details {
         })
     }
 
-    /// Those of the version at `at`, which are made with those of all others when one of them is looked at.
+    /// Returns deferred details of the version at `at`. The first use of any version computes the details of
+    /// all versions.
     pub fn later(definition: &Definition, version: &Version, unread: &Unread, at: usize) -> Details {
         let Unread(all) = unread;
         let (kind, group, name) =
             (definition.accepted.kind.clone(), definition.group.clone(), version.name.clone());
         let empty = move || {
             let object = Struct::new(kind).object((&group, &name));
-            object.unwrap_or(Ref::Static(builtin::OBJECT_META)) // it has no fields that could go wrong
+            object.unwrap_or(Ref::Static(builtin::OBJECT_META)) // cannot fail, because there are no fields
         };
         let message = part(all, at, |details| details.message.clone(), empty);
         let published =
@@ -104,7 +105,7 @@ impl Details {
     }
 }
 
-/// One part of the details at `at`; what `missing` says where there are none.
+/// Returns a deferred part of the details at `at`, or the result of `missing` if there are no details.
 fn part<T: Send + Sync>(
     all: &Arc<Made>,
     at: usize,
@@ -123,13 +124,13 @@ type Made = LazyLock<
     Box<dyn FnOnce() -> Result<Vec<Details>, MakeError> + Send + Sync>,
 >;
 
-/// The details of all versions of a definition that was not read yet.
+/// Deferred details of all versions of a definition that is not parsed yet.
 #[derive(Debug)]
 pub struct Unread(Arc<Made>);
 
 impl Unread {
-    /// Those of the definition of this name with this text. What its types have in common with others in the `pool` is
-    /// shared.
+    /// Creates deferred details of the definition with this name and text. Parts that equal those of other
+    /// types in the `pool` are shared.
     pub fn new(name: &str, text: Bytes, pool: Arc<Mutex<Pool>>) -> Unread {
         let name = name.to_owned();
         let make = move || {
@@ -149,7 +150,7 @@ fn read(text: &[u8], pool: &Mutex<Pool>) -> Result<Vec<Details>, MakeError> {
     let versions = definition.versions.iter().enumerate();
     let details = versions.map(|(at, version)| match Details::of(&definition, &object, (at, version)) {
         Err(_) if !version.served && !version.storage => {
-            // Objects of such a version are read without a schema.
+            // Objects of a version that is neither served nor stored are read without a schema.
             let open = Version { validation: None, ..version.clone() };
             Details::of(&definition, &object, (at, &open))
         }
@@ -163,7 +164,8 @@ fn read(text: &[u8], pool: &Mutex<Pool>) -> Result<Vec<Details>, MakeError> {
     Ok(details)
 }
 
-/// Fingerprint of a version and of what its schema says of the form of objects: everything but descriptions.
+/// Returns the fingerprint of a version and of its schema without descriptions, which determines the form of
+/// objects.
 fn form(api_version: &str, schema: &Value) -> u32 {
     let mut hash = Sha256::new();
     hash.update(api_version);
@@ -171,11 +173,12 @@ fn form(api_version: &str, schema: &Value) -> u32 {
     write_undescribed(schema, &mut text);
     hash.update(&text);
     let digest: [u8; 32] = hash.finalize().into();
-    // Zero is that of built-in types.
+    // 0 is the fingerprint of built-in types.
     u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]).max(1)
 }
 
-/// Appends a schema as compact JSON without the descriptions of its parts. Values that it names stay as they are.
+/// Appends a schema as compact JSON without descriptions. Values in `default`, `enum` and `example` are not
+/// changed.
 fn write_undescribed(schema: &Value, out: &mut Vec<u8>) {
     match schema {
         Value::Object(members) => {
@@ -191,7 +194,8 @@ fn write_undescribed(schema: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// The schema of the version at `place` as the definition's object has it; `null` without one.
+/// Returns the schema of the version at index `place` as the definition's object contains it; `null` without
+/// a schema.
 fn written(object: &Object, place: usize) -> &Value {
     let versions = at(object, "spec.versions").and_then(Value::as_array).unwrap_or_default();
     versions.get(place).and_then(|version| version.at(&["schema", "openAPIV3Schema"])).unwrap_or(&Value::Null)

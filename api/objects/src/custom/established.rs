@@ -1,12 +1,12 @@
-//! The custom types that are served, by their definitions.
+//! The custom types that are served, by definition.
 //!
 //! ```text
-//! definition (newest state) ─ is_current? ─┬─ yes: the types stay, and with them their watches
-//!                                          └─ no: Prepared ─ put ─► other types in their place ─► Changes ─► Registry
+//! definition (newest state) ─ is_current? ─┬─ yes: the types stay, and so do their watches
+//!                                          └─ no: Prepared ─ put ─► new types replace them ─► Changes ─► Registry
 //! ```
 //!
-//! Nearly all the work is done in [`Prepared`], which looks at nothing but one definition: at the start many are prepared
-//! at once.
+//! Nearly all of the work is in [`Prepared`], which depends on a single definition. At start many definitions
+//! are prepared in parallel.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,19 +29,20 @@ use values::naming::Naming;
 #[derive(Debug, Default)]
 pub struct Established {
     by_name: HashMap<String, Made>,
-    /// What the types have in common. Types that are made later share it then.
+    /// Parts that types share, including types that are made later.
     pool: Arc<Mutex<Pool>>,
 }
 
-/// What was made of a definition.
+/// Types that were made from a definition.
 #[derive(Debug)]
 struct Made {
-    /// Hash of what tells what it was made of: the spec, or its generation, and the accepted names.
+    /// Hash of the accepted names and of the generation of the definition or, without a generation, of its
+    /// spec.
     source: [u8; 32],
     resources: Vec<Arc<Resource>>,
 }
 
-/// A definition whose types are to be served.
+/// A definition whose types are ready to be served.
 #[derive(Debug)]
 pub struct Prepared {
     name: String,
@@ -53,14 +54,15 @@ impl Prepared {
     /// Prepares a definition.
     ///
     /// # Errors
-    /// [`MakeError`] for schemas that are not structural.
+    /// [`MakeError`] if a schema is not structural.
     pub fn of((name, object): (&str, &Object), definition: &Definition) -> Result<Prepared, MakeError> {
         let makers = Makers::of(definition, object)?;
         Ok(Prepared { name: name.to_owned(), source: source(object, definition), makers })
     }
 
-    /// Prepares a definition of which only the outline was read: its schemas are read from `text`, which is the whole,
-    /// when the first of them is needed. `None` for one whose outline does not tell it from an earlier state.
+    /// Prepares a definition of which only the outline was parsed. Its schemas are parsed from `text`, the
+    /// whole definition, when the first one is needed. Returns `None` if the definition has no generation or
+    /// uid, because its outline then does not identify its state.
     pub fn later(
         (name, outline): (&str, &Object),
         definition: &Definition,
@@ -74,23 +76,23 @@ impl Prepared {
     }
 }
 
-/// What is to become of a registry.
+/// Pending changes of a registry.
 #[derive(Debug, Default)]
 pub struct Changes {
     gone: Vec<Arc<Resource>>,
     new: Vec<Arc<Resource>>,
-    /// Whether types are shown differently.
+    /// Whether discovery shows types differently.
     is_shown_anew: bool,
 }
 
 impl Established {
-    /// Whether the types of a definition are served as its spec and its accepted names say. Such a definition keeps its
-    /// types.
+    /// Returns whether the served types of a definition match its spec and its accepted names. If so, they
+    /// are kept.
     pub fn is_current(&self, (name, object): (&str, &Object), definition: &Definition) -> bool {
         self.by_name.get(name).is_some_and(|made| made.source == source(object, definition))
     }
 
-    /// Serves the types of a definition that was prepared, in place of those that it had.
+    /// Serves the types of a prepared definition and replaces its earlier types.
     pub fn put(&mut self, prepared: Prepared, naming: &Naming, changes: &mut Changes) {
         let Prepared { name, source, makers } = prepared;
         let resources = makers.served(naming, &mut self.pool.lock());
@@ -100,49 +102,49 @@ impl Established {
         }
     }
 
-    /// Serves the types of a definition no more.
+    /// Stops serving the types of a definition.
     pub fn remove(&mut self, name: &str, changes: &mut Changes) {
         if let Some(made) = self.by_name.remove(name) {
             changes.gone.extend(made.resources);
         }
     }
 
-    /// Shows the types of a definition as some that go with their objects.
+    /// Marks the types of a definition as ending, because their objects are being deleted.
     pub fn end(&self, name: &str, changes: &mut Changes) {
         for resource in self.resources(name) {
             changes.is_shown_anew |= !resource.ending.swap(true, Ordering::Relaxed);
         }
     }
 
-    /// What the types have in common.
+    /// Returns the pool of parts that types share.
     pub fn pool(&self) -> &Arc<Mutex<Pool>> {
         &self.pool
     }
 
-    /// All types.
+    /// Returns all served types.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.by_name.values().flat_map(|made| &made.resources)
     }
 
-    /// The types of a definition; none where it is not served.
+    /// Returns the types of a definition; empty if it is not served.
     pub fn resources(&self, name: &str) -> &[Arc<Resource>] {
         self.by_name.get(name).map_or(&[], |made| &made.resources)
     }
 }
 
 impl Changes {
-    /// Whether everything stays as it is.
+    /// Returns whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.gone.is_empty() && self.new.is_empty() && !self.is_shown_anew
     }
 
-    /// Groups and versions of types that come or go.
+    /// Returns groups and versions of the types that are added or removed.
     pub fn versions(&self) -> impl Iterator<Item = (String, String)> {
         let all = self.gone.iter().chain(&self.new);
         all.map(|resource| (resource.group.clone(), resource.version.to_string()))
     }
 
-    /// The registry with the changes. Types of the same name as a built-in one are not served.
+    /// Returns the registry with the changes. A type with the same name as a built-in type is not served.
     #[must_use]
     pub fn apply(self, registry: &Registry) -> Registry {
         let builtin = registry.resources().filter(|resource| resource.is_builtin());
@@ -160,7 +162,7 @@ fn name_of(resource: &Resource) -> (&str, &str, &str) {
     (&resource.group, &resource.version, &resource.table.plural)
 }
 
-/// The identity of a definition and the number of its spec's state; `None` for one that does not have both.
+/// Returns uid and generation of a definition; `None` unless it has both.
 fn generation(object: &Object) -> Option<(&str, i64)> {
     let metadata = object.get("metadata")?;
     let uid = metadata.str_at(&["uid"]);
@@ -171,7 +173,7 @@ fn generation(object: &Object) -> Option<(&str, i64)> {
 fn source(object: &Object, definition: &Definition) -> [u8; 32] {
     let mut text = Vec::new();
     match generation(object) {
-        // Another spec has another generation.
+        // The generation changes with the spec.
         Some((uid, generation)) => text.extend_from_slice(format!("{uid} {generation} ").as_bytes()),
         None => json::write(object.get("spec").unwrap_or(&Value::Null), &mut text),
     }
@@ -196,7 +198,7 @@ mod tests {
         ))
     }
 
-    /// Serves the types of a definition named `a`, unless they are served already.
+    /// Serves the types of a definition named `a`, unless they are already served.
     fn serve(established: &mut Established, object: &Object, changes: &mut Changes) {
         let definition = Definition::read(object);
         if !established.is_current(("a", object), &definition) {

@@ -1,31 +1,31 @@
-//! Paths of fields in a schema, as rules and selectable fields name them: `.spec.ports['http']`.
+//! Paths of fields in a schema, as rules and selectable fields write them: `.spec.ports['http']`.
 //!
 //! ```text
 //! path = { "." name | "['" name "']" }
 //! ```
 //!
-//! A name is everything up to the next `.`, `[` or `]`, so that `-` and `/` need no quotes. In quotes, a backslash
-//! escapes (`\'`, `\\`, `\n` …). Elements of lists cannot be named.
+//! A name extends to the next `.`, `[` or `]`, so `-` and `/` need no quotes. In quotes, a backslash escapes
+//! (`\'`, `\\`, `\n` …). A path cannot refer to elements of lists.
 
 use std::fmt::Write;
 
 use super::schema::{Additional, Schema};
 
-/// A path that leads to something.
+/// A path that was resolved in a schema.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldPath<'s> {
-    /// The steps, in the form of field errors: `spec.ports[http]`.
+    /// Path in the notation of field errors: `spec.ports[http]`.
     pub text: String,
-    /// The first step.
+    /// First step of the path.
     pub first: String,
-    /// What is there; `None` for values of maps of anything.
+    /// Schema at the path; `None` below a map without a schema for its values.
     pub schema: Option<&'s Schema>,
 }
 
-/// Follows a path from a schema. Steps in brackets are refused unless `brackets` says so.
+/// Resolves a path from a schema. Steps in brackets are only accepted if `brackets` is true.
 ///
 /// # Errors
-/// What is wrong with the path.
+/// Returns the reason why the path is invalid.
 pub fn resolve<'s>(path: &str, schema: &'s Schema, brackets: bool) -> Result<FieldPath<'s>, String> {
     let mut found = FieldPath { text: String::new(), first: String::new(), schema: Some(schema) };
     let mut tokens = Tokens { rest: path };
@@ -79,7 +79,7 @@ impl FieldPath<'_> {
     }
 }
 
-/// The delimiters one by one, and the texts between them.
+/// Iterator over delimiters and the texts between them.
 struct Tokens<'p> {
     rest: &'p str,
 }

@@ -1,8 +1,8 @@
-//! Formats that validation of custom objects enforces: those of texts, and the ranges of numbers.
+//! Formats that validation of custom objects enforces: formats of strings, and ranges of numbers.
 //!
-//! A format that the type of a schema does not have is published and has no effect. Names of formats of texts may be
-//! written with dashes anywhere (`date-time` and `datetime` are one). What each format accepts is what clients of Kubernetes rely on, which is not
-//! always what its standard says.
+//! A format that does not belong to the type of a schema is published and has no effect. Names of string
+//! formats may contain dashes anywhere (`date-time` and `datetime` are the same). The accepted values are
+//! those that Kubernetes clients rely on, which are not always those of the format's standard.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -12,10 +12,10 @@ use cel::library::formats::{is_date, is_date_time, is_uuid};
 use go::url::Url;
 use regex::Regex;
 
-/// One format: whether a text has it.
+/// Check whether a string has a format.
 type Check = fn(&str) -> bool;
 
-/// The enforced formats, sorted by name.
+/// Enforced string formats, sorted by name.
 const FORMATS: [(&str, Check); 26] = [
     ("bsonobjectid", |text| text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit())),
     ("byte", is_base64),
@@ -45,8 +45,8 @@ const FORMATS: [(&str, Check); 26] = [
     ("uuid5", |text| is_uuid(text, Some(b'5'))),
 ];
 
-/// Whether a format has an effect on values of a type of JSON Schema; `kind` is empty where the schema names no type, or
-/// two of them.
+/// Returns whether a format has an effect on values of a JSON Schema type. `kind` is empty if the schema
+/// declares no type or two types.
 pub fn is_enforced(kind: &str, format: &str) -> bool {
     match kind {
         "" | "string" => find(format).is_some(),
@@ -56,20 +56,21 @@ pub fn is_enforced(kind: &str, format: &str) -> bool {
     }
 }
 
-/// Whether a format is known for values of a type. A quantity is, although validation does not look at it.
+/// Returns whether a format is known for values of a type. `quantity` is known, although validation does not
+/// enforce it.
 pub fn is_known(kind: &str, format: &str) -> bool {
     is_enforced(kind, format)
         || (matches!(kind, "" | "string") && format.split('-').collect::<String>() == "quantity")
 }
 
-/// Whether `text` has the format; `None` for those that are not of texts.
+/// Returns whether `text` has the format; `None` if the format is not one of strings.
 pub fn has(format: &str, text: &str) -> Option<bool> {
     find(format).map(|check| check(text))
 }
 
 fn find(format: &str) -> Option<Check> {
     if format.is_empty() {
-        return None; // as of nearly all parts of a schema
+        return None; // nearly all nodes of a schema have no format
     }
     let name = if format.contains('-') { &*format.replace('-', "") } else { format };
     FORMATS.binary_search_by(|(other, _)| (*other).cmp(name)).ok().map(|at| FORMATS[at].1)
@@ -104,8 +105,8 @@ fn is_base64(text: &str) -> bool {
     matches(&BASE64, text) && base64::engine::general_purpose::STANDARD.decode(text).is_ok()
 }
 
-/// An address as releases of Go before 1.17 read it, which the reference server still does here: numbers of IPv4 addresses
-/// may begin with zeros. An IPv6 address has no zone.
+/// Parses an address like Go before version 1.17, as the reference server does here: the numbers of an IPv4
+/// address may have leading zeros. An IPv6 address must not have a zone.
 fn address(text: &str) -> Option<IpAddr> {
     let dotted = |text: &str| {
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -119,7 +120,7 @@ fn address(text: &str) -> Option<IpAddr> {
     if !text.contains(':') {
         return dotted(text).map(IpAddr::V4);
     }
-    // An IPv4 address may stand at the end.
+    // An IPv6 address may end with an IPv4 address.
     let plain = match text.rsplit_once(':').filter(|(_, last)| last.contains('.')) {
         Some((first, last)) => format!("{first}:{}", dotted(last)?),
         None => text.to_owned(),
@@ -134,7 +135,8 @@ fn is_cidr(text: &str) -> bool {
     address(network).is_some() && is_number && bits.parse::<u32>().is_ok_and(|bits| bits <= most)
 }
 
-/// Digits whose weighted sum says that none was mistyped (Luhn), of the lengths and beginnings of cards.
+/// Returns whether the text is a credit card number: its digits have a valid Luhn checksum, and its length
+/// and prefix are those of a known card.
 fn is_credit_card(text: &str) -> bool {
     static CARD: Expression = LazyLock::new(|| {
         Regex::new(
@@ -153,17 +155,17 @@ fn is_credit_card(text: &str) -> bool {
     matches(&CARD, &digits) && sum.is_multiple_of(10)
 }
 
-/// A duration of the standard library of Go, or numbers with units of time among anything else.
+/// Returns whether the text is a duration of Go's standard library, or contains numbers with units of time.
 fn is_duration(text: &str) -> bool {
     duration(text).is_some()
 }
 
-/// The nanoseconds of such a duration.
+/// Parses such a duration to nanoseconds.
 pub fn duration(text: &str) -> Option<i64> {
     const MICRO: i64 = 1_000;
     const SECOND: i64 = 1_000_000_000;
     const DAY: i64 = 86_400 * SECOND;
-    /// Names, the beginning of longer names, and nanoseconds.
+    /// Names of units, the common prefix of their longer names, and nanoseconds.
     const UNITS: [(&[&str], &str, i64); 8] = [
         (&["ns"], "nano", 1),
         (&["us", "µs"], "micro", MICRO),
@@ -190,7 +192,7 @@ pub fn duration(text: &str) -> Option<i64> {
     sum
 }
 
-/// An address as in a header of a mail, with or without a name before it in angle brackets.
+/// Returns whether the text is an e-mail address, alone or in angle brackets after a name.
 fn is_email(text: &str) -> bool {
     let text = text.trim_matches([' ', '\t']);
     let address = match text.strip_suffix('>') {
@@ -221,7 +223,7 @@ fn is_phrase(name: &str) -> bool {
         || name.split([' ', '\t']).filter(|word| !word.is_empty()).all(is_dot_atom)
 }
 
-/// Whether the quotes inside a quoted text are escaped.
+/// Returns whether the quotes inside a quoted text are escaped.
 fn is_quoted(text: &str) -> bool {
     let mut chars = text[1..text.len() - 1].chars();
     while let Some(char) = chars.next() {
@@ -270,7 +272,8 @@ fn is_isbn13(text: &str) -> bool {
     is_long && text.bytes().enumerate().map(weighted).sum::<u32>().is_multiple_of(10)
 }
 
-/// Six, eight or twenty bytes in hexadecimal, separated by colons or dashes, or in groups of four separated by dots.
+/// Returns whether the text is a MAC address: six, eight or twenty bytes in hexadecimal, separated by colons
+/// or dashes, or in groups of four digits separated by dots.
 fn is_mac(text: &str) -> bool {
     let separator = match text.as_bytes() {
         [_, _, b':', ..] => ':',
@@ -310,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_format_is_one_of_a_type() {
-        // (type, format, enforced, known)
+        // Type, format, whether it is enforced, whether it is known.
         for (kind, format, enforced, known) in [
             ("string", "date-time", true, true),
             ("string", "datetime", true, true),

@@ -1,8 +1,9 @@
-//! The work for a definition and for its objects grows in proportion to their size, whatever a client makes of them: each
-//! keyword that nests, each that lists, and objects of each kind that are created and updated.
+//! Tests that the work for a definition and its objects is proportional to their size, for any input of a
+//! client: for each keyword that nests or lists, and for objects of each kind that are created and updated.
 //!
-//! The unit is time that this thread spent on a processor, so that other tests do not count. Four times the size takes four
-//! times as long in proportion, and sixteen times as long in proportion to the square; the test allows eight times.
+//! The tests measure processor time of this thread, so other tests do not count. Four times the size takes
+//! four times as long if the work is proportional, and sixteen times as long if it is quadratic. The test
+//! allows eight times.
 
 use std::time::Duration;
 
@@ -22,20 +23,20 @@ use values::json::Object;
 use values::naming::KUBERNETES;
 use values::testing::{self};
 
-/// Nodes of the smaller definition, and elements of the smaller object.
+/// Nodes of the smaller definition and elements of the smaller object.
 const SMALL: usize = 800;
 
-/// Most times that four times the size takes.
+/// Maximum ratio of the times for four times the size.
 const FACTOR_MAX: f64 = 8.0;
 
-/// Levels of nested schemas that a request can have, each with two levels of JSON.
+/// Maximum levels of nested schemas in a request; each schema has two levels of JSON.
 const DEPTH: usize = 45;
 
-/// A schema and a value of it, as JSON.
+/// A schema and a value that satisfies it, as JSON.
 type Form = (String, String);
 
-/// Chains of [`DEPTH`] schemas side by side, with `count` nodes together. Each link is made by `schema`, and a value of it by
-/// `value`, from the ones below.
+/// Returns chains of [`DEPTH`] nested schemas side by side, with `count` nodes in total. `schema` makes each
+/// link, and `value` makes a value of it, from the link below.
 fn chains(
     count: usize,
     leaf: (&str, &str),
@@ -49,7 +50,7 @@ fn chains(
     side_by_side(count / DEPTH, |_| (below.clone(), inside.clone()))
 }
 
-/// An object of so many properties.
+/// Returns an object with `count` properties.
 fn side_by_side(count: usize, property: impl Fn(usize) -> Form) -> Form {
     let parts: Vec<Form> = (0..count).map(property).collect();
     let named = |texts: &mut dyn Iterator<Item = &String>| {
@@ -64,7 +65,7 @@ fn same(text: &str) -> String {
     text.to_owned()
 }
 
-/// A value of one type whose schema nests in logic.
+/// Returns a value of one type whose schema nests logical keywords.
 fn logic(count: usize, keyword: &str, link: impl Fn(&str) -> String) -> Form {
     let (mut below, mut levels) = (r#"{"maxLength":9}"#.to_owned(), 0);
     while levels < 2 * DEPTH && below.matches('[').count() < DEPTH {
@@ -79,18 +80,18 @@ fn logic(count: usize, keyword: &str, link: impl Fn(&str) -> String) -> Form {
     side_by_side(count.div_ceil(nodes), |_| (schema.clone(), r#""a""#.to_owned()))
 }
 
-/// All members of a numbered list, as JSON without brackets.
+/// Returns all members of a numbered list as JSON without brackets.
 fn listed(count: usize, item: impl Fn(usize) -> String) -> String {
     (0..count).map(item).collect::<Vec<_>>().join(",")
 }
 
-/// Makes a form of a size.
+/// Makes a form of a given size.
 type MakeForm = fn(usize) -> Form;
 
 fn forms() -> Vec<(&'static str, MakeForm)> {
     vec![
         ("not", |count| {
-            // An even number of negations of what holds.
+            // An even number of negations of a schema that holds.
             let mut below = r#"{"maxLength":9}"#.to_owned();
             (0..2 * DEPTH).for_each(|_| below = format!(r#"{{"not":{below}}}"#));
             let schema = format!(r#"{{"type":"string","allOf":[{below}]}}"#);
@@ -211,7 +212,7 @@ fn forms() -> Vec<(&'static str, MakeForm)> {
 
 const NAMES: &str = r#"{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"}"#;
 
-/// The definition of a type whose objects have a value of this schema.
+/// Returns the definition of a type whose objects have a value of this schema.
 fn definition(schema: &str) -> String {
     format!(
         r#"{{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{{"name":"things.g.example",
@@ -227,7 +228,7 @@ fn object(value: &str) -> String {
     )
 }
 
-/// An object with everything in the opposite order, in which each text is another one.
+/// Returns an object with everything in reverse order and every text changed.
 fn changed(object: &Object) -> Object {
     use values::json::Value;
     fn turn(value: &Value) -> Value {
@@ -248,7 +249,7 @@ fn changed(object: &Object) -> Object {
     changed
 }
 
-/// Takes a definition and an object of it from their texts to what is stored.
+/// Processes a definition and one of its objects from their texts to the stored forms.
 fn work(registry: &Registry, (schema, value): &Form) {
     let (definition_text, object_text) = (definition(schema), object(value));
     let definitions = registry.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").unwrap();
@@ -267,7 +268,7 @@ fn work(registry: &Registry, (schema, value): &Form) {
     defaults::apply(message, &mut object, &KUBERNETES);
     let errors = validation::create(&resource.table, &KUBERNETES, &object);
     assert_eq!(errors, [], "{schema:.300} {value:.300}");
-    // Whatever there is to say of the change, it takes no longer.
+    // The result does not matter; only the time is measured.
     let changed = changed(&object);
     validation::update(&resource.table, &KUBERNETES, &changed, &object);
     let versions = Versions::of(registry, &resource);
@@ -281,14 +282,15 @@ fn work(registry: &Registry, (schema, value): &Form) {
     }
 }
 
-/// Measures work of a size and of four times that; says what is wrong if it grew by more than [`FACTOR_MAX`].
+/// Measures the work for a size and for four times that size. Returns a message if the time grew by more than
+/// [`FACTOR_MAX`].
 fn growth(name: &str, size: usize, work: impl Fn(usize, &mut dyn FnMut(&dyn Fn()))) -> Option<String> {
     let mean = |size: usize, times: u32| {
         let mut mean = Duration::ZERO;
         work(size, &mut |work| {
             let begin = processor_time();
             (0..times).for_each(|_| work());
-            // The time is counted in ticks of a few milliseconds.
+            // Processor time is counted in ticks of a few milliseconds.
             mean = ((processor_time() - begin) / times).max(Duration::from_millis(1));
         });
         mean

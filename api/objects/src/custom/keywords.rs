@@ -1,5 +1,5 @@
-//! Checks of single keywords of a schema: type, length, pattern and closed set, and the errors of all keywords. Formats and
-//! bounds of numbers are elsewhere.
+//! Checks of single schema keywords (type, length, pattern and `enum`), and the errors of all keywords.
+//! Formats and bounds of numbers are in other modules.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use types::schema::limits::Limits;
 use values::field::{FieldError, go_quote};
 use values::json::{self, Value};
 
-/// The JSON type of a value, and the format that goes with it.
+/// Returns the JSON type of a value and the format that belongs to it.
 fn type_of(value: &Value) -> (&'static str, &'static str) {
     match value {
         Value::Null => ("null", ""),
@@ -22,7 +22,7 @@ fn type_of(value: &Value) -> (&'static str, &'static str) {
     }
 }
 
-/// What is wrong with the type of a value where one of `types` is allowed, which are separated by commas.
+/// Returns the error for a value whose type is not one of `types`, a list separated by commas.
 pub(super) fn type_error(types: &str, format: &str, value: &Value, path: &Path) -> Option<FieldError> {
     let allows = |name: &str| types.split(',').any(|other| other == name);
     let (found, found_format) = type_of(value);
@@ -32,7 +32,7 @@ pub(super) fn type_error(types: &str, format: &str, value: &Value, path: &Path) 
         _ => false,
     };
     let fits = allows(found) || is_number_after_all;
-    // A text or list where a text of a format is expected is the business of that format.
+    // If a string format is declared, its own check reports strings and lists.
     let is_formed = !format.is_empty() && matches!(value, Value::String(_) | Value::Array(_));
     match (format, fits) {
         (_, true) => None,
@@ -43,28 +43,28 @@ pub(super) fn type_error(types: &str, format: &str, value: &Value, path: &Path) 
     }
 }
 
-/// A value of another type or format than the wanted one.
+/// Returns the error for a value with another type or format than `wanted`.
 pub(super) fn wrong_type(path: &Path, wanted: &str, found: &str) -> FieldError {
     let detail = format!("{path} in body must be of type {wanted}: {}", go_quote(found));
     FieldError::type_invalid(path.to_string(), &found.into(), detail)
 }
 
-/// A value that breaks a rule; the sentence goes on after the path.
+/// Returns the error for a value that breaks a constraint. The text consists of the path and `sentence`.
 pub(super) fn invalid(path: &Path, value: &Value, sentence: &str) -> FieldError {
     FieldError::invalid(path.to_string(), value, format!("{path} in body {sentence}"))
 }
 
-/// An error that names its place in the detail alone.
+/// Returns an error that contains its path only in the detail.
 pub(super) fn unplaced(detail: String) -> FieldError {
     FieldError::invalid("", &Value::String(String::new()), detail)
 }
 
-/// A list or map with too many elements.
+/// Returns the error for a list or map with too many elements.
 pub(super) fn too_many(path: &Path, count: usize, max: u64) -> FieldError {
     FieldError::too_many(path.to_string(), count, usize::try_from(max).unwrap_or(usize::MAX))
 }
 
-/// The first thing that is wrong with a text.
+/// Returns the first error of a string.
 pub(super) fn text_error(limits: &Limits, text: &str, path: &Path) -> Option<FieldError> {
     let value = || Value::String(text.to_owned());
     if let (min, max) = limits.length
@@ -82,7 +82,7 @@ pub(super) fn text_error(limits: &Limits, text: &str, path: &Path) -> Option<Fie
     Some(invalid(path, &value(), &format!("should match '{}'", pattern.as_str())))
 }
 
-/// A value that is not in the closed set.
+/// Returns the error for a value that is not in `enum`.
 pub(super) fn outside_of_set(limits: &Limits, value: &Value, path: &Path) -> Option<FieldError> {
     let set = &limits.enumeration;
     if set.is_empty() || set.iter().any(|member| !value.is_null() && is_equal(member, value)) {
@@ -92,7 +92,7 @@ pub(super) fn outside_of_set(limits: &Limits, value: &Value, path: &Path) -> Opt
     Some(FieldError::not_supported(path.to_string(), value, &shown))
 }
 
-/// Equality of JSON values: of numbers by value, of objects without regard to the order of members.
+/// Returns whether JSON values are equal. Numbers are compared by value, and the order of members is ignored.
 fn is_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Int(a), Value::Float(b)) | (Value::Float(b), Value::Int(a)) => *a as f64 == *b,
@@ -106,7 +106,7 @@ fn is_equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// A member of a closed set as errors list it: texts as they are, everything else as JSON.
+/// Formats a value of `enum` for errors: strings as they are, everything else as JSON.
 fn shown(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => text.as_str().into(),

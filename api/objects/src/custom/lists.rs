@@ -1,5 +1,5 @@
-//! Checks of custom objects that no schema keyword makes: elements of sets and keyed lists are told apart, and objects
-//! inside of objects say what they are.
+//! Checks of custom objects that no schema keyword expresses: elements of sets and keyed lists are distinct,
+//! and embedded objects have a kind and valid metadata.
 
 use hashbrown::HashMap;
 
@@ -10,22 +10,22 @@ use types::schema::table::{Kind, ListType, Message, Slice, Text};
 use values::field::{FieldError, is_enough};
 use values::json::{self, Object, Value};
 
-/// What a check asks of one value of a kind.
+/// Check of one value of a kind.
 type Check<'c> = &'c dyn Fn(&Kind, &Value, &Path, &mut Vec<FieldError>);
 
-/// Appends the repeated elements of sets, and repeated keys of keyed lists.
+/// Appends errors for repeated elements of sets and repeated keys of keyed lists.
 pub(super) fn repeated(message: &Message, object: &Object, errors: &mut Vec<FieldError>) {
     walk(&repeated_here, message, object, &Path::Root, errors);
 }
 
-/// Whether any element is repeated.
+/// Returns whether any set or keyed list has repeated elements.
 pub(super) fn has_repeated(message: &Message, object: &Object) -> bool {
     let mut errors = Vec::new();
     repeated(message, object, &mut errors);
     !errors.is_empty()
 }
 
-/// Appends what `check` finds in the objects that are inside of the object.
+/// Appends the errors that `check` finds in embedded objects.
 pub(super) fn inner(message: &Message, object: &Object, check: InnerCheck, errors: &mut Vec<FieldError>) {
     let here = |kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>| {
         if let (Kind::Message(message), Value::Object(object)) = (kind, value)
@@ -99,7 +99,8 @@ fn repeated_keys(keys: &Slice<Text>, items: &[Value], path: &Path, errors: &mut 
     refuse_repeated(items, path, errors, keys_of);
 }
 
-/// Reports the second appearance of each element; `part` is what tells elements apart, and what the error shows.
+/// Reports the second occurrence of each element. `part` returns the part that identifies an element and that
+/// the error shows.
 fn refuse_repeated(
     items: &[Value],
     path: &Path,
@@ -123,7 +124,7 @@ fn refuse_repeated(
     }
 }
 
-/// What two values have in common that are one: their text, with members in order of names.
+/// Returns the identity of a value: its text with sorted members.
 fn identity(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     json::write_sorted(value, &mut out);

@@ -1,27 +1,27 @@
-//! Members and elements by name or key, in constant time: clients choose how many there are, and a search from the start
-//! for each of them would take time in proportion to the square of their number.
+//! Look-up of members and elements by name or key in constant time. Clients choose their number, so a linear
+//! search for each of them would take quadratic time.
 
 use hashbrown::HashMap;
 
 use types::schema::table::{Slice, Text};
 use values::json::{self, Object, Value};
 
-/// Most members that are searched from the start.
+/// Maximum number of members without an index.
 const FEW: usize = 16;
 
-/// Most lookups that do not repay the making of an index.
+/// Maximum number of look-ups for which building an index does not pay.
 const FEW_LOOKUPS: usize = 4;
 
-/// The members of one object, by name.
+/// The members of one object, for look-ups by name.
 pub enum Members<'o> {
-    /// An object with few members.
+    /// An object with few members, which is searched linearly.
     Few(&'o Object),
     /// An index of many members.
     Many(HashMap<&'o str, &'o Value>),
 }
 
 impl<'o> Members<'o> {
-    /// The members of an object of which `lookups` are asked for.
+    /// Prepares the members of an object for about `lookups` look-ups.
     pub fn of(object: &'o Object, lookups: usize) -> Members<'o> {
         if object.len() <= FEW || lookups <= FEW_LOOKUPS {
             return Members::Few(object);
@@ -38,7 +38,7 @@ impl<'o> Members<'o> {
     }
 }
 
-/// The elements of a keyed list, by their keys. The first of several with the same keys counts.
+/// The elements of a keyed list, by their keys. The first element with given keys counts.
 pub struct Keyed<'l> {
     keys: &'l Slice<Text>,
     elements: HashMap<Vec<u8>, &'l Value>,
@@ -54,13 +54,13 @@ impl<'l> Keyed<'l> {
         Keyed { keys, elements }
     }
 
-    /// The element with the same keys as `item`.
+    /// Returns the element with the same keys as `item`.
     pub fn get(&self, item: &Value) -> Option<&'l Value> {
         self.elements.get(&identity(self.keys, item)).copied()
     }
 }
 
-/// The keys of an element as text; an absent key is nothing between two commas.
+/// Returns the keys of an element as text, separated by commas. An absent key is empty.
 fn identity(keys: &[Text], item: &Value) -> Vec<u8> {
     let mut text = Vec::new();
     let members = item.as_object().map(|members| Members::of(members, keys.len()));

@@ -1,4 +1,4 @@
-//! Custom resources: types that clients define, and the objects of them.
+//! Custom resources: types that clients define, and their objects.
 //!
 //! ```text
 //! CustomResourceDefinition ─┬ schema (JSON) ─► schema: the tree ─► resource: the type of the objects ─┐
@@ -7,7 +7,7 @@
 //! object ─ decode, prune, default (by the type) ─► validate ─► field errors
 //! ```
 //!
-//! Nothing here reads or writes the store or knows HTTP: functions from values to values.
+//! These are functions from values to values. They neither access the store nor know HTTP.
 
 pub mod definition;
 pub mod details;

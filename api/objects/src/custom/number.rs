@@ -1,24 +1,24 @@
-//! Numbers of custom objects: how bounds are compared, and how errors write them.
+//! Numbers of custom objects: comparison with bounds, and their format in errors.
 //!
-//! Bounds are doubles. Integers are compared as integers, with the whole part of the bound, so that nothing is lost
-//! above 2^53; all other numbers are compared as doubles. So are integers with a bound outside of their format, which is
-//! an error itself.
+//! Bounds are doubles. Integers are compared as integers with the integral part of the bound, so that nothing
+//! is lost above 2^53. All other numbers are compared as doubles. Integers are compared as doubles too if the
+//! bound is outside of their format, which is an error of its own.
 
 use types::schema::limits::Limits;
 use values::field::go_float;
 use values::json::Value;
 
-/// What is wrong with a number.
+/// Fault of a number.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Fault {
-    /// The number, or a bound of it, is outside of the format: which of them, and what the format is.
+    /// The number or one of its bounds is outside of the format. Contains which of them, and the format.
     Format(String),
-    /// A sentence on the number.
+    /// The number breaks a constraint. Contains a sentence about the number.
     Value(String),
 }
 
-/// Returns the faults of a number, in this order: outside of its format, not a multiple, too small, too large. A value of type
-/// `integer` without a format has the range of `int64`.
+/// Returns the faults of a number, in this order: outside of its format, not a multiple, too small, too
+/// large. A value of type `integer` without a format has the range of `int64`.
 pub(super) fn faults(limits: &Limits, is_integer: bool, value: &Value) -> impl Iterator<Item = Fault> {
     let format = match &*limits.format {
         "" if is_integer => DEFAULT,
@@ -46,10 +46,10 @@ pub(super) fn faults(limits: &Limits, is_integer: bool, value: &Value) -> impl I
     own.into_iter().chain(parts.flatten())
 }
 
-/// The format of integers without one.
+/// Format of integers that declare no format.
 pub(super) const DEFAULT: &str = "integer";
 
-/// A number that is outside of its format.
+/// Returns the fault of a number that is outside of its format.
 pub(super) fn fault_of_format(format: &str, value: &Value) -> Option<Fault> {
     (!has_format(format, value)).then(|| outside("Checked", format))
 }
@@ -62,11 +62,11 @@ fn outside(what: &str, format: &str) -> Fault {
     })
 }
 
-/// Whether a number is one of the format; true for formats without a range.
+/// Returns whether a number is in the range of the format; true for formats without a range.
 fn has_format(format: &str, value: &Value) -> bool {
     match (format, value) {
         ("int32", Value::Int(number)) => i32::try_from(*number).is_ok(),
-        // The digits decide, as they do for the clients of the reference server: 2^63 has too many.
+        // As for clients of the reference server, the digits decide: 2^63 has too many.
         ("int32", Value::Float(number)) => number.to_string().parse::<i32>().is_ok(),
         ("int64" | DEFAULT, Value::Float(number)) => number.to_string().parse::<i64>().is_ok(),
         ("float", Value::Float(number)) => (*number as f32).is_finite(),
@@ -74,12 +74,12 @@ fn has_format(format: &str, value: &Value) -> bool {
     }
 }
 
-/// A number as it is compared with a bound.
+/// A number in the form in which it is compared with a bound.
 #[derive(Clone, Copy)]
 enum Compared {
     Int(i64),
     Float(f64),
-    /// No number.
+    /// The value is not a number.
     Nothing,
 }
 
@@ -92,7 +92,7 @@ fn number(format: &str, bound: f64, value: &Value) -> Compared {
     }
 }
 
-/// Each check gives the bound as the error writes it.
+/// Each check returns the bound in the form in which the error shows it.
 impl Compared {
     fn not_multiple(self, step: f64) -> Option<String> {
         match self {
@@ -124,7 +124,7 @@ impl Compared {
     }
 }
 
-/// The whole part of a bound; the nearest integer there is for bounds outside of 64 bits.
+/// Returns the integral part of a bound, or the nearest 64-bit integer.
 fn whole(bound: f64) -> i64 {
     bound as i64
 }
@@ -140,10 +140,11 @@ fn is_float_multiple_of(number: f64, step: f64) -> bool {
     is_whole(if step < 1.0 { 1.0 / step * number } else { number / step })
 }
 
-/// Whether a double is an integer, up to errors of rounding, and one that doubles tell from its neighbours.
+/// Returns whether a double is an integer except for rounding errors, and doubles can represent its
+/// neighbors.
 ///
-/// The nearest integer may be above the number: `100 * 0.29` is a little less than 29. Source: go-openapi/swag,
-/// `IsFloat64AJSONInteger`.
+/// The nearest integer may be above the number: `100 * 0.29` is slightly less than 29. Source:
+/// go-openapi/swag, `IsFloat64AJSONInteger`.
 pub(super) fn is_whole(number: f64) -> bool {
     const EXACT: f64 = 9_007_199_254_740_991.0; // 2^53 - 1
     const EPSILON: f64 = 1e-9;

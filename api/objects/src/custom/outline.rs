@@ -1,22 +1,22 @@
-//! The text of a definition without its schemas, which are nearly all of it.
+//! The text of a definition without its schemas, which are the largest part of it.
 //!
-//! Discovery and routing need nothing else of a definition. An empty schema stands in the place of each, so that a
-//! version with a schema still has one. The text is canonical JSON, whose checksum was verified.
+//! Discovery and routing need nothing else of a definition. Each schema is replaced by an empty one, so a
+//! version with a schema still has one. The text is canonical JSON whose checksum was verified.
 
 use values::json::scan::Scan;
 
-/// Where the schemas are: names of members, and [`EACH`] for the elements of an array.
+/// Path of the schemas: names of members, and [`EACH`] for the elements of an array.
 const SCHEMAS: [&str; 5] = ["spec", "versions", EACH, "schema", "openAPIV3Schema"];
 const EACH: &str = "[]";
 
-/// The outline of a definition's text; `None` for a text with anything unusual in it.
+/// Returns the outline of a definition's text; `None` if the text is unusual.
 pub fn outline(text: &[u8]) -> Option<Vec<u8>> {
     let (mut scan, mut out) = (Scan::new(text), Vec::new());
     copy(&mut scan, &SCHEMAS, &mut out)?;
     scan.is_at_end().then_some(out)
 }
 
-/// Copies a value but for what stands at `path` in it. Recursion is as deep as the path.
+/// Copies a value except for the parts at `path`. The recursion is as deep as the path.
 fn copy(scan: &mut Scan, path: &[&str], out: &mut Vec<u8>) -> Option<()> {
     match (path, scan.peek()) {
         ([EACH, below @ ..], b'[') => {
@@ -83,7 +83,7 @@ mod tests {
                 r#"{"spec":{"versions":[{"schema":{"openAPIV3Schema":null}}]}}"#,
                 Some(r#"{"spec":{"versions":[{"schema":{"openAPIV3Schema":null}}]}}"#),
             ),
-            // Nothing else of that name is one.
+            // Other members of the same name are not schemas.
             (
                 r#"{"openAPIV3Schema":{"a":1},"spec":{"openAPIV3Schema":{"a":1},"versions":{"schema":{"a":1}}}}"#,
                 Some(

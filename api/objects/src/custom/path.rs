@@ -1,12 +1,13 @@
-//! Where a value stands in a custom object: a linked list on the stack, written only when an error is reported.
+//! Path of a value in a custom object: a linked list on the stack that is only formatted if an error is
+//! reported.
 
 use std::fmt;
 
-/// `spec.containers[0].env`. Keys of maps are written as names in errors of schemas, and in brackets (`{:#}`) in all
-/// others.
+/// Displays as `spec.containers[0].env`. Errors of schemas show keys of maps as names; all other errors show
+/// them in brackets (`{:#}`).
 #[derive(Clone, Copy)]
 pub(super) enum Path<'p> {
-    /// The object.
+    /// The object itself.
     Root,
     /// A member of a struct.
     Name(&'p Path<'p>, &'p str),
@@ -17,17 +18,17 @@ pub(super) enum Path<'p> {
 }
 
 impl<'p> Path<'p> {
-    /// A member of a struct.
+    /// Returns the path of a member of a struct.
     pub(super) fn child(&'p self, name: &'p str) -> Path<'p> {
         Path::Name(self, name)
     }
 
-    /// A member of a map.
+    /// Returns the path of a member of a map.
     pub(super) fn key(&'p self, key: &'p str) -> Path<'p> {
         Path::Key(self, key)
     }
 
-    /// An element of a list.
+    /// Returns the path of an element of a list.
     pub(super) fn index(&'p self, at: usize) -> Path<'p> {
         Path::Index(self, at)
     }

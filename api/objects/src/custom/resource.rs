@@ -1,16 +1,16 @@
-//! From a custom schema to a type: the fields, kinds and constraints of its objects.
+//! Conversion of a custom schema to a type: the fields, kinds and constraints of its objects.
 //!
 //! ```text
 //! Schema ─┬─ type, properties, items, list and map types ─► Struct, Node ─► ResourceMaker
 //!         └─ bounds, formats, allOf, anyOf, oneOf, not    ─► Limits of the same node
 //! ```
 //!
-//! The schema is structural: a definition with another one is not served. What structural schemas forbid is passed over
-//! here. Formats that are not enforced are no constraint.
+//! The schema must be structural; other definitions are not served. Keywords that structural schemas forbid
+//! are ignored here. Formats that are not enforced are no constraints.
 //!
-//! The maker visits each node of the schema a fixed number of times. `Maker` counts the visits and gives up long after
-//! the largest definition that a client can send, so that a defect here makes one type fail and never occupies a thread
-//! for good.
+//! The maker visits each node of the schema a fixed number of times. `Maker` counts the visits. Its limit is
+//! far above the need of the largest definition that a client can send, so a defect in this module makes one
+//! type fail and cannot block a thread forever.
 
 use std::collections::HashSet;
 
@@ -25,20 +25,20 @@ use types::schema::table::{Element, Kind, Text, Unknown};
 use values::field::FieldError;
 use values::json::{self, Value};
 
-/// The type of the objects of `kind` that a schema describes.
+/// Returns the type of the objects of `kind` that a schema describes.
 ///
 /// # Errors
-/// [`MakeError`] for a schema that is not structural.
+/// [`MakeError`] if the schema is not structural.
 pub fn object(kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
     Maker::default().object(kind, schema)
 }
 
-/// What is wrong with a single value at `place`, such as a default, where `schema` says what it looks like. Its rules are
-/// evaluated for a new value and for one that stays, and their cost is taken from `budget`; `is_object` is set for the objects of
-/// the type.
+/// Returns the errors of a single value at `place`, such as a default, that `schema` describes. Rules are
+/// evaluated once as for a new value and once as for an unchanged one, and their cost is subtracted from
+/// `budget`. `is_object` is true for the objects of the type.
 ///
 /// # Errors
-/// [`MakeError`] for a schema that is not structural.
+/// [`MakeError`] if the schema is not structural.
 pub fn value_errors(
     schema: &Schema,
     is_object: bool,
@@ -59,7 +59,7 @@ pub fn value_errors(
         };
         *budget = budget.saturating_sub(verdict.cost.unwrap_or(u64::MAX));
         if !verdict.errors.is_empty() {
-            // Errors of schemas have a dot before the first index, errors of rules have none.
+            // Errors of schemas have a dot before the first index; errors of rules do not.
             let separator = |error: &FieldError| if error.path.starts_with('[') { "" } else { "." };
             return Ok(verdict
                 .errors
@@ -71,22 +71,22 @@ pub fn value_errors(
     Ok(Vec::new())
 }
 
-/// Which structs keep unknown fields.
+/// Whether structs keep unknown fields.
 #[derive(Clone, Copy, Default)]
 struct Keeps {
-    /// That of a node, and those in the elements of a list.
+    /// Whether the node, or the elements of a list at the node, keep unknown fields.
     here: bool,
-    /// One around the node.
+    /// Whether a node above keeps unknown fields.
     above: bool,
 }
 
 impl Keeps {
-    /// At a node that a parent passes this on to.
+    /// Returns the value for a node to which its parent passes `passed`.
     fn at(schema: &Schema, passed: Keeps) -> Keeps {
         Keeps { here: passed.here || schema.preserves_unknown_fields(), above: passed.above }
     }
 
-    /// Passed on to the properties of a struct and to the values of a map.
+    /// Returns the value that a node passes to the properties of a struct and to the values of a map.
     fn below(self) -> Keeps {
         Keeps { here: false, above: self.here || self.above }
     }
@@ -100,14 +100,14 @@ impl Keeps {
     }
 }
 
-/// Most visits of nodes for one type. A definition of 3 MiB has at most half a million nodes, and each is visited fewer
-/// than eight times.
+/// Maximum number of visits of nodes for one type. A definition of 3 MiB has at most half a million nodes,
+/// and each is visited fewer than eight times.
 const VISITS_MAX: usize = 4_000_000;
 
-/// Makes one type.
+/// Builder of one type.
 #[derive(Default)]
 struct Maker {
-    /// How often a node was visited.
+    /// Number of visits of nodes so far.
     visits: usize,
 }
 
@@ -126,17 +126,17 @@ impl Maker {
         })
     }
 
-    /// The constraints that the schema of an object states for its metadata.
+    /// Returns the constraints that the schema of an object declares for its metadata.
     fn metadata(&mut self, schema: &Schema) -> Result<Option<Limits>, MakeError> {
         let Some(metadata) = schema.properties.get("metadata") else { return Ok(None) };
         let limits = self.nested(metadata)?;
         Ok((limits.schemas.is_some() || !is_plain(metadata)).then_some(limits))
     }
 
-    /// The struct of a node.
+    /// Returns the struct type of a node.
     fn structure(&mut self, schema: &Schema, name: &str, keeps: Keeps) -> Result<Struct, MakeError> {
         self.visit()?;
-        // OpenAPI publishes descriptions from the text of the author, so the type needs none.
+        // OpenAPI publishes descriptions from the definition's own text, so the type needs none.
         let mut made = Struct::new(name.to_owned());
         if let Some(limits) = self.node_limits(schema)? {
             made = made.limits(limits);
@@ -163,7 +163,7 @@ impl Maker {
         Ok(made)
     }
 
-    /// A value below the object.
+    /// Returns the type of a value below the object.
     fn node(&mut self, schema: &Schema, keeps: Keeps) -> Result<Node, MakeError> {
         self.visit()?;
         let keeps = Keeps::at(schema, keeps);
@@ -180,7 +180,7 @@ impl Maker {
                     map(schema, self.node(value, keeps.below())?)
                 }
                 Some(Additional::Allowed(true)) if schema.properties.is_empty() && !keeps.here => {
-                    // Any value is allowed, but nothing is said of its parts, so they are dropped.
+                    // Any value is allowed, but the schema declares none of its parts, so they are dropped.
                     let limits = Limits { any_type: true, ..Limits::default() };
                     map(schema, Struct::new("").limits(limits).node()?)
                 }
@@ -217,7 +217,8 @@ impl Maker {
         })
     }
 
-    /// The constraints of a node's values beyond their type; `None` without any.
+    /// Returns the constraints of a node's values other than their type; `None` if there is no such
+    /// constraint.
     fn node_limits(&mut self, schema: &Schema) -> Result<Option<Limits>, MakeError> {
         let any_type = schema.kind.is_empty() && !schema.int_or_string;
         let schemas = self.combined(schema)?;
@@ -227,7 +228,8 @@ impl Maker {
         Ok(Some(Limits { any_type, schemas: schemas.map(Box::new), ..bounds(schema) }))
     }
 
-    /// The constraints of a schema inside `allOf`, `anyOf`, `oneOf` or `not`, or of one of metadata.
+    /// Returns the constraints of a schema inside `allOf`, `anyOf`, `oneOf` or `not`, or of the schema of
+    /// metadata.
     fn nested(&mut self, schema: &Schema) -> Result<Limits, MakeError> {
         self.visit()?;
         let combined = self.combined(schema)?;
@@ -249,7 +251,7 @@ impl Maker {
         })
     }
 
-    /// The schemas beside a schema; `None` without any.
+    /// Returns the schemas in `allOf`, `anyOf`, `oneOf` and `not` of a schema; `None` without these keywords.
     fn combined(&mut self, schema: &Schema) -> Result<Option<Schemas>, MakeError> {
         if schema.all_of.is_empty()
             && schema.any_of.is_empty()
@@ -271,7 +273,7 @@ fn map(schema: &Schema, value: Node) -> Node {
     if schema.map_type.as_deref() == Some("atomic") { Node::atomic_map(value) } else { Node::map(value) }
 }
 
-/// Whether a schema has no keyword that [`bounds`] reads.
+/// Returns whether a schema has no keyword that [`bounds`] reads.
 fn is_plain(schema: &Schema) -> bool {
     let has_bound = schema.minimum.is_some() || schema.maximum.is_some() || schema.multiple_of.is_some();
     let counts = [
@@ -292,9 +294,9 @@ fn is_plain(schema: &Schema) -> bool {
         && schema.validations.is_empty()
 }
 
-/// The constraints that a schema states itself.
+/// Returns the constraints that a schema itself declares.
 fn bounds(schema: &Schema) -> Limits {
-    // A negative bound is no bound from below, and one from above that nothing satisfies.
+    // A negative lower bound has no effect, and no value satisfies a negative upper bound.
     let count = |count: Option<i64>| count.map(|count| u64::try_from(count).unwrap_or(0));
     let enforced = format::is_enforced(&schema.kind, &schema.format);
     Limits {

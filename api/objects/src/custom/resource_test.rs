@@ -1,4 +1,4 @@
-//! Schemas and objects of them, taken through decoding, pruning, defaulting and validation.
+//! Tests of schemas and their objects through decoding, pruning, defaulting and validation.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use values::json::Value;
 use values::naming::KUBERNETES;
 use values::testing;
 
-/// A resource of kind `Thing` whose `spec` has this schema.
+/// Returns a resource of kind `Thing` whose `spec` has this schema.
 fn things(spec: &str) -> Arc<Resource> {
     let spec = spec.replace("{x}", "x-kubernetes-");
     let schema = format!(r#"{{"type":"object","properties":{{"spec":{spec}}}}}"#);
@@ -28,7 +28,7 @@ fn of_schema(schema: &str) -> Arc<Resource> {
     ResourceMaker::new(("example.com", "v1"), "things", Scope::Namespaced, object).unwrap().make(&KUBERNETES)
 }
 
-/// What becomes of a spec, with what strict decoding says of it.
+/// Returns a spec after decoding, and the reports of strict decoding.
 fn kept(resource: &Resource, spec: &str) -> (String, Vec<String>) {
     let text = format!(r#"{{"kind":"Thing","apiVersion":"example.com/v1","spec":{spec}}}"#);
     let message = &resource.table.message;

@@ -1,12 +1,12 @@
-//! Which parts of a custom object are as they were, as far as updates are forgiven for them.
+//! The parts of a custom object that an update leaves unchanged, so that their errors are ignored.
 //!
-//! An error of a schema at a value that an update leaves as it was does not fail the update. Correspondence follows the
-//! type: members by name, elements of keyed lists by their keys. Elements of other lists have no counterpart: such a list
-//! is compared as a whole. Members that the type does not describe have no counterpart either, and an object that has any
-//! never counts as unchanged.
+//! A schema error at a value that an update does not change does not fail the update. Which values correspond
+//! follows from the type: members by name, elements of keyed lists by their keys. Elements of other lists do
+//! not correspond, so such a list is compared as a whole. Members that the type does not describe do not
+//! correspond either, and an object that has any never counts as unchanged.
 //!
-//! All parts are compared in one walk over both objects, whose result is then asked about single values. Comparing at
-//! each error would visit the parts of a value again for every value around it.
+//! A single walk over both objects compares all parts. Its result then answers queries about single values.
+//! Comparing at each error would visit the parts of a value again for every value that contains it.
 
 use hashbrown::HashMap;
 
@@ -16,9 +16,10 @@ use types::schema::table::{Kind, ListType, Message};
 use values::cancellation;
 use values::json::{Object, Value};
 
-/// The values of an object that are as they were in the stored one.
+/// The values of an object that equal those in the stored one.
 ///
-/// Values are known by their addresses, so the object must not be moved or changed while this is used.
+/// Values are identified by their addresses, so the object must not be moved or changed during the lifetime
+/// of this value.
 #[derive(Debug, Default)]
 pub(super) struct Unchanged {
     values: HashMap<usize, bool>,
@@ -33,7 +34,7 @@ impl Unchanged {
         unchanged
     }
 
-    /// Whether a value has a counterpart and is the same, all parts of which correspond.
+    /// Returns whether a value corresponds to a stored one and is equal to it, with all parts corresponding.
     pub(super) fn has(&self, new: &Value) -> bool {
         self.values.get(&address(new)).copied().unwrap_or_default()
     }
@@ -68,7 +69,7 @@ impl Unchanged {
         is_same
     }
 
-    /// Whether all members have counterparts that are the same.
+    /// Returns whether all members correspond to equal stored ones.
     fn members<'t>(&mut self, kind: &dyn Fn(&str) -> Option<&'t Kind>, old: &Object, new: &Object) -> bool {
         let mut is_same = old.len() == new.len();
         let members = Members::of(old, new.len());
@@ -84,7 +85,7 @@ fn address(value: &Value) -> usize {
     std::ptr::from_ref(value).addr()
 }
 
-/// The limits of a value: those of the struct that it is, or else those of its place.
+/// Returns the limits of a value: those of its struct if it has one, or else those of its location.
 pub fn limits_of<'t>(kind: &'t Kind, limits: Option<&'t Limits>) -> Option<&'t Limits> {
     match kind {
         Kind::Message(message) if message.custom => message.limits.as_deref(),
@@ -92,7 +93,8 @@ pub fn limits_of<'t>(kind: &'t Kind, limits: Option<&'t Limits>) -> Option<&'t L
     }
 }
 
-/// Whether the schema of a value describes its member of this name, beyond what every object has.
+/// Returns whether the schema of a value describes its member of this name, apart from kind, version and
+/// metadata of embedded objects.
 fn is_described(kind: &Kind, name: &str) -> bool {
     match kind {
         Kind::Message(message) => {
@@ -102,7 +104,7 @@ fn is_described(kind: &Kind, name: &str) -> bool {
     }
 }
 
-/// Equality without regard to the order of members.
+/// Returns whether values are equal, regardless of the order of members.
 fn is_equal(a: &Value, b: &Value) -> bool {
     cancellation::step();
     match (a, b) {

@@ -1,10 +1,10 @@
-//! The scale of a custom object: numbers and a selector at paths that the definition names.
+//! The scale of a custom object: numbers and a selector at paths that the definition declares.
 
 use types::schema::table::ScalePaths;
 use values::field::FieldError;
 use values::json::{Object, Value, go_print};
 
-/// Why there is nothing to be read at a path.
+/// Reason why a path of a scale cannot be read or written.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(".{path} accessor error: {found} is of the type {kind}, expected {wanted}")]
 pub struct AccessError {
@@ -14,15 +14,15 @@ pub struct AccessError {
     wanted: &'static str,
 }
 
-/// The steps of a path.
+/// Returns the steps of a path.
 pub fn steps(path: &str) -> impl Iterator<Item = &str> {
     path.strip_prefix('.').unwrap_or(path).split('.')
 }
 
-/// The integer at a path; `None` where nothing stands there.
+/// Returns the integer at a path; `None` if the path does not exist.
 ///
 /// # Errors
-/// Something else stands there.
+/// Fails if the value is not an integer.
 pub fn count(object: &Object, path: &str) -> Result<Option<i64>, AccessError> {
     match at(object, path)? {
         None => Ok(None),
@@ -31,10 +31,10 @@ pub fn count(object: &Object, path: &str) -> Result<Option<i64>, AccessError> {
     }
 }
 
-/// The text at a path; `None` where nothing stands there.
+/// Returns the string at a path; `None` if the path does not exist.
 ///
 /// # Errors
-/// Something else stands there.
+/// Fails if the value is not a string.
 pub fn text<'o>(object: &'o Object, path: &str) -> Result<Option<&'o str>, AccessError> {
     match at(object, path)? {
         None => Ok(None),
@@ -43,12 +43,12 @@ pub fn text<'o>(object: &'o Object, path: &str) -> Result<Option<&'o str>, Acces
     }
 }
 
-/// Sets the number at a path, in objects that are made where there are none.
+/// Sets the number at a path and creates missing objects on the way.
 ///
 /// # Errors
-/// Something on the way is no object.
+/// Fails if a value on the way is not an object.
 pub fn set_count(object: &mut Object, path: &str, count: i64) -> Result<(), AccessError> {
-    at(object, path)?; // nothing on the way is replaced
+    at(object, path)?; // fails if a value on the way is not an object
     let (way, name) = match path.rsplit_once('.') {
         Some((way, name)) => (way, name),
         None => ("", path),
@@ -61,7 +61,8 @@ pub fn set_count(object: &mut Object, path: &str, count: i64) -> Result<(), Acce
     Ok(())
 }
 
-/// What is wrong with the parts of a scale; through `/status` the wanted number is not written.
+/// Returns the errors of the values of a scale. A write through `/status` does not write the desired number,
+/// so that is not checked.
 pub(super) fn errors(paths: &ScalePaths, object: &Object, is_status: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for path in (!is_status).then_some(&paths.spec).into_iter().chain([&paths.status]) {

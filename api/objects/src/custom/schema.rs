@@ -1,174 +1,178 @@
-//! The tree of a custom schema: the JSON Schema of one version of a definition, as the definition states it.
+//! The tree of a custom schema: the JSON Schema of one version, as the definition declares it.
 //!
 //! ```text
 //! definition's value ─ read ─► Schema ─► rules of structural schemas   (what a definition may contain)
 //!                                  └───► the types of its objects
 //! ```
 //!
-//! The tree has every keyword, those that structural schemas forbid too, and judges none of them. Absent texts, lists
-//! and maps are the same as empty ones, as everywhere in the definition's own type; `default` and `example` are absent
-//! where they are `null`. Lists keep the order of the definition; maps are sorted by name.
+//! The tree contains every keyword, including those that structural schemas forbid, and does not validate
+//! them. Absent strings, lists and maps equal empty ones, as everywhere in the type of definitions. A `null`
+//! in `default` or `example` means absent. Lists keep the order of the definition, and maps are sorted by
+//! name.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use values::json::{Object, Value};
 
-/// One node of the tree.
+/// A node of the schema tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
-    /// `id`.
+    /// The keyword `id`; empty if absent.
     pub id: String,
-    /// `$schema`.
+    /// The keyword `$schema`; empty if absent.
     pub dialect: String,
-    /// `$ref`.
+    /// The keyword `$ref`, which structural schemas forbid.
     pub reference: Option<String>,
-    /// `description`.
+    /// The keyword `description`; empty if absent.
     pub description: String,
-    /// `title`.
+    /// The keyword `title`; empty if absent.
     pub title: String,
-    /// `type`, by its name in JSON Schema; empty without one.
+    /// The keyword `type` with a type name of JSON Schema; empty if absent.
     pub kind: String,
-    /// `format`.
+    /// The keyword `format`; empty if absent.
     pub format: String,
-    /// `nullable`.
+    /// The keyword `nullable`, which permits `null`.
     pub nullable: bool,
-    /// `default`.
+    /// The keyword `default`; `null` means absent.
     pub default: Option<Value>,
-    /// `example`.
+    /// The keyword `example`; `null` means absent.
     pub example: Option<Value>,
-    /// `externalDocs`: description and address.
+    /// The keyword `externalDocs`, a reference to documentation.
     pub external_docs: Option<ExternalDocs>,
-    /// `enum`; empty for any value.
+    /// The keyword `enum`; empty if any value is permitted.
     pub enumeration: Vec<Value>,
 
-    /// `maximum`.
+    /// The keyword `maximum`: upper bound of numbers.
     pub maximum: Option<f64>,
-    /// `exclusiveMaximum`: the maximum itself is refused.
+    /// The keyword `exclusiveMaximum`: whether the maximum itself is refused.
     pub exclusive_maximum: bool,
-    /// `minimum`.
+    /// The keyword `minimum`: lower bound of numbers.
     pub minimum: Option<f64>,
-    /// `exclusiveMinimum`: the minimum itself is refused.
+    /// The keyword `exclusiveMinimum`: whether the minimum itself is refused.
     pub exclusive_minimum: bool,
-    /// `multipleOf`.
+    /// The keyword `multipleOf`, a divisor of numbers.
     pub multiple_of: Option<f64>,
-    /// `maxLength`, in characters.
+    /// The keyword `maxLength`: maximum length of strings in characters.
     pub max_length: Option<i64>,
-    /// `minLength`, in characters.
+    /// The keyword `minLength`: minimum length of strings in characters.
     pub min_length: Option<i64>,
-    /// `pattern`, in the syntax of RE2.
+    /// The keyword `pattern`, a regular expression in RE2 syntax; empty if absent.
     pub pattern: String,
-    /// `maxItems`.
+    /// The keyword `maxItems`: maximum length of lists.
     pub max_items: Option<i64>,
-    /// `minItems`.
+    /// The keyword `minItems`: minimum length of lists.
     pub min_items: Option<i64>,
-    /// `uniqueItems`.
+    /// The keyword `uniqueItems`, which must not be true.
     pub unique_items: bool,
-    /// `maxProperties`.
+    /// The keyword `maxProperties`: maximum number of members.
     pub max_properties: Option<i64>,
-    /// `minProperties`.
+    /// The keyword `minProperties`: minimum number of members.
     pub min_properties: Option<i64>,
-    /// `required`.
+    /// The keyword `required`: names of mandatory members.
     pub required: Vec<String>,
 
-    /// `items`.
+    /// The keyword `items`: schemas of list elements.
     pub items: Option<Items>,
-    /// `additionalItems`.
+    /// The keyword `additionalItems`, which structural schemas forbid.
     pub additional_items: Option<Additional>,
-    /// `properties`. There are many, and a node is large: it stays where it is while the map is made.
+    /// The keyword `properties`: schemas of members. Boxed because there are many and a node is large, so
+    /// inserting into the map does not move nodes.
     pub properties: BTreeMap<String, Box<Schema>>,
-    /// `additionalProperties`.
+    /// The keyword `additionalProperties`: schema of map values.
     pub additional_properties: Option<Additional>,
-    /// `patternProperties`.
+    /// The keyword `patternProperties`, which structural schemas forbid.
     pub pattern_properties: BTreeMap<String, Schema>,
-    /// `definitions`.
+    /// The keyword `definitions`, which structural schemas forbid.
     pub definitions: BTreeMap<String, Schema>,
-    /// `dependencies`.
+    /// The keyword `dependencies`, which structural schemas forbid.
     pub dependencies: BTreeMap<String, Dependency>,
 
-    /// `allOf`.
+    /// The keyword `allOf`: schemas that must all match.
     pub all_of: Vec<Schema>,
-    /// `anyOf`.
+    /// The keyword `anyOf`: schemas of which at least one must match.
     pub any_of: Vec<Schema>,
-    /// `oneOf`.
+    /// The keyword `oneOf`: schemas of which exactly one must match.
     pub one_of: Vec<Schema>,
-    /// `not`.
+    /// The keyword `not`: a schema that must not match.
     pub not: Option<Box<Schema>>,
 
-    /// `x-kubernetes-preserve-unknown-fields`; the explicit `false` is not allowed.
+    /// The keyword `x-kubernetes-preserve-unknown-fields`. An explicit `false` is invalid.
     pub preserve_unknown_fields: Option<bool>,
-    /// `x-kubernetes-embedded-resource`.
+    /// The keyword `x-kubernetes-embedded-resource`: whether the value is a Kubernetes object.
     pub embedded_resource: bool,
-    /// `x-kubernetes-int-or-string`.
+    /// The keyword `x-kubernetes-int-or-string`: whether integers and strings are accepted.
     pub int_or_string: bool,
-    /// `x-kubernetes-list-type`.
+    /// The keyword `x-kubernetes-list-type`: `atomic`, `set` or `map`.
     pub list_type: Option<String>,
-    /// `x-kubernetes-list-map-keys`.
+    /// The keyword `x-kubernetes-list-map-keys`: names of the key members.
     pub list_map_keys: Vec<String>,
-    /// `x-kubernetes-map-type`.
+    /// The keyword `x-kubernetes-map-type`: `granular` or `atomic`.
     pub map_type: Option<String>,
-    /// `x-kubernetes-validations`.
+    /// The keyword `x-kubernetes-validations`: validation rules of the node.
     pub validations: Vec<Rule>,
 }
 
-/// `items`: one schema for all elements, or one for each place.
+/// The keyword `items`: one schema for all elements, or one per position.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Items {
-    /// That of all elements.
+    /// A single schema for all elements.
     All(Box<Schema>),
-    /// Those of the first elements, in order; not allowed in structural schemas.
+    /// Schemas of the first elements, in order. Structural schemas forbid this.
     Each(Vec<Schema>),
 }
 
-/// `additionalProperties` and `additionalItems`: whether others are allowed, or what they look like.
+/// The keywords `additionalProperties` and `additionalItems`: whether other values are permitted, or their
+/// schema.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Additional {
-    /// Whether there may be any.
+    /// Whether other values are permitted.
     Allowed(bool),
-    /// What they look like.
+    /// Schema of the other values.
     Schema(Box<Schema>),
 }
 
-/// `dependencies`: what the presence of a property asks of the object.
+/// An entry of `dependencies`: a condition on objects that have a property.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dependency {
-    /// A schema that the object satisfies.
+    /// A schema that the object must match.
     Schema(Box<Schema>),
-    /// Other properties that are there.
+    /// Other properties that the object must have.
     Properties(Vec<String>),
 }
 
-/// `externalDocs`.
+/// The keyword `externalDocs`, a reference to documentation.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ExternalDocs {
-    /// What is found there.
+    /// Description of the external documentation.
     pub description: String,
-    /// The address.
+    /// URL of the external documentation.
     pub url: String,
 }
 
-/// One rule of `x-kubernetes-validations`.
+/// A validation rule of `x-kubernetes-validations`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rule {
-    /// The expression.
+    /// Source of the rule's expression.
     pub rule: String,
-    /// What is said of a value that breaks the rule; empty for a sentence made of the rule.
+    /// Error message for a value that breaks the rule; if empty, a text with the rule is used.
     pub message: String,
-    /// An expression that makes that sentence; empty without one.
+    /// Source of an expression that returns the error message; empty if absent.
     pub message_expression: String,
-    /// Reason of the error.
+    /// Reason of the error, which selects the kind of field error.
     pub reason: Option<String>,
-    /// Path below the node that the error names; empty for the node itself.
+    /// Path below the node that the error refers to; empty for the node itself.
     pub field_path: String,
-    /// Whether the rule runs without an old value, too, and sees it as an optional.
+    /// Whether the rule also runs without an old value. The old value is then an optional.
     pub optional_old_self: Option<bool>,
 }
 
 impl Schema {
-    /// The tree of a value that has the type of a schema in definitions, as decoding makes it. Members that are unknown
-    /// or of a wrong type are passed over.
+    /// Reads the tree from a value that has the type of schemas in definitions, as decoding returns it.
+    /// Members that are unknown or have the wrong type are ignored.
     ///
-    /// Recursion is as deep as the value, which no reader lets exceed [`DEPTH_MAX`](values::json::DEPTH_MAX).
+    /// The recursion is as deep as the value, which no parser lets exceed
+    /// [`DEPTH_MAX`](crate::values::json::DEPTH_MAX).
     pub fn read(value: &Value) -> Schema {
         let mut schema = Schema::default();
         for (name, value) in value.as_object().into_iter().flat_map(Object::iter) {
@@ -177,12 +181,12 @@ impl Schema {
         schema
     }
 
-    /// Whether unknown fields are kept.
+    /// Returns whether values of this node keep unknown fields.
     pub fn preserves_unknown_fields(&self) -> bool {
         self.preserve_unknown_fields == Some(true)
     }
 
-    /// Whether the schema of an object describes its kind, its version and both names in its metadata itself.
+    /// Returns whether the schema of an object itself describes kind, version, and both names in metadata.
     pub fn describes_object(&self) -> bool {
         let is_text = |schema: &Schema, names: [&str; 2]| {
             let text = |name: &str| schema.properties.get(name).is_some_and(|part| part.kind == "string");
@@ -193,8 +197,9 @@ impl Schema {
             && metadata.is_some_and(|metadata| is_text(metadata, ["name", "generateName"]))
     }
 
-    /// The schema by which rules know a member. Kind, version and metadata of an object are known by what all objects have,
-    /// which of metadata is the names, unless the schema describes them.
+    /// Returns the schema by which rules access a member. For kind, version and metadata of an object, this
+    /// is a fixed schema unless the schema describes them itself. The fixed schema of metadata contains only
+    /// the names.
     pub fn declared_member(&self, is_object: bool, name: &str) -> Option<&Schema> {
         static TEXT: LazyLock<Schema> =
             LazyLock::new(|| Schema { kind: "string".to_owned(), ..Schema::default() });
@@ -270,7 +275,7 @@ impl Schema {
             "oneOf" => self.one_of = schemas(value),
             "not" => self.not = value.as_object().map(|_| boxed(value)),
             _ => {
-                // `x-<word>-<extension>`: the definition's type knows one word only.
+                // The type of definitions has fields for only one word in `x-<word>-<extension>`.
                 if let Some((_, extension)) = name.strip_prefix("x-").and_then(|name| name.split_once('-')) {
                     self.extension(extension, value);
                 }

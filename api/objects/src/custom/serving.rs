@@ -1,8 +1,8 @@
-//! From a definition to the resources that it serves, one for each version.
+//! Conversion of a definition to the resources that it serves, one for each version.
 //!
-//! All versions share the keys of one storage. Each is worked with in its own form; the versions know of each other, and
-//! which of them is written to the store, whether that is served or not. Names are those that the definition was
-//! granted. What follows from their schemas is made elsewhere (`details`), at once or later.
+//! All versions share the keys of one storage. Each version has its own form. The versions know each other,
+//! and which of them is the storage version, even if that is not served. Names are those that the definition
+//! was granted. The module `details` computes everything that follows from schemas, at once or on first use.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,43 +18,44 @@ use values::naming::Naming;
 use values::object::at;
 use wire::outgoing::{Client, Identities};
 
-/// The webhook that converts objects from version to version.
+/// The webhook that converts objects between versions.
 #[derive(Debug)]
 pub struct Webhook {
-    /// Where it is, as the definition says it.
+    /// Client configuration as the definition declares it.
     config: Value,
-    /// The same as it is called.
+    /// Client that is built from the configuration on first use.
     client: OnceLock<Client>,
-    /// The first version of the review that both sides know.
+    /// First version of conversion reviews that the definition lists and this server supports.
     pub review_version: Option<&'static str>,
 }
 
 impl Webhook {
-    /// How it is called by a server that believes `identities`, which are the same in every call.
+    /// Returns the client of the webhook. `identities` has the certificate authorities of this server and
+    /// must be the same in every call.
     pub fn client(&self, identities: &Identities) -> &Client {
         self.client.get_or_init(|| Client::known(&self.config, CONVERSION_SECONDS, identities))
     }
 }
 
-/// The versions of the review of conversions.
+/// Supported versions of conversion reviews.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// How long an answer to such a review is waited for, which the webhook is told.
+/// Timeout in seconds for the response to a conversion review. The webhook gets it as a parameter.
 pub const CONVERSION_SECONDS: i64 = 30;
 
-/// What the types of a definition are made from, each by itself, without a look at other definitions.
+/// Makers of the types of one definition, independent of other definitions.
 #[derive(Debug)]
 pub struct Makers {
-    /// For each version: whether it is served, whether objects are stored in it.
+    /// For each version: whether it is served, whether it is the storage version, and its maker.
     versions: Vec<(bool, bool, ResourceMaker)>,
     webhook: Slot,
 }
 
 impl Makers {
-    /// Those of all versions of a definition that is read from `object`.
+    /// Creates the makers of all versions of a definition that was read from `object`.
     ///
     /// # Errors
-    /// [`MakeError`] for schemas that are not structural, of versions that are served or stored.
+    /// [`MakeError`] if the schema of a version that is served or stored is not structural.
     pub fn of(definition: &Definition, object: &Object) -> Result<Makers, MakeError> {
         let mut versions = Vec::with_capacity(definition.versions.len());
         let preferred = definition.preferred_version();
@@ -72,8 +73,8 @@ impl Makers {
         Ok(Makers { versions, webhook: webhook(definition, object) })
     }
 
-    /// Those of all versions of a definition that is read from its outline, `object`: what follows from the schemas is
-    /// made when it is first asked for.
+    /// Creates the makers of all versions of a definition that was read from its outline, `object`. Details
+    /// that follow from schemas are computed on first use.
     pub fn later(definition: &Definition, object: &Object, unread: &Unread) -> Makers {
         let preferred = definition.preferred_version();
         let versions = definition.versions.iter().enumerate().map(|(at, version)| {
@@ -83,25 +84,26 @@ impl Makers {
         Makers { versions: versions.collect(), webhook: webhook(definition, object) }
     }
 
-    /// The resources of the served versions in the order of the definition; none for one without a storage version.
-    /// What they have in common with others in the `pool` is shared.
+    /// Returns the resources of the served versions in the order of the definition; empty without a storage
+    /// version. Parts that equal those of other types in the `pool` are shared.
     pub fn served(self, naming: &Naming, pool: &mut Pool) -> Vec<Arc<Resource>> {
         let (served, unserved): (Vec<_>, Vec<_>) =
             self.made(naming, pool).into_iter().partition(|(served, ..)| *served);
-        // Nothing is published of a version that is not served.
+        // The schema of a version that is not served is not published.
         let unserved = unserved.into_iter().map(|(.., resource)| Resource { published: None, ..resource });
         let unserved: Vec<_> = unserved.map(Arc::new).collect();
         let served = served.into_iter();
         served.map(|(.., resource)| Arc::new(Resource { unserved: unserved.clone(), ..resource })).collect()
     }
 
-    /// The resource of the version that objects are stored in, whether it is served or not; `None` without one.
+    /// Returns the resource of the storage version, whether it is served or not; `None` if there is no
+    /// storage version.
     pub fn stored(self, naming: &Naming) -> Option<Arc<Resource>> {
         let mut made = self.made(naming, &mut Pool::default()).into_iter();
         made.find(|(_, storage, _)| *storage).map(|(.., resource)| Arc::new(resource))
     }
 
-    /// The resources of all versions; none without a storage version.
+    /// Returns the resources of all versions; empty without a storage version.
     fn made(self, naming: &Naming, pool: &mut Pool) -> Vec<(bool, bool, Resource)> {
         let made = self.versions.into_iter();
         let mut made: Vec<_> = made
@@ -122,7 +124,7 @@ impl Makers {
     }
 }
 
-/// The webhook that converts objects of a definition, if one does.
+/// Returns the webhook that converts objects of a definition; empty if its strategy is not `Webhook`.
 fn webhook(definition: &Definition, object: &Object) -> Slot {
     let conversion = definition.conversion.as_ref().filter(|conversion| conversion.strategy == "Webhook");
     let Some(conversion) = conversion else { return Slot::new() };
@@ -203,7 +205,7 @@ mod tests {
         assert_eq!(v2.storage.as_ref().unwrap().key_prefix, "/custom:g.example/things/");
     }
 
-    /// What a start makes of a definition's text.
+    /// Returns the types that a server makes from a definition's text at start.
     fn made_later(text: &str) -> Vec<Arc<Resource>> {
         let outline = object(&String::from_utf8(outline(text.as_bytes()).unwrap()).unwrap());
         let unread = Unread::new("things.g.example", text.to_owned().into(), Arc::default());
@@ -220,7 +222,7 @@ mod tests {
         let (now, later) = (made(&text).unwrap(), made_later(&text));
         assert_eq!(now.len(), later.len());
         for (now, later) in now.iter().zip(&later) {
-            // Names are known without a look at the schema.
+            // Names are known without parsing the schema.
             assert_eq!((&now.api_version, &now.table.kind), (&later.api_version, &later.table.kind));
             assert!(format!("{:?}", later.table.message).contains("uninit"), "{:?}", later.table.message);
             later.complete();

@@ -1,20 +1,21 @@
 //! Validation of custom objects against their schema.
 //!
 //! ```text
-//! value ─ check ─► type ─► allOf, anyOf, oneOf, not ─► text, format, number ─► elements ─► closed set ─► members
+//! value ─ check ─► type ─► allOf, anyOf, oneOf, not ─► text, format, number ─► elements ─► enum ─► members
 //!                                                                               └──────── check ◄────────┘
 //! object ─► schema ─► scale ─► embedded objects ─► sets and keyed lists ─► rules
 //! ```
 //!
-//! The order of the checks is the order of the errors. Each check that is passed counts: where one of several schemas
-//! would do and none does, the errors of the one with the most passed checks are reported.
+//! The order of the checks is the order of the errors. Passed checks are counted: if none of several
+//! alternative schemas matches, the errors of the one with the most passed checks are reported.
 //!
-//! On an update, errors at a value that is as it was are dropped (`same`), so that an object that was valid under an
-//! older schema can be changed elsewhere.
+//! On an update, errors at unchanged values are dropped (`same`), so that other parts of an object that was
+//! valid under an older schema can be changed.
 //!
-//! A schema and an object that are both large can ask for more checks than a request may take: a schema in `allOf` is
-//! checked for each element of a list. `Checks` counts the work, and validation ends with an error of its own when the
-//! count reaches `FUEL`. Errors are cut where they are made, at [`ERRORS_MAX`] and [`ERROR_BYTES_MAX`].
+//! A large schema and a large object together can need more checks than a request may take, because a schema
+//! in `allOf` is checked for each element of a list. `Checks` counts the work, and validation ends with an
+//! error of its own when the count reaches `FUEL`. The number and size of errors are limited where they are
+//! created, at [`ERRORS_MAX`] and [`ERROR_BYTES_MAX`].
 
 use std::cell::{Cell, OnceCell};
 
@@ -33,31 +34,32 @@ use values::cancellation;
 use values::field::{ERROR_BYTES_MAX, ERRORS_MAX, FieldError, FieldErrorKind, go_quote};
 use values::json::{Object, Value};
 
-/// Most units of work for one object. One unit is about the check of a scalar; a release build does ten million in a
-/// second. The largest request has one and a half million values.
+/// Maximum units of work for one object. A unit is about the check of a scalar; a release build does ten
+/// million per second. The largest request has one and a half million values.
 const FUEL: u64 = 10_000_000;
 
-/// Bytes of an error's texts that cost one unit.
+/// Number of bytes in an error's texts that cost one unit.
 const BYTES_PER_UNIT: usize = 64;
 
-/// Members of a closed set, or names, that are compared with a value for one unit.
+/// Number of `enum` values or names that are compared with a value for one unit.
 const COMPARISONS_PER_UNIT: usize = 8;
 
-/// What is to be said of a write.
+/// Result of the validation of a write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
-    /// Why it is refused.
+    /// Reasons why the write is refused.
     pub errors: Vec<FieldError>,
-    /// What its writer is warned of: rules that are broken by values that are as they were.
+    /// Warnings for the writer, about rules that unchanged values break.
     pub warnings: Vec<String>,
 }
 
-/// Appends what is wrong with the kind, the version and the metadata of an object that is inside of another one, at a path.
+/// Function that appends the errors in kind, version and metadata of an embedded object at a path.
 pub type InnerCheck = fn(&str, &Object, &mut Vec<FieldError>);
 
-/// What is wrong with an object of a resource; `old` is the stored one on an update, through the `subresource` or, if that
-/// is empty, the resource itself. Metadata is not looked at, but for what the schema says of it, and what `inner` says of that
-/// of the objects in it. Through `status`, the schema of the status alone counts, and `inner` is not asked.
+/// Validates an object of a resource. `old` is the stored object if this is an update through `subresource`
+/// or, if that is empty, through the resource itself. Metadata is only checked by the constraints in the
+/// schema; `inner` checks the metadata of embedded objects. Through `status`, only the schema of the status
+/// is checked, without `inner`.
 pub fn object(
     table: &ResourceTable,
     subresource: &str,
@@ -73,7 +75,7 @@ pub fn object(
     if let Some(paths) = table.subresources.iter().find_map(|subresource| subresource.scale.as_ref()) {
         errors.extend(scale::errors(paths, new, subresource == "status"));
     }
-    // A write of the status does not look at the objects inside of the object.
+    // A write of the status does not check embedded objects.
     if subresource != "status" {
         lists::inner(message, new, inner, &mut errors);
     }
@@ -93,11 +95,11 @@ pub fn object(
     Judgement { errors, warnings }
 }
 
-/// What the schema says of an object.
+/// Returns the errors of the schema for a whole object.
 fn whole(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldError> {
     let limits = message.limits.as_deref();
     let schemas = limits.and_then(|limits| limits.schemas.as_deref());
-    // Schemas beside the one of the object are asked about a value.
+    // The schemas in `allOf` and its like are checked against a value, not an object.
     let value = schemas.map(|_| Value::Object(new.clone()));
     let new = value.as_ref().and_then(Value::as_object).unwrap_or(new);
     let checks = Checks::new(message, new, old);
@@ -110,7 +112,7 @@ fn whole(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldErro
     checks.errors(checked)
 }
 
-/// What the schema of the status says of the status of an object. The sentences name values from the status on.
+/// Returns the errors of the schema of the status. Their sentences contain paths relative to the status.
 fn status(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldError> {
     let (Some(field), Some(value)) = (message.field("status"), new.get("status")) else { return Vec::new() };
     let limits = limits_of(&field.kind, field.limits.as_deref());
@@ -119,10 +121,10 @@ fn status(message: &Message, new: &Object, old: Option<&Object>) -> Vec<FieldErr
     checks.errors(checked).into_iter().map(|error| placed("status", ".", error)).collect()
 }
 
-/// An error of a value that stands at `place` and was checked as if it stood at the top.
+/// Moves an error to `place`. The value there was checked as if it were at the top.
 pub(super) fn placed(place: &str, separator: &str, error: FieldError) -> FieldError {
     let separator = if error.path.is_empty() { "" } else { separator };
-    // A map at the top of a schema begins its keys with a dot.
+    // If the schema is a map, its keys begin with a dot.
     let below = error.path.strip_prefix('.').unwrap_or(&error.path);
     FieldError { path: format!("{place}{separator}{below}"), ..error }
 }
@@ -131,11 +133,11 @@ pub(super) fn placed(place: &str, separator: &str, error: FieldError) -> FieldEr
 const EXHAUSTED: &str = "the object was not checked completely: the schemas that its type combines and the elements of the \
     object are together too many; use fewer of one or the other";
 
-/// What is said where rules could not be asked.
+/// Error text if the rules could not be evaluated.
 const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing \
     errors to complete validation";
 
-/// Whether errors leave the rules of a schema without an object that they can be asked of.
+/// Returns whether the errors leave no valid object on which the rules of a schema could be evaluated.
 fn blocks_rules(errors: &[FieldError]) -> bool {
     errors.iter().any(|error| {
         matches!(
@@ -149,8 +151,8 @@ fn blocks_rules(errors: &[FieldError]) -> bool {
     })
 }
 
-/// What is wrong with one value of a kind, such as a default, as if it stood at the top of an object. Where `inner` finds
-/// something, nothing else is looked for.
+/// Returns the errors of one value of a kind, such as a default, as if it were at the top of an object. If
+/// `inner` finds errors, nothing else is checked.
 pub fn value(
     kind: &Kind,
     empty: Empty,
@@ -175,18 +177,18 @@ pub fn value(
     checks.errors(checked)
 }
 
-/// What came of checking a value.
+/// Result of checking a value.
 #[derive(Default)]
 struct Outcome {
     errors: Vec<FieldError>,
-    /// Bytes of the errors.
+    /// Total size of the errors in bytes.
     bytes: usize,
-    /// Checks that were passed.
+    /// Number of checks that passed.
     passed: usize,
 }
 
 impl Outcome {
-    /// Adds an error, which is not made if there are enough.
+    /// Adds an error. If there are already enough, it is not even created.
     fn add(&mut self, error: impl FnOnce() -> FieldError) {
         if !self.is_full() {
             self.push(error());
@@ -200,7 +202,7 @@ impl Outcome {
         }
     }
 
-    /// Whether there are enough errors.
+    /// Returns whether no more errors are collected.
     fn is_full(&self) -> bool {
         self.errors.len() >= ERRORS_MAX || self.bytes >= ERROR_BYTES_MAX
     }
@@ -218,7 +220,7 @@ impl Outcome {
         self.errors.is_empty()
     }
 
-    /// Counts a validator that ran, beside what it counted itself.
+    /// Counts one completed validator, in addition to its own count.
     fn ran(&mut self, error: Option<FieldError>) {
         self.passed += 1;
         if let Some(error) = error {
@@ -227,23 +229,23 @@ impl Outcome {
     }
 }
 
-/// What a value is to be, apart from its limits.
+/// Expected shape of a value, apart from its limits.
 #[derive(Clone, Copy)]
 struct Shape<'t> {
-    /// The kind; `None` for the object itself, and for schemas that only restrict.
+    /// Kind of the value; `None` for the object itself, and for schemas that only restrict.
     kind: Option<&'t Kind>,
     members: Members<'t>,
     empty: Empty,
 }
 
-/// What describes the members and elements of a value.
+/// Source of the description of a value's members and elements.
 #[derive(Clone, Copy)]
 enum Members<'t> {
-    /// The kind.
+    /// The kind of the value.
     Kind,
-    /// This struct.
+    /// This struct describes the members.
     Struct(&'t Message),
-    /// The schema that restricts.
+    /// A schema in `allOf`, `anyOf`, `oneOf` or `not`.
     Schemas(Option<&'t Schemas>),
 }
 
@@ -252,12 +254,12 @@ impl<'t> Shape<'t> {
         Shape { kind: Some(kind), members: Members::Kind, empty }
     }
 
-    /// Of a schema that restricts a value which gets its type elsewhere.
+    /// Returns the shape for a schema that only restricts a value whose type another schema declares.
     fn of_restriction(limits: &'t Limits) -> Self {
         Shape { kind: None, members: Members::Schemas(limits.schemas.as_deref()), empty: Empty::Kept }
     }
 
-    /// The JSON types that are allowed, separated by commas; empty for any.
+    /// Returns the permitted JSON types, separated by commas; empty if any type is permitted.
     fn types(&self, limits: Option<&'t Limits>) -> &'t str {
         if limits.is_some_and(|limits| limits.any_type) {
             return "";
@@ -276,7 +278,7 @@ impl<'t> Shape<'t> {
         }
     }
 
-    /// The struct that describes the members, if there is one.
+    /// Returns the struct that describes the members, if there is one.
     fn message(&self) -> Option<&'t Message> {
         match (self.kind, self.members) {
             (Some(Kind::Message(message)), _) => Some(message),
@@ -286,13 +288,13 @@ impl<'t> Shape<'t> {
     }
 }
 
-/// The stored object, the new one, and the type of both.
+/// The type of an object, the stored object and the new one.
 type Update<'c> = (&'c Message, &'c Object, &'c Object);
 
-/// The checks of one object.
+/// State of the checks of one object.
 struct Checks<'c> {
     update: Option<Update<'c>>,
-    /// Made when the first error is found.
+    /// Computed when the first error is found.
     unchanged: OnceCell<Unchanged>,
     /// Units of work that are left.
     fuel: Cell<u64>,
@@ -311,13 +313,13 @@ impl<'c> Checks<'c> {
         self.fuel.set(self.fuel.get().saturating_sub(units as u64));
     }
 
-    /// Whether the checks have to end.
+    /// Returns whether the limit of work is reached, so that the checks must end.
     fn is_exhausted(&self) -> bool {
         self.fuel.get() == 0
     }
 
-    /// The errors that are reported. What was found before the fuel ran out is left out: a check that ends early says
-    /// nothing about its value.
+    /// Returns the errors to report. If the fuel ran out, earlier errors are dropped, because a check that
+    /// ends early has no valid result.
     fn errors(&self, outcome: Outcome) -> Vec<FieldError> {
         if self.is_exhausted() {
             return vec![FieldError::invalid("", &Value::Null, EXHAUSTED)];
@@ -325,13 +327,13 @@ impl<'c> Checks<'c> {
         outcome.errors
     }
 
-    /// Whether a value is as it was in the stored object.
+    /// Returns whether a value is unchanged from the stored object.
     fn is_unchanged(&self, value: &Value) -> bool {
         let Some((message, old, new)) = self.update else { return false };
         self.unchanged.get_or_init(|| Unchanged::of_object(message, old, new)).has(value)
     }
 
-    /// Checks a value; errors are dropped if it is the old one.
+    /// Checks a value and drops the errors if it is unchanged.
     fn check(&self, shape: Shape, limits: Option<&Limits>, value: &Value, path: &Path) -> Outcome {
         let mut checked = self.check_anew(shape, limits, value, path);
         if !checked.is_valid() && self.is_unchanged(value) {
@@ -405,7 +407,7 @@ impl<'c> Checks<'c> {
         outside_of_set(limits, value, path)
     }
 
-    /// Checks elements, the closed set, and members.
+    /// Checks elements, `enum` and members.
     fn parts(
         &self,
         shape: Shape,
@@ -482,7 +484,7 @@ impl<'c> Checks<'c> {
             return checked.add(|| too_many(path, object.len(), max));
         }
         if let Some(message) = shape.message() {
-            // Members are in the order of fields, preserved ones come last.
+            // Members are in the order of fields; preserved unknown members come last.
             for (name, value) in object.iter() {
                 if checked.is_full() || self.is_exhausted() {
                     return;
@@ -491,7 +493,8 @@ impl<'c> Checks<'c> {
                 let limits = limits_of(&field.kind, field.limits.as_deref());
                 let path = path.child(name);
                 let shape = match (&field.kind, limits) {
-                    // Other code validates the metadata that every object has; only restrictions of the schema are left.
+                    // Other code validates the metadata that every object has; only the constraints of the
+                    // schema remain.
                     (Kind::Message(inner), None) if !inner.custom => continue,
                     (Kind::Message(inner), Some(limits)) if !inner.custom => Shape::of_restriction(limits),
                     (kind, _) => Shape::of(kind, field.empty),
@@ -532,7 +535,7 @@ impl<'c> Checks<'c> {
         }
     }
 
-    /// Checks a value against the schemas beside the one that describes it.
+    /// Checks a value against the schemas in `allOf`, `anyOf`, `oneOf` and `not`.
     fn combined(&self, schemas: &Schemas, value: &Value, path: &Path) -> Outcome {
         let mut checked = Outcome::default();
         let check = |part: &Limits| self.check_anew(Shape::of_restriction(part), Some(part), value, path);

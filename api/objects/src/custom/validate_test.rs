@@ -1,4 +1,4 @@
-//! Objects against schemas: each keyword, the order of errors, and what updates are forgiven.
+//! Tests of objects against schemas: each keyword, the order of errors, and errors that updates ignore.
 
 use super::*;
 use crate::custom::resource;
@@ -16,7 +16,7 @@ fn of_schema(schema: &str) -> std::sync::Arc<Resource> {
     ResourceMaker::new(("example.com", "v1"), "things", Scope::Namespaced, object).unwrap().make(&KUBERNETES)
 }
 
-/// A resource whose field `v` of the spec has this schema.
+/// Returns a resource whose field `v` of the spec has this schema.
 fn things(value: &str) -> std::sync::Arc<Resource> {
     of_schema(&format!(
         r#"{{"type":"object","properties":{{"spec":{{"type":"object","properties":{{"v":{value}}}}}}}}}"#
@@ -365,7 +365,7 @@ fn errors_of_a_status_name_values_from_there_on() {
         errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     };
     for (status, old, want) in [
-        // Nothing is said of the spec, which is missing.
+        // The missing spec is not reported.
         (r#"{"a":"x"}"#, "{}", ""),
         (
             r#"{"a":"x","phase":5}"#,
@@ -378,7 +378,7 @@ fn errors_of_a_status_name_values_from_there_on() {
             "status.n: Invalid value: 9: n in body should be less than or equal to 5",
         ),
         (r#"{"a":"x","n":9}"#, r#"{"n":9}"#, ""),
-        // An object inside of the status is not looked at.
+        // An embedded object in the status is not checked.
         (r#"{"a":"x","e":{"metadata":{"name":"A/"}}}"#, "{}", ""),
         (
             r#"{"a":"x","i":3000000000}"#,

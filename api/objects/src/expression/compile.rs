@@ -1,4 +1,4 @@
-//! Compiles an expression for the types that its place takes.
+//! Compilation of an expression for the result types that its location accepts.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use cel::types::Type;
 
 use values::cancellation;
 
-/// The compatibility version: expressions that are new may use what it has.
+/// Compatibility version: new expressions may use the features of this version.
 const VERSION: Version = Version::new(1, 35);
 
 static NEW: LazyLock<Environment> = LazyLock::new(|| make(Origin::New));
@@ -21,10 +21,10 @@ fn make(origin: Origin) -> Environment {
     Environment::new(&libraries, VERSION, origin)
 }
 
-/// Levels of the deepest expression that the parser accepts.
+/// Maximum number of levels of an expression that the parser accepts.
 const DEPTH_MAX: usize = 250;
 
-/// The functions that every expression may use; without variables.
+/// Returns the environment with the functions that every expression may use, and without variables.
 pub fn base(origin: Origin) -> &'static Environment {
     match origin {
         Origin::New => &NEW,
@@ -32,10 +32,10 @@ pub fn base(origin: Origin) -> &'static Environment {
     }
 }
 
-/// An expression of an object or a file.
+/// A compiled or refused expression of an object or a file.
 #[derive(Debug)]
 pub struct Expression {
-    /// The text, as it was written.
+    /// Source text as it was written.
     pub text: String,
     program: Result<Compiled, Refusal>,
 }
@@ -44,18 +44,18 @@ pub struct Expression {
 struct Compiled {
     program: Program,
     of: Type,
-    /// Nodes of its tree: its evaluation nests no deeper.
+    /// Number of nodes of the syntax tree, which limits the nesting of an evaluation.
     nodes: usize,
 }
 
-/// Why an expression is none.
+/// Reason why an expression is refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// Problems of syntax and types, one after the other.
+    /// The expression has syntax or type errors, listed in order.
     Issues(String),
-    /// Its type is not one that its place takes.
+    /// The location of the expression does not accept its result type.
     Result(String),
-    /// A constant part of it fails.
+    /// A constant part of the expression fails.
     Program(String),
 }
 
@@ -70,37 +70,39 @@ impl fmt::Display for Refusal {
 }
 
 impl Expression {
-    /// Compiles `text`, whose value must be of one of the types `wanted`; of any type if there is none.
+    /// Compiles `text`. The type of its value must be one of `wanted`; any type if `wanted` is empty.
     pub fn new(text: &str, environment: &Environment, wanted: &[Type]) -> Expression {
-        // A policy may have thousands of expressions, and each is compiled beside the declarations of those before it.
+        // A policy may have thousands of expressions, and each compilation reads the declarations of the
+        // earlier ones.
         cancellation::check();
         Expression { text: text.to_owned(), program: compile(text, environment, wanted) }
     }
 
-    /// The program.
+    /// Returns the compiled program.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Returns the reason if the expression is refused.
     pub fn program(&self) -> Result<&Program, &Refusal> {
         self.program.as_ref().map(|compiled| &compiled.program)
     }
 
-    /// Why it is refused, if it is.
+    /// Returns the reason if the expression is refused.
     pub fn refusal(&self) -> Option<&Refusal> {
         self.program.as_ref().err()
     }
 
-    /// The type of its value; `None` for a refused one.
+    /// Returns the type of the expression's value; `None` if the expression is refused.
     pub fn result_type(&self) -> Option<&Type> {
         self.program.as_ref().ok().map(|compiled| &compiled.of)
     }
 
-    /// An upper bound of how deep its evaluation nests.
+    /// Returns an upper bound of the nesting of an evaluation.
     pub fn depth(&self) -> usize {
         self.program.as_ref().map_or(0, |compiled| compiled.nodes.min(DEPTH_MAX))
     }
 
-    /// Whether it reads the variable, or something of it that is declared as a variable of its own.
+    /// Returns whether the expression reads the variable, or a part of it that is declared as a separate
+    /// variable.
     pub fn reads(&self, variable: &str) -> bool {
         let variables = self.program.as_ref().map_or(&[][..], |compiled| compiled.program.variables());
         variables.iter().any(|name| {

@@ -1,14 +1,15 @@
-//! Selectors of devices: expressions about one device, checked when they are written (docs/api/validation.md#devices).
+//! Selectors of devices: expressions about one device that are checked on write
+//! (docs/api/validation.md#devices).
 //!
 //! ```text
-//! device.driver                          who manages it
-//! device.attributes[domain].name         what it is: any value
-//! device.capacity[domain].name           how much it has: quantities
-//! device.allowMultipleAllocations        whether several claims may hold it
+//! device.driver                          the driver that manages the device
+//! device.attributes[domain].name         properties of the device: any value
+//! device.capacity[domain].name           amounts that the device has: quantities
+//! device.allowMultipleAllocations        whether several claims may share the device
 //! ```
 //!
-//! Sizes are bounded by the limits of slices, so that the cost of an expression is known before it meets a device. The
-//! server never runs these expressions: whoever places pods does.
+//! The limits of resource slices bound the sizes, so the cost of an expression is known without a device. The
+//! server never evaluates these expressions; the scheduler does.
 
 use std::sync::LazyLock;
 
@@ -22,17 +23,17 @@ use super::base;
 use super::types::Types;
 use crate::device_limits::{ATTRIBUTES_MAX, DOMAIN_MAX, IDENTIFIER_MAX, TEXT_MAX};
 
-/// Most that an expression may cost for one device.
+/// Maximum cost of an expression for one device.
 const COST_MAX: u64 = 1_000_000;
 
-/// What is wrong with an expression.
+/// Reason why a device selector is refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// It does not compile, or to no truth value.
+    /// The selector does not compile, or its value is not a boolean.
     Invalid(String),
-    /// A constant part of it fails.
+    /// A constant part of the selector fails.
     Internal(String),
-    /// It may cost too much.
+    /// The selector may cost too much.
     Complex,
 }
 
@@ -54,10 +55,11 @@ fn declare(origin: Origin) -> Environment {
     base(origin).clone().with_types(types.shared()).with_variable("device", device).with_bindings()
 }
 
-/// What is wrong with the selector `text`, if anything is.
+/// Checks the selector `text`.
 ///
 /// # Errors
-/// The first of: it does not compile, it selects by something else than a truth value, its constants fail, its cost.
+/// Returns the first fault: the selector does not compile, its value is not a boolean, its constants fail, or
+/// its cost is too high.
 pub fn check(text: &str, origin: Origin) -> Result<(), Fault> {
     let environment: &Environment = match origin {
         Origin::New => &NEW,
@@ -78,7 +80,7 @@ pub fn check(text: &str, origin: Origin) -> Result<(), Fault> {
     Ok(())
 }
 
-/// How large the parts of a device can be.
+/// Maximum sizes of the parts of a device.
 struct Sizes;
 
 impl SizeHints for Sizes {

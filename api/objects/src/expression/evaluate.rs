@@ -1,4 +1,5 @@
-//! Evaluates expressions within the limit of one evaluation, the budget of all of them, and the time of the request.
+//! Evaluation of expressions within the cost limit of one evaluation, the budget of all evaluations, and the
+//! deadline of the request.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -10,15 +11,15 @@ use cel::value::Value;
 use super::compile::Expression;
 use values::cancellation;
 
-/// Most that one evaluation may cost.
+/// Maximum cost of one evaluation.
 const CALL_COST_MAX: u64 = 1_000_000;
 
-/// Longest evaluation outside of requests, whose time bounds theirs: the largest cost is spent in a few seconds by all but
-/// expressions that are made to take long.
+/// Maximum duration of an evaluation outside of requests. Inside a request, its deadline applies. Except for
+/// expressions that are made to take long, the maximum cost is spent in a few seconds.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Evaluates a program within `CALL_COST_MAX` and within the time of the request, or `TIME_MAX`. An evaluation that the end of the
-/// request interrupts ends the request: it has no result that a policy could ignore.
+/// Evaluates a program within `CALL_COST_MAX` and the deadline of the request, or `TIME_MAX`. If the end of
+/// the request interrupts the evaluation, the request ends, so there is no result that a policy could ignore.
 pub fn run<'v>(program: &Program, activation: &dyn Activation<'v>) -> Evaluation<'v> {
     let began = Instant::now();
     let interrupted = || cancellation::is_over() || began.elapsed() > TIME_MAX;
@@ -29,18 +30,18 @@ pub fn run<'v>(program: &Program, activation: &dyn Activation<'v>) -> Evaluation
     evaluation
 }
 
-/// What the expressions of one object may still cost together.
+/// The remaining cost that the expressions of one object may spend together.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     left: u64,
 }
 
-/// Why an expression has no value.
+/// Reason why an expression has no value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Failure {
-    /// It failed, or is none; others may still be evaluated.
+    /// The expression is refused or its evaluation failed. Other expressions may still be evaluated.
     Evaluation(String),
-    /// The budget is spent: nothing more is evaluated.
+    /// The budget is spent, so nothing more is evaluated.
     OutOfBudget,
 }
 
@@ -56,30 +57,30 @@ impl fmt::Display for Failure {
 }
 
 impl Budget {
-    /// A budget of `cost`.
+    /// Creates a budget of `cost`.
     pub fn new(cost: u64) -> Budget {
         Budget { left: cost }
     }
 
-    /// What is left.
+    /// Returns the remaining cost.
     pub fn left(self) -> u64 {
         self.left
     }
 
-    /// Takes what was spent.
+    /// Subtracts the cost of an evaluation.
     ///
     /// # Errors
-    /// That is more than there was.
+    /// Fails if less than `cost` is left.
     pub fn take(&mut self, cost: u64) -> Result<(), Failure> {
         self.left = self.left.checked_sub(cost).ok_or(Failure::OutOfBudget)?;
         Ok(())
     }
 }
 
-/// Evaluates an expression. `shared` tells what the variables it read cost meanwhile.
+/// Evaluates an expression. `shared` returns the cost of the variables that the expression evaluated.
 ///
 /// # Errors
-/// The expression is none or fails, or the budget is spent.
+/// Fails if the expression is refused, its evaluation fails, or the budget is spent.
 pub fn evaluate<'v>(
     expression: &Expression,
     activation: &dyn Activation<'v>,

@@ -1,4 +1,4 @@
-//! JSON of no known type as values of the language, read in place, and values as JSON.
+//! JSON without a schema as expression values, read in place, and conversion of values to JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -9,7 +9,7 @@ use super::node::{ObjectNode, ValueNode};
 use values::cancellation;
 use values::json::{self, Key, Object};
 
-/// A JSON value.
+/// Returns a JSON value as an expression value.
 pub fn of(value: &json::Value) -> Value<'_> {
     match value {
         json::Value::Null => Value::Null,
@@ -25,12 +25,12 @@ pub fn of(value: &json::Value) -> Value<'_> {
     }
 }
 
-/// A JSON object: a map.
+/// Returns a JSON object as a map.
 pub fn object(members: &Object) -> Value<'_> {
     Value::Map(Map::Host(HostRef { node: ObjectNode::ref_cast(members), view: None }))
 }
 
-/// A JSON object, or `null` for none.
+/// Returns a JSON object as a map, or `null` for `None`.
 pub fn optional(members: Option<&Object>) -> Value<'_> {
     members.map_or(Value::Null, object)
 }
@@ -53,17 +53,17 @@ impl HostMap for ObjectNode {
     }
 }
 
-/// Deepest nesting of lists and maps that becomes JSON, as in requests.
+/// Maximum nesting of lists and maps that are converted to JSON; the same as in requests.
 const DEPTH_MAX: usize = json::DEPTH_MAX;
 
-/// Largest number of elements and members that become JSON: more than the largest request can hold. An expression can make a list of
-/// billions of elements by adding a list to itself.
+/// Maximum number of elements and members that are converted to JSON. This is more than the largest request
+/// can contain. An expression can make a list of billions of elements by adding a list to itself.
 const NODES_MAX: usize = 4_000_000;
 
-/// A value as JSON.
+/// Converts a value to JSON.
 ///
 /// # Errors
-/// A part of it has no JSON form, or it is too large; the text says which.
+/// Returns a text about the part that has no JSON form, or if the value is too large.
 pub fn from(value: &Value<'_>) -> Result<json::Value, String> {
     convert(value, DEPTH_MAX, &mut { NODES_MAX })
 }
@@ -114,7 +114,7 @@ fn unsupported(value: &Value<'_>) -> String {
     format!("type conversion not supported for '{}'", value.type_name())
 }
 
-/// A key of a map as the name of a member.
+/// Converts the key of a map to the name of a member.
 fn key_text(key: &Value<'_>) -> Result<Key, String> {
     match key {
         Value::String(text) => Ok(text.to_string().into()),

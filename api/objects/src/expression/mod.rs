@@ -1,12 +1,13 @@
-//! Expressions that objects and configuration files state: compiled for a wanted type, with the errors that the API
-//! tells, and evaluated within limits.
+//! Expressions in objects and configuration files: compiled for an expected type, with the error messages of
+//! the API, and evaluated within limits.
 //!
 //! ```text
-//! text ─► Environment (base + variables of the host) ─► Expression: a program, or why it is none
+//! text ─► Environment (base + variables of the host) ─► Expression: a program, or why it is refused
 //!                                                            └─► evaluate(activation, budget) ─► value, cost
 //! ```
 //!
-//! [`device`] checks selectors of devices. [`json`] reads JSON of no known type as values, and makes JSON of values.
+//! [`device`] checks selectors of devices. [`json`] reads JSON without a schema as values, and converts
+//! values to JSON.
 
 mod compile;
 pub mod device;

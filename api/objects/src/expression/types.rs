@@ -1,16 +1,16 @@
-//! Object types of a host, by name.
+//! Object types that a host declares, by name.
 
 use std::sync::Arc;
 
 use cel::types::{Type, TypeProvider};
 use hashbrown::HashMap;
 
-/// Object types and their fields. Types can be added after others have named them.
+/// Object types with their fields. A type may be declared after other types refer to it.
 #[derive(Clone, Debug, Default)]
 pub struct Types(HashMap<String, HashMap<String, Type>>);
 
 impl Types {
-    /// Declares an object type; the type to use for values of it.
+    /// Declares an object type and returns the type of its values.
     pub fn declare<'f>(&mut self, name: &str, fields: impl IntoIterator<Item = (&'f str, Type)>) -> Type {
         let fields = fields.into_iter().map(|(field, of)| (field.to_owned(), of)).collect();
         self.0.insert(name.to_owned(), fields);
@@ -22,7 +22,7 @@ impl Types {
         self.0.entry(name.to_owned()).or_default().insert(field.to_owned(), of);
     }
 
-    /// As an environment takes them.
+    /// Converts the types to the form that an environment takes.
     pub fn shared(self) -> Arc<dyn TypeProvider> {
         Arc::new(self)
     }

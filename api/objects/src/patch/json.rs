@@ -1,14 +1,15 @@
-//! JSON patch (RFC 6902, docs/api/patches.md#json-patch): operations applied in sequence to a tree.
+//! JSON patch (RFC 6902, docs/api/patches.md#json-patch): operations that are applied in sequence to a tree.
 //!
-//! Where the reference server deviates from the RFC, so does this: an index is any decimal integer, negative ones count
-//! from the end, `replace` of a missing member adds it, `add` without a value adds `null`, a path's text before its first
-//! `/` is ignored, the empty path is known to `replace` and `test` only, a missing member tests equal to `null`, and
-//! `test` compares the texts of scalars (`words`). Objects that an operation enters are sorted by name. Every failing
-//! operation of a PATCH has the same answer (422); the texts are for those who apply patches of others.
+//! This module deviates from the RFC as the reference server does. An index is any decimal integer, and
+//! negative ones count from the end. `replace` of a missing member adds it. `add` without a value adds
+//! `null`. The text of a path before its first `/` is ignored. Only `replace` and `test` accept the empty
+//! path. A missing member tests equal to `null`. `test` compares the texts of scalars (`words`). Objects that
+//! an operation enters are sorted by name. Every failing operation of a PATCH has the same response (422).
+//! The texts are for other callers, which apply patches that clients did not send.
 //!
-//! Four things are bounded, because ten thousand operations can cost more than their bytes suggest: their number, the
-//! bytes that `copy` makes, the depth of the result (copying a value into itself doubles it), and the members and
-//! elements that have to be visited or moved.
+//! Four quantities are limited, because ten thousand operations can cost more than their size suggests: their
+//! number, the bytes that `copy` creates, the depth of the result (copying a value into itself doubles it),
+//! and the members and elements that are visited or moved.
 
 use std::borrow::Cow;
 
@@ -20,28 +21,29 @@ use values::field::go_quote;
 use values::json::{DEPTH_MAX, Object, write};
 use values::status::Reason;
 
-/// Most operations in a patch (docs/api/patches.md#json-patch).
+/// Maximum number of operations in a patch (docs/api/patches.md#json-patch).
 const OPERATIONS_MAX: usize = 10_000;
 
-/// Most bytes, as JSON, that all `copy` operations of a patch may add (docs/api/patches.md#json-patch).
+/// Maximum size in bytes, as JSON, of the values that all `copy` operations of a patch add
+/// (docs/api/patches.md#json-patch).
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Most nested containers in a result, so that the parser accepts the stored text.
+/// Maximum number of nested containers in a result, so that the parser accepts the stored text.
 const NESTING_MAX: usize = DEPTH_MAX - 1;
 
-/// Most members visited and elements moved by one patch: about a third of a second. Ten thousand operations in an
-/// object of ten thousand members stay below it.
+/// Maximum number of members visited and elements moved by one patch; this takes about a third of a second.
+/// Ten thousand operations on an object with ten thousand members stay below it.
 const EFFORT_MAX: usize = 100_000_000;
 
-/// One operation as the client sent it; missing members are detected when it is applied.
+/// An operation as the client sent it. Missing members are detected when it is applied.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     verb: Verb,
-    /// The verb as it was written.
+    /// The operation's verb as the client wrote it.
     kind: Cow<'static, str>,
     path: Option<String>,
     from: Option<String>,
-    /// Of a `test`, as [`words`].
+    /// The operand; that of a `test` is in the form of [`words`].
     value: Option<Value>,
 }
 
@@ -56,34 +58,34 @@ enum Verb {
     Unknown,
 }
 
-/// Why a patch failed.
+/// Reason why a patch failed.
 #[derive(Debug)]
 pub enum Refused {
-    /// An operation does not apply; the reference server's text.
+    /// An operation cannot be applied. Carries the text of the reference server.
     Operation(String),
-    /// A `test` found another value at this path.
+    /// A `test` found a different value at this path.
     Test(String),
-    /// `EFFORT_MAX` is used up.
+    /// The patch exceeded `EFFORT_MAX`.
     EffortExceeded,
 }
 
-/// Why an operation cannot be carried out at one of its paths.
+/// Reason why an operation cannot be carried out at one of its paths.
 enum Failure {
     /// The container of the last step is missing.
     Parent,
-    /// The container has no such member or element; what the reference server says of it.
+    /// The container has no such member or element. Carries the text of the reference server.
     Step(String),
     EffortExceeded,
 }
 
 type Outcome<T> = Result<T, Failure>;
 
-/// A limit of this server.
+/// Returns the failure for exceeding the limit of nesting, which only this server has.
 fn too_deep() -> Failure {
     Failure::Step("the result is nested too deeply".to_owned())
 }
 
-/// Whether an operation affects the member at `path`, a descendant or an ancestor of it.
+/// Returns whether an operation affects the member at `path`, a descendant or an ancestor of it.
 pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
     let concerns = |pointer: &Option<String>| {
         let steps = pointer.iter().flat_map(|pointer| pointer.split('/').skip(1));
@@ -93,13 +95,13 @@ pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
     operations.iter().any(|operation| concerns(&operation.path) || concerns(&operation.from))
 }
 
-/// The paths of operations.
+/// Returns the paths in which the operations enter objects.
 fn pointers(operations: &[Operation]) -> Vec<String> {
     operations.iter().flat_map(|operation| [&operation.path, &operation.from]).flatten().cloned().collect()
 }
 
-/// Sorts the objects that `pointers` lead through, each once: the reference server reads them to maps, which have no order
-/// but that of their keys.
+/// Sorts the objects on the way of `pointers`, each once. The reference server decodes them to maps, which
+/// have no order except by key.
 fn sort_entered(pointers: &[String], result: &mut Value) {
     if let Value::Object(members) = &mut *result {
         super::sort_members(members);
@@ -107,7 +109,7 @@ fn sort_entered(pointers: &[String], result: &mut Value) {
     let mut entered: HashSet<&str> = HashSet::new();
     for pointer in pointers {
         let mut here = &mut *result;
-        // Where the steps to `here` end.
+        // Position in the pointer where the steps to `here` end.
         let Some(mut end) = pointer.find('/') else { continue };
         while let Some(len) = pointer[end + 1..].find('/') {
             let step = unescape(&pointer[end + 1..][..len]);
@@ -128,8 +130,8 @@ fn sort_entered(pointers: &[String], result: &mut Value) {
     }
 }
 
-/// Parses operations. With `strict_reporting` members of the wrong type are errors here (otherwise when the operation
-/// is applied), and unknown ones are added to `reports`.
+/// Parses operations. With `strict_reporting`, members of the wrong type are errors here, otherwise when the
+/// operation is applied, and unknown members are added to `reports`.
 pub(super) fn parse(
     patch: Value,
     strict_reporting: bool,
@@ -208,7 +210,7 @@ fn read_operation(
     Ok(operation)
 }
 
-/// Gives each `test` the words of `text`, which the operations were read from.
+/// Gives each `test` the words of `text`, from which the operations were parsed.
 pub(super) fn keep_words(operations: &mut [Operation], text: &[u8]) {
     let is_test = |operation: &Operation| matches!(operation.verb, Verb::Test);
     if !operations.iter().any(is_test) {
@@ -235,13 +237,13 @@ impl Verb {
     }
 }
 
-/// 400 for a part of the patch that is of the wrong type.
+/// Returns the 400 for a part of the patch that has the wrong type.
 fn wrong_type(why: &str, strict_reporting: bool) -> Status {
     let prefix = if strict_reporting { "error decoding patch: " } else { "" };
     Status::bad_request(format!("{prefix}{why}"))
 }
 
-/// The document after all operations, for a PATCH.
+/// Applies all operations of a PATCH to a document.
 pub(super) fn apply(operations: Vec<Operation>, original: Value) -> Result<Value, Status> {
     let pointers = pointers(&operations);
     let mut result = carry_out(operations, original).map_err(|refused| match refused {
@@ -252,14 +254,14 @@ pub(super) fn apply(operations: Vec<Operation>, original: Value) -> Result<Value
     Ok(result)
 }
 
-/// What is said of a patch that uses `EFFORT_MAX` up.
+/// Message for a patch that exceeds `EFFORT_MAX`.
 pub(super) const EFFORT_EXCEEDED: &str =
     "Request entity too large: the JSON patch passes over and moves too many members and elements";
 
-/// The document after all operations.
+/// Applies all operations to a document.
 ///
 /// # Errors
-/// The first operation that does not apply.
+/// Fails at the first operation that cannot be applied.
 pub(super) fn carry_out(operations: Vec<Operation>, original: Value) -> Result<Value, Refused> {
     let grows = operations.iter().any(|operation| matches!(operation.verb, Verb::Move | Verb::Copy));
     let nesting = if grows { nesting(&original) } else { 0 };
@@ -268,7 +270,8 @@ pub(super) fn carry_out(operations: Vec<Operation>, original: Value) -> Result<V
     Ok(run.document)
 }
 
-/// The text of a failure: at a missing container `missing`, otherwise after `at`.
+/// Returns the error for a failure. Its text is `missing` for a missing container, and otherwise begins with
+/// `at`.
 fn told(failure: Failure, missing: impl FnOnce() -> String, at: impl FnOnce() -> String) -> Refused {
     match failure {
         Failure::Parent => Refused::Operation(format!("{}: {MISSING}", missing())),
@@ -277,17 +280,17 @@ fn told(failure: Failure, missing: impl FnOnce() -> String, at: impl FnOnce() ->
     }
 }
 
-/// What the reference server says of everything that is not there.
+/// Text of the reference server for everything that does not exist.
 const MISSING: &str = "missing value";
 
-/// The state between two operations.
+/// State between two operations.
 struct Run {
     document: Value,
-    /// Upper bound of the document's nesting; kept only when there is a `move` or `copy`.
+    /// Upper bound of the document's nesting; only maintained if there is a `move` or `copy`.
     nesting: usize,
-    /// Members visited and elements moved so far.
+    /// Number of members visited and elements moved so far.
     effort: usize,
-    /// The copied values as JSON; only the length matters.
+    /// The copied values as JSON. Only the length is used.
     copied: Vec<u8>,
 }
 
@@ -302,7 +305,7 @@ impl Run {
         if matches!(verb, Verb::Unknown) {
             return Err(Refused::Operation(format!("Unexpected kind: {kind}")));
         }
-        // These two are asked for `from` first.
+        // `move` and `copy` check `from` before anything else.
         if matches!(verb, Verb::Move | Verb::Copy) && from.is_none() {
             return Err(undecoded("from"));
         }
@@ -372,7 +375,7 @@ impl Run {
         }
     }
 
-    /// The value at `from`, for a copy of it. A missing member of an object copies as null, as it does upstream.
+    /// Returns a copy of the value at `from`. A missing member of an object is copied as null, as upstream.
     fn copied(&mut self, from: &str) -> Outcome<Value> {
         let Target { parent, key, .. } = locate(&mut self.document, from, &mut self.effort)?;
         let value = find(parent, &key, &mut self.effort)?.cloned().unwrap_or_default();
@@ -383,16 +386,16 @@ impl Run {
         Ok(value)
     }
 
-    /// Whether the value at `path` is written as `want`.
+    /// Returns whether the value at `path` has the words `want`.
     fn finds(&mut self, path: &str, want: &Value) -> Outcome<bool> {
         let Target { parent, key, .. } = locate(&mut self.document, path, &mut self.effort)?;
         Ok(words::equal(find(parent, &key, &mut self.effort)?.unwrap_or(&Value::Null), want))
     }
 
-    /// Adds `value`, whose nesting is given, at `path`, or replaces the value there.
+    /// Adds `value` at `path`, or replaces the value there. `nesting` is the nesting of `value`.
     fn put(&mut self, path: &str, value: Value, nesting: usize, replace: bool) -> Outcome<()> {
         if path.is_empty() {
-            // Only a container can be a document, and only by a replacement.
+            // A document must be a container, and only a replacement may set it.
             if !replace || !matches!(value, Value::Object(_) | Value::Array(_)) {
                 return Err(Failure::Parent);
             }
@@ -449,8 +452,8 @@ impl Run {
         }
     }
 
-    /// An upper bound of the nesting of `value`, which was at `from`: cheap as long as the limit cannot be exceeded at
-    /// `path`, exact otherwise.
+    /// Returns an upper bound of the nesting of `value`, which was at `from`. The bound is cheap if the limit
+    /// cannot be exceeded at `path`, and exact otherwise.
     fn nesting_below(&mut self, from: &str, path: &str, value: &Value) -> Outcome<usize> {
         let steps = |path: &str| path.bytes().filter(|byte| *byte == b'/').count();
         let bound = self.nesting.saturating_sub(steps(from));
@@ -462,11 +465,11 @@ impl Run {
     }
 }
 
-/// The target of a path: the container, and the key of one of its members or elements.
+/// Target of a path: the container, and the key of one of its members or elements.
 struct Target<'v, 'p> {
     parent: &'v mut Value,
     key: Cow<'p, str>,
-    /// Number of containers from the document to the parent, both included.
+    /// Number of containers from the document to the parent, including both.
     containers: usize,
 }
 
@@ -493,7 +496,8 @@ fn locate<'v, 'p>(document: &'v mut Value, path: &'p str, effort: &mut usize) ->
     Ok(Target { parent, key: unescape(rest), containers })
 }
 
-/// The value of a container at `key`; `None` for an absent member, a failure for an absent element.
+/// Returns the value at `key` of a container, or `None` if it is an absent member. An absent element is a
+/// failure.
 fn find<'v>(parent: &'v Value, key: &str, effort: &mut usize) -> Outcome<Option<&'v Value>> {
     match parent {
         Value::Object(members) => {
@@ -508,7 +512,7 @@ fn find<'v>(parent: &'v Value, key: &str, effort: &mut usize) -> Outcome<Option<
     }
 }
 
-/// A list has no element at `key`.
+/// Returns the failure for a list without an element at `key`.
 fn no_element(key: &str) -> Failure {
     Failure::Step(match key.parse::<i64>() {
         Ok(index) => format!("Unable to access invalid index: {index}: invalid index referenced"),
@@ -516,7 +520,7 @@ fn no_element(key: &str) -> Failure {
     })
 }
 
-/// The last step of a path.
+/// Returns the last step of a path.
 fn last_step(path: &str) -> Cow<'_, str> {
     unescape(path.rsplit_once('/').map_or(path, |(_, step)| step))
 }
@@ -526,19 +530,20 @@ fn charge(effort: &mut usize, steps: usize) -> Outcome<()> {
     if *effort > EFFORT_MAX { Err(Failure::EffortExceeded) } else { Ok(()) }
 }
 
-/// One step of a JSON pointer with `~1` as `/` and `~0` as `~`.
+/// Decodes one step of a JSON pointer: `~1` is `/`, and `~0` is `~`.
 fn unescape(step: &str) -> Cow<'_, str> {
     if step.contains('~') { step.replace("~1", "/").replace("~0", "~").into() } else { step.into() }
 }
 
-/// The position that `text`, a decimal integer, denotes among `count`; negative counts from the end.
+/// Returns the position that `text`, a decimal integer, denotes in a list of `count` elements. Negative
+/// integers count from the end.
 fn index(text: &str, count: usize) -> Option<usize> {
     let n: i64 = text.parse().ok()?;
     let distance = usize::try_from(n.unsigned_abs()).ok()?;
     if n < 0 { count.checked_sub(distance) } else { (distance < count).then_some(distance) }
 }
 
-/// Levels of nested containers in `value`, including itself; 0 for a scalar.
+/// Returns the levels of nested containers in `value`, including itself; 0 for a scalar.
 fn nesting(value: &Value) -> usize {
     cancellation::step();
     match value {
@@ -548,7 +553,7 @@ fn nesting(value: &Value) -> usize {
     }
 }
 
-/// Number of values in `value`, including itself.
+/// Returns the number of values in `value`, including itself.
 fn size(value: &Value) -> usize {
     cancellation::step();
     match value {

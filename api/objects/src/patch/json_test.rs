@@ -1,4 +1,4 @@
-//! Tests of JSON patch: the examples of RFC 6902 and the reference server's deviations
+//! Tests of JSON patch: the examples of RFC 6902, and the deviations of the reference server
 //! (docs/api/patches.md#json-patch).
 
 use super::super::{PatchKind, apply as patch};
@@ -6,7 +6,7 @@ use super::*;
 use values::json::parse as tree;
 use values::testing::text;
 
-/// The patched document, or the code of the failure.
+/// Returns the patched document, or the code of the failure.
 fn run(original: &str, operations: &str) -> String {
     match patch(PatchKind::Json, None, tree(original.as_bytes()).unwrap(), operations.as_bytes(), false) {
         Ok(patched) => text(&patched.value),
@@ -223,7 +223,7 @@ fn test_compares_scalars_by_their_text() {
     ] {
         let operations = format!(r#"[{{"op":"test","path":"{path}","value":{value}}}]"#);
         let got = run(document, &operations);
-        // A number that no double holds does not parse at all.
+        // A number that does not fit a double is a parse error.
         let failed = ["422", "400"].contains(&got.as_str());
         assert_eq!(!failed, same, "{path} {value}");
     }
@@ -318,14 +318,14 @@ fn copies_are_limited_to_three_mebibytes() {
     let copy = |to: &str| format!(r#"{{"op":"copy","from":"/a","path":"/{to}"}}"#);
     assert!(run(&original, &format!("[{},{}]", copy("b"), copy("c"))).len() > 4_000_000);
     assert_eq!(run(&original, &format!("[{},{},{}]", copy("b"), copy("c"), copy("d"))), "422");
-    // Doubling the same value again and again fails the same way, and fast.
+    // Doubling the same value repeatedly fails the same way, and quickly.
     let doubling = vec![r#"{"op":"copy","from":"/a","path":"/a/-"}"#; 10_000].join(",");
     assert_eq!(run(r#"{"a":[1,2,3]}"#, &format!("[{doubling}]")), "422");
 }
 
 #[test]
 fn no_result_is_nested_deeper_than_the_parser_accepts() {
-    // Moving a chain below itself via a second one adds up their depths.
+    // Moving a chain below itself by way of a second one adds their depths.
     let chain = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     for (depth, fits) in [(62, true), (63, true), (64, false), (100, false)] {
         let original = format!(r#"{{"a":{},"b":{}}}"#, chain(63), chain(depth));

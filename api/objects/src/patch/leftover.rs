@@ -1,8 +1,10 @@
-//! What a strategic merge patch looks like once it was merged, as errors show it (docs/api/patches.md#patch-requests).
+//! The form of a strategic merge patch after merging, for error messages
+//! (docs/api/patches.md#patch-requests).
 //!
-//! The reference server merges in place: it removes the directives that it carries out, the lists that it orders, and the
-//! `null` members of values that are new to the object. The rest of the patch stays as it was given. This module repeats
-//! what that does to the patch, and knows nothing of errors: the patch was merged before.
+//! The reference server merges in place. It removes the directives that it carries out, the lists that it
+//! orders, and the `null` members of values that are new to the object. The rest of the patch stays as given.
+//! This module repeats these changes of the patch. It handles no errors, because the patch was already merged
+//! successfully.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -13,7 +15,7 @@ use types::schema::table::Message;
 use values::cancellation;
 use values::json::Object;
 
-/// The patch after it was merged into `original`.
+/// Returns the patch as merging it into `original` leaves it.
 pub(super) fn of(message: &Message, original: &Value, mut patch: Value) -> Value {
     if let (Value::Object(original), Value::Object(patch)) = (original, &mut patch) {
         object(original, patch, Type::Struct(message));
@@ -58,8 +60,8 @@ fn object(original: &Object, patch: &mut Object, kind: Type<'_>) {
     }
 }
 
-/// The elements of a list that were merged into others: those that the object has and the patch does not delete. After a
-/// `$patch: replace` there are none.
+/// Visits the elements of a list that were merged into existing ones: the object has them, and the patch does
+/// not delete them. After `$patch: replace` there are no such elements.
 fn elements(current: &[Value], patch: &mut [Value], kind: Type<'_>, key: Key) {
     let is_replacing = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str) == Some("replace");
     if patch.iter().any(is_replacing) {
@@ -81,8 +83,8 @@ fn elements(current: &[Value], patch: &mut [Value], kind: Type<'_>, key: Key) {
     }
 }
 
-/// Removes what has a `$patch` from the members of a new value. The value itself stays, and so do the elements of a list
-/// that is the value.
+/// Removes everything with a `$patch` from the members of a new value. The value itself is kept, and so are
+/// its elements if it is a list.
 fn drop_directives(value: &mut Value) {
     match value {
         Value::Object(members) if !members.contains(DIRECTIVE) => members.retain(|_, member| {

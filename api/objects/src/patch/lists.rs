@@ -1,8 +1,8 @@
 //! Merging of lists: identification of elements, and the order of the result
 //! (docs/api/patches.md#strategic-merge-patch).
 //!
-//! Knows values only, no schema and no directives. All costs are linear in the lengths of the lists: positions are
-//! looked up by hash.
+//! This module handles only values and knows no schema or directives. All costs are linear in the lengths of
+//! the lists, because positions are looked up by hash.
 
 use std::hash::{Hash, Hasher};
 
@@ -13,17 +13,17 @@ use super::strategic::{Failure, Outcome};
 use values::cancellation;
 use values::json::go_print;
 
-/// How elements of a list are identified.
+/// Identification of the elements of a list.
 #[derive(Clone, Copy)]
 pub(super) enum Key {
-    /// By their value: scalars.
+    /// By the element's value, for scalars.
     Element,
-    /// By a member's value: objects.
+    /// By the value of one member, for objects.
     Member(&'static str),
 }
 
 impl Key {
-    /// How a list with elements of `class` is merged; objects need a merge key.
+    /// Returns how elements of `class` are identified. Objects need a merge key.
     pub fn of(class: Option<Class>, merge_key: Option<&'static str>) -> Outcome<Self> {
         match (merge_key, class) {
             (Some(name), _) => Ok(Key::Member(name)),
@@ -34,7 +34,7 @@ impl Key {
         }
     }
 
-    /// The identity of `item`.
+    /// Returns the identity of `item`.
     pub fn scalar(self, item: &Value) -> Outcome<Scalar> {
         match self {
             Key::Element => Scalar::of(item).ok_or(Failure::Unprocessable),
@@ -48,7 +48,7 @@ impl Key {
         }
     }
 
-    /// The first position of each key.
+    /// Returns the first position of each identity.
     pub fn positions(self, items: &[Value]) -> Outcome<HashMap<Scalar, usize>> {
         let mut positions = HashMap::with_capacity(items.len());
         for (at, item) in items.iter().enumerate() {
@@ -57,9 +57,9 @@ impl Key {
         Ok(positions)
     }
 
-    /// Orders a merged list: the elements that the patch names in the patch's order, the others in their old order.
-    /// When the two are interleaved, one of the others comes first only if it preceded the named element before. A new
-    /// element therefore precedes those the patch does not name.
+    /// Orders a merged list. Elements that the patch names follow the order of the patch, and the other
+    /// elements keep their old order. Between the two, an unnamed element comes first only if it preceded the
+    /// named element before. Therefore a new element precedes the elements that the patch does not name.
     pub fn order(
         self,
         merged: Vec<Value>,
@@ -94,16 +94,17 @@ impl Key {
 
 /// An element to be sorted.
 struct Ranked {
-    /// The sort key.
+    /// Sort key of the element.
     rank: Option<usize>,
-    /// Its position in the list before the merge.
+    /// Position in the list before the merge.
     had: Option<usize>,
     item: Value,
 }
 
-/// Sorts by rank, stable. Elements without one occur only when a patch adds to a list for which it requests an empty
-/// order. Upstream then compares them as smaller than everything, which is not an order; where its result is
-/// predictable (an insertion sort of few elements), this function gives the same.
+/// Sorts by rank; the sort is stable. Elements without a rank occur only if a patch adds to a list for which
+/// it requests an empty order. Upstream then compares them as smaller than everything, which is not a valid
+/// order. If the result of upstream is predictable (an insertion sort of few elements), this function returns
+/// the same.
 fn sort_by_rank(items: &mut [Ranked]) {
     const FORESEEABLE_MAX: usize = 20;
     if items.iter().all(|item| item.rank.is_some()) || items.len() > FORESEEABLE_MAX {
@@ -137,7 +138,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// The scalar of `value`, if it is one.
+    /// Returns the scalar of `value`, if it is one.
     pub fn of(value: &Value) -> Option<Scalar> {
         cancellation::step();
         match value {
@@ -158,7 +159,7 @@ impl PartialEq for Scalar {
             (Scalar::Null, Scalar::Null) => true,
             (Scalar::Bool(a), Scalar::Bool(b)) => a == b,
             (Scalar::Int(a), Scalar::Int(b)) => a == b,
-            // No JSON number is a NaN, so equality of bits with both zeros alike is an equivalence.
+            // JSON has no NaN, so bit equality that treats both zeros as equal is an equivalence.
             (Scalar::Float(a), Scalar::Float(b)) => a == b || a.to_bits() == b.to_bits(),
             (Scalar::Text(a), Scalar::Text(b)) => a == b,
             _ => false,
@@ -180,7 +181,7 @@ impl Hash for Scalar {
     }
 }
 
-/// The type shared by all elements of a list.
+/// Type that all elements of a list share.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Class {
     Bool,
@@ -190,7 +191,7 @@ pub(super) enum Class {
     Object,
 }
 
-/// The common type of all elements; `None` for empty lists.
+/// Returns the common type of all elements; `None` for empty lists.
 pub(super) fn element_class(a: &[Value], b: &[Value]) -> Outcome<Option<Class>> {
     let mut common = None;
     for item in a.iter().chain(b) {
@@ -217,7 +218,7 @@ fn mixed(a: &[Value], b: &[Value]) -> Failure {
     Failure::Other(format!("list element types are not identical: [{a} {b}]"))
 }
 
-/// 500 in the words of the reference server, which names Go types.
+/// Returns a 500 with the text of the reference server, which contains Go types.
 pub(super) fn bad_type(expected: &str, value: &Value) -> Failure {
     let received = if value.is_null() { "%!s(<nil>)" } else { value.go_type() };
     Failure::Other(format!("expected a {expected}, but received a {received}"))

@@ -1,26 +1,26 @@
 //! The members of one object during a patch.
 //!
-//! `Object` → `Members` → changes by name → `Object`. Order is kept: a changed member keeps its position, a new one is
-//! appended, a removed one leaves no gap. Small objects are searched linearly; if an object and its patch are both
-//! large, a hash index makes the cost of merging the sum of their sizes instead of the product.
+//! `Object` → `Members` → changes by name → `Object`. Order is kept: a changed member keeps its position, a
+//! new one is appended, and a removed one leaves no gap. Small objects are searched linearly. If an object
+//! and its patch are both large, a hash index reduces the cost of merging from the product to the sum of
+//! their sizes.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
 use values::json::{Key, Object, Value};
 
-/// Number of members from which on an index pays, given many look-ups.
+/// Maximum number of members without an index.
 const SCAN_MAX: usize = 32;
 
-/// Number of look-ups from which on an index pays, given many members: building one costs about as much as this many
-/// scans.
+/// Minimum number of look-ups for an index. Building one costs about as much as this many scans.
 const LOOKUPS_MIN: usize = 8;
 
-/// An object opened for many changes by name.
+/// An object that is opened for many changes by name.
 pub(super) struct Members {
-    /// `None` where a member was removed.
+    /// Members in order; `None` for a removed member.
     slots: Vec<Option<(Key, Value)>>,
-    /// Positions in `slots`, by hash of the name; entries of removed members stay and match nothing.
+    /// Positions in `slots`, by hash of the name. Entries of removed members stay and match nothing.
     index: Option<HashTable<usize>>,
     hasher: DefaultHashBuilder,
     lookups: usize,
@@ -35,7 +35,7 @@ impl Members {
         members
     }
 
-    /// The member `name`, for change.
+    /// Returns the member `name` for modification.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
         let at = self.find(name)?;
         self.slots[at].as_mut().map(|(_, value)| value)
@@ -71,17 +71,17 @@ impl Members {
         }
     }
 
-    /// The members in order.
+    /// Returns the members in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.slots.iter().flatten().map(|(key, value)| (&**key, value))
     }
 
-    /// The members, moved out.
+    /// Returns the members by value.
     pub fn into_members(self) -> impl Iterator<Item = (Key, Value)> {
         self.slots.into_iter().flatten()
     }
 
-    /// The changed object.
+    /// Returns the changed object.
     pub fn close(self) -> Object {
         self.into_members().collect()
     }
@@ -109,7 +109,7 @@ impl Members {
     }
 }
 
-/// Hash of a member's name. A removed member has none; any value will do, because nothing matches it.
+/// Returns the hash of a member's name. For a removed member any value works, because nothing matches it.
 fn hash_slot(hasher: &DefaultHashBuilder, slot: &Option<(Key, Value)>) -> u64 {
     slot.as_ref().map_or(0, |(key, _)| hasher.hash_one(&**key))
 }

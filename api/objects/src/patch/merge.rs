@@ -1,21 +1,23 @@
-//! Merge patch (RFC 7386, docs/api/patches.md#merge-patch): objects merge, `null` deletes, everything else replaces.
+//! Merge patch (RFC 7386, docs/api/patches.md#merge-patch): objects merge, `null` deletes, and everything
+//! else replaces.
 //!
-//! Objects that the patch enters are sorted by name. As in the reference server, and beyond the RFC, `null` members go from
-//! the objects in a new list as well, unless the list replaces an object.
+//! Objects that the patch enters are sorted by name. The reference server goes beyond the RFC, and so does
+//! this module: `null` members are also removed from the objects in a new list, unless the list replaces an
+//! object.
 //!
-//! Costs the sum of both sizes. The result is never deeper than the deeper of the two, so the parser's bound on
-//! depth bounds the recursion here as well.
+//! The cost is the sum of both sizes. The result is never deeper than the deeper document, so the parser's
+//! limit of depth also limits the recursion here.
 
 use super::members::Members;
 use super::{Status, Value};
 use values::cancellation;
 use values::json::Object;
 
-/// The error text for anything that is not a patch.
+/// Error text for any document that is not a patch.
 pub(super) const INVALID: &str = "Invalid JSON Patch";
 
-/// Accepts a possible merge patch: an object, and without strict reporting an array, which replaces the whole document
-/// (and is then refused by the decoder).
+/// Accepts a document that can be a merge patch: an object or, without strict reporting, an array. An array
+/// replaces the whole document, which the decoder then refuses.
 pub(super) fn check(patch: Value, strict_reporting: bool) -> Result<Value, Status> {
     match patch {
         Value::Object(_) => Ok(patch),
@@ -29,7 +31,7 @@ pub(super) fn check(patch: Value, strict_reporting: bool) -> Result<Value, Statu
     }
 }
 
-/// The document after the patch.
+/// Applies the patch to a document.
 pub(super) fn apply(original: Value, patch: Value) -> Value {
     match patch {
         Value::Object(_) => merged(original, patch),
@@ -40,7 +42,7 @@ pub(super) fn apply(original: Value, patch: Value) -> Value {
     }
 }
 
-/// `current` after a change of it.
+/// Returns `current` after a change of it.
 fn merged(current: Value, change: Value) -> Value {
     cancellation::step();
     match (current, change) {
@@ -73,7 +75,7 @@ fn merge_members(original: Object, patch: Object) -> Object {
     merged
 }
 
-/// Removes the `null` members of all objects in `value`, and sorts the others. Elements of lists stay.
+/// Removes the `null` members of all objects in `value` and sorts the others. List elements are kept.
 fn prune(value: &mut Value) {
     cancellation::step();
     match value {
@@ -96,7 +98,7 @@ mod tests {
     use values::json::parse;
     use values::testing::text;
 
-    /// RFC 7386 appendix A, except for documents that are not objects.
+    /// Tests RFC 7386 appendix A, except for documents that are not objects.
     #[test]
     fn the_examples_of_rfc_7386_hold() {
         for (original, patch, want) in [
@@ -171,7 +173,7 @@ mod tests {
         assert!(begin.elapsed().as_secs() < 5, "quadratic: {:?}", begin.elapsed());
     }
 
-    /// The RFC's pseudo code, word for word, on sorted maps.
+    /// The pseudocode of the RFC, literally, on sorted maps.
     mod model {
         use super::*;
         use std::collections::BTreeMap;

@@ -6,9 +6,10 @@
 //!                              (400, 413)               (400, 422, 500)
 //! ```
 //!
-//! Pure functions on JSON trees (docs/api/patches.md). The caller converts the stored object to the requested version
-//! first, and decodes, defaults and validates the result; server-side apply is recognised here and implemented in
-//! `apply`. A [`Patch`] can be cloned and applied again if the object has changed in between.
+//! These are pure functions on JSON trees (docs/api/patches.md). The caller first converts the stored object
+//! to the requested version, and then decodes, defaults and validates the result. Server-side apply is
+//! recognized here and implemented in `apply`. A [`Patch`] can be cloned and applied again if the object
+//! changed in between.
 
 mod json;
 mod leftover;
@@ -28,25 +29,25 @@ use values::json::{
 use values::memory::Memory;
 use values::status::{Reason, Status, Subject};
 
-/// The kind of a patch, by its media type.
+/// Kind of a patch, which its media type determines.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PatchKind {
-    /// Operations (RFC 6902).
+    /// JSON patch: a list of operations (RFC 6902).
     Json,
-    /// A partial document (RFC 7386).
+    /// Merge patch: a partial document (RFC 7386).
     Merge,
-    /// A partial document with directives, merged by the schema.
+    /// Strategic merge patch: a partial document with directives, merged by the schema.
     Strategic,
-    /// Server-side apply of a configuration in YAML; recognized here, carried out by `apply`.
+    /// Server-side apply of a configuration in YAML. Recognized here and carried out by `apply`.
     Apply,
-    /// The same in CBOR, which is behind a feature gate.
+    /// Server-side apply of a configuration in CBOR, which is behind a feature gate.
     ApplyCbor,
 }
 
 impl PatchKind {
     const ALL: [PatchKind; 5] = [Self::Json, Self::Merge, Self::Strategic, Self::Apply, Self::ApplyCbor];
 
-    /// The kind of patch of a request for a built-in type.
+    /// Returns the kind of patch of a request for a built-in type.
     ///
     /// # Errors
     /// 415 for any other media type. Source: docs/api/patches.md#patch-requests.
@@ -55,7 +56,8 @@ impl PatchKind {
         if let Some(kind) = Self::from_media_type(content_type).filter(is_on) {
             return Ok(kind);
         }
-        // The reference server finds the route by any one of several types, and then reads the header as one type.
+        // The reference server accepts the route if any of several types matches, and then reads the header
+        // as a single type.
         let kind_of_one = |one: &str| {
             let media_type = one.split(';').next().unwrap_or_default().trim_matches(' ');
             Self::ALL.into_iter().find(|kind| kind.media_type() == media_type).filter(is_on)
@@ -71,19 +73,19 @@ impl PatchKind {
     pub const CUSTOM: [&str; 3] =
         [PatchKind::Json.media_type(), PatchKind::Merge.media_type(), PatchKind::Apply.media_type()];
 
-    /// The kind of a `Content-Type`: the text before the first `;`, compared exactly
-    /// (docs/api/patches.md#patch-requests).
+    /// Returns the kind for a `Content-Type`. Only the text before the first `;` counts, and it must match
+    /// exactly (docs/api/patches.md#patch-requests).
     pub fn from_media_type(content_type: &str) -> Option<PatchKind> {
         let media_type = content_type.split(';').next().unwrap_or("");
         Self::ALL.into_iter().find(|kind| kind.media_type() == media_type)
     }
 
-    /// Whether it is a configuration to be applied.
+    /// Returns whether the patch is a configuration for server-side apply.
     pub fn is_apply(self) -> bool {
         matches!(self, Self::Apply | Self::ApplyCbor)
     }
 
-    /// The media type of the kind.
+    /// Returns the media type of the kind.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json-patch+json",
@@ -100,7 +102,8 @@ pub use json::Refused;
 /// Applies the operations of a JSON patch, given as a tree, to a document.
 ///
 /// # Errors
-/// The first operation that does not apply, in the reference server's words, or that there are too many.
+/// Fails with the text of the reference server at the first operation that cannot be applied, or if there are
+/// too many.
 pub fn apply_operations(operations: Value, document: Value) -> Result<Value, Refused> {
     let operations = json::parse(operations, false, &mut Vec::new());
     json::carry_out(operations.map_err(|status| Refused::Operation(status.message))?, document)
@@ -116,17 +119,17 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// A patched object.
+/// A patched object with reports about the patch.
 #[derive(Debug)]
 pub struct Patched {
     /// The result, not yet decoded by the schema.
     pub value: Value,
     /// Texts about unknown and duplicate members of the patch itself (docs/api/patches.md#json-patch,
-    /// docs/api/encodings.md#strict-decoding); at most 100.
+    /// docs/api/encodings.md#strict-decoding). There are at most 100.
     pub strict: Vec<String>,
 }
 
-/// A parsed patch.
+/// A parsed patch that can be applied.
 #[derive(Clone, Debug)]
 pub struct Patch {
     body: Body,
@@ -141,12 +144,12 @@ enum Body {
 }
 
 impl Patch {
-    /// Parses a patch. With `strict_reporting` (field validation `Warn` or `Strict`) unknown and duplicate
-    /// members are collected and the texts of errors follow the stricter decoder.
+    /// Parses a patch. With `strict_reporting` (field validation `Warn` or `Strict`), unknown and duplicate
+    /// members are collected, and error texts are those of the stricter decoder.
     ///
     /// # Errors
-    /// 400 for a malformed body, 413 for more than 10 000 operations, 415 for configurations to be applied. Source:
-    /// docs/api/patches.md#json-patch, #merge-patch, #strategic-merge-patch.
+    /// 400 for a malformed body, 413 for more than 10 000 operations, 415 for configurations for server-side
+    /// apply. Source: docs/api/patches.md#json-patch, #merge-patch, #strategic-merge-patch.
     pub fn parse(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<Patch, Status> {
         Memory::check_text(text).map_err(Status::no_memory)?;
         let (value, duplicates) = match read(kind, text, strict_reporting) {
@@ -173,7 +176,8 @@ impl Patch {
         Ok(Patch { body, strict })
     }
 
-    /// Whether the patch affects `metadata.managedFields`. If not, it may be applied to an object without them.
+    /// Returns whether the patch affects `metadata.managedFields`. If not, it may be applied to an object
+    /// without this member.
     pub fn touches_managed_fields(&self) -> bool {
         match &self.body {
             Body::Json(operations) => json::touch(operations, &["metadata", "managedFields"]),
@@ -183,12 +187,13 @@ impl Patch {
         }
     }
 
-    /// Applies the patch to `original`. `message` is the type of the object; `None` for custom resources, for which a
-    /// strategic merge patch is refused. The objects that a JSON or merge patch enters are sorted by name: the reference
-    /// server reads them to maps, and decodes and shows the result in that order.
+    /// Applies the patch to `original`. `message` is the type of the object. It is `None` for custom
+    /// resources, for which a strategic merge patch is refused. The objects that a JSON or merge patch enters
+    /// are sorted by name, because the reference server decodes them to maps, and decodes and returns the
+    /// result in that order.
     ///
     /// # Errors
-    /// 422 where an operation fails, 400, 422 or 500 where a strategic merge fails, 413 where a JSON patch exceeds its
+    /// 422 if an operation fails; 400, 422 or 500 if a strategic merge fails; 413 if a JSON patch exceeds its
     /// effort limit.
     pub fn apply(self, message: Option<&Message>, original: Value) -> Result<Patched, Status> {
         let value = match self.body {
@@ -199,11 +204,11 @@ impl Patch {
         Ok(Patched { value, strict: self.strict })
     }
 
-    /// What a refusal of the result shows: the patched document, or of a strategic merge the patch as merging left it, in
-    /// Go's format of maps (docs/api/patches.md#patch-requests).
+    /// Returns the document that an error about the result shows, in Go's format of maps: the patched
+    /// document or, for a strategic merge, the patch as merging left it (docs/api/patches.md#patch-requests).
     ///
     /// # Errors
-    /// As [`Patch::apply`].
+    /// The errors of [`Patch::apply`].
     pub fn shown(&self, message: &Message, original: Value) -> Result<String, Status> {
         if let Body::Strategic(patch) = &self.body {
             return Ok(go_print(&leftover::of(message, &original, patch.clone())));
@@ -215,7 +220,8 @@ impl Patch {
     }
 }
 
-/// Most unknown and duplicate members reported for one patch (docs/api/encodings.md#strict-decoding).
+/// Maximum number of unknown and duplicate members that are reported for one patch
+/// (docs/api/encodings.md#strict-decoding).
 const REPORTED_MAX: usize = 100;
 
 /// Parses and applies a patch; see [`Patch::parse`] and [`Patch::apply`].
@@ -229,13 +235,15 @@ pub fn apply(
     Patch::parse(kind, patch, strict_reporting)?.apply(message, original)
 }
 
-/// The 422 for a result that does not decode: it shows what [`Patch::shown`] gives, and the decoder's text.
+/// Returns the 422 for a result that does not decode. Contains the output of [`Patch::shown`] and the text of
+/// the decoder.
 pub fn undecodable(shown: String, error: &str) -> Status {
     let unnamed = Subject { group: "", kind: "", name: "" };
     Status::invalid(unnamed, &[FieldError::invalid("patch", &shown.into(), error)])
 }
 
-/// Reads a patch. The reference server carries JSON and merge patches out on text, so that numbers keep their words.
+/// Parses a patch. The reference server applies JSON and merge patches to text, so numbers keep their
+/// spelling.
 fn read(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<(Value, Vec<String>), ParseError> {
     match (kind, strict_reporting) {
         (PatchKind::Json | PatchKind::Merge, true) => parse_exact_reporting_duplicates(text),
@@ -245,7 +253,7 @@ fn read(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<(Value, 
     }
 }
 
-/// 400 for a body that is not JSON.
+/// Returns the 400 for a body that is not JSON.
 fn unreadable(kind: PatchKind, error: &ParseError, strict_reporting: bool) -> Status {
     match kind {
         PatchKind::Strategic | PatchKind::Apply | PatchKind::ApplyCbor => {
@@ -262,7 +270,8 @@ fn sort_members(object: &mut Object) {
     object.members_mut().sort_by(|(a, _), (b, _)| a.cmp(b));
 }
 
-/// A failure that upstream does not convert to a Status: 500 without a reason (docs/api/errors.md#messages).
+/// Returns the 500 without a reason for a failure that upstream does not convert to a Status
+/// (docs/api/errors.md#messages).
 fn plain_error(text: impl Into<String>) -> Status {
     Status::new(Reason::Unknown, text)
 }
@@ -444,7 +453,7 @@ mod tests {
         );
     }
 
-    /// A type with two lists that merge, one of them by a key.
+    /// Returns a type with two lists that merge, one of them by a key.
     fn lists() -> Message {
         let list = |name: &'static str, merge_key: Option<&'static str>| {
             let item = Element { kind: Kind::Message(Ref::new(plain("Item", Vec::new()))), ..ELEMENT };

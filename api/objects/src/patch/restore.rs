@@ -1,9 +1,10 @@
-//! Copies a tree into a built-in type field by field, as the reference server does with the results of strategic merges and
-//! applies. It does not decode them as text there, and words mismatches differently from its decoder.
+//! Copies a tree into a built-in type field by field, as the reference server does with the results of
+//! strategic merges and applies. There it does not decode them from text, and its messages for mismatches
+//! differ from those of its decoder.
 //!
-//! Numbers without a fraction are integers here, however they are written, and those that a field of 32 bits cannot hold
-//! lose their upper bits. Quantities, times and other values that JSON writes as text read themselves, and their errors
-//! name no place.
+//! Numbers without a fraction are integers, regardless of how they are written. If a number does not fit a
+//! field of 32 bits, it loses its upper bits. Quantities, times and other values that JSON represents as text
+//! are parsed by their own type, and their errors contain no path.
 
 use super::Value;
 use types::schema::conform::conform_value;
@@ -14,10 +15,11 @@ use values::cancellation;
 use values::json::plain_number;
 use values::json::write;
 
-/// Makes integers of the whole numbers in `value` that stand where its type has integers.
+/// Converts whole numbers in `value` to integers where the type has integers.
 ///
 /// # Errors
-/// The first mismatch, in schema order. There may be others, which this conversion does not word itself.
+/// Returns the first mismatch in schema order. The conversion leaves some mismatches for the decoder to
+/// report.
 pub fn restore(message: &Message, value: &mut Value) -> Result<(), String> {
     let Value::Object(members) = value else {
         return Err(format!("cannot restore struct from: {}", kind_of(value)));
@@ -30,7 +32,7 @@ pub fn restore(message: &Message, value: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The same for a value of a kind. Its texts are of the Go type `text`.
+/// Converts a value of a kind, like [`restore`]. `text` is the Go type of its strings.
 fn within(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
     cancellation::step();
     if value.is_null() {
@@ -45,7 +47,7 @@ fn within(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
         Kind::Double => Err(unrecognized("float64")),
         Kind::String => match value {
             Value::String(_) => Ok(()),
-            // Go converts integers to text, and this conversion then refuses to.
+            // Go can convert integers to text, but this conversion then refuses the value.
             Value::Int(_) => Err(format!("cannot convert int64 to {text}")),
             _ => Err(unrecognized("string")),
         },
@@ -76,7 +78,7 @@ fn within(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
     }
 }
 
-/// An integer of the Go type `name`, of whose bits `held` keeps those that the type has.
+/// Converts a value to an integer of the Go type `name`. `held` keeps the bits that the type has.
 fn integer(name: &str, value: &mut Value, held: fn(i64) -> i64) -> Result<(), String> {
     let whole = match value {
         Value::Int(number) => *number,
@@ -88,13 +90,14 @@ fn integer(name: &str, value: &mut Value, held: fn(i64) -> i64) -> Result<(), St
     Ok(())
 }
 
-/// The integer of a whole number; the least one if there is none, as processors with 64 bits convert it.
+/// Converts a whole number to an integer. A number outside of 64 bits becomes the smallest integer, as on
+/// 64-bit processors.
 fn whole(number: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0; // 2^63
     if (-END..END).contains(&number) { number as i64 } else { i64::MIN }
 }
 
-/// A quantity reads whatever JSON it is given as its text.
+/// Checks a quantity, which is parsed from the JSON text of any value.
 fn amount(value: &Value) -> Result<(), String> {
     if matches!(value, Value::Bool(_) | Value::Array(_) | Value::Object(_)) {
         let mut text = Vec::new();
@@ -104,7 +107,7 @@ fn amount(value: &Value) -> Result<(), String> {
     alone(&Kind::Quantity, value)
 }
 
-/// A value that reads itself.
+/// Checks a value that its own type parses.
 fn alone(kind: &Kind, value: &Value) -> Result<(), String> {
     conform_value(kind, value.clone()).map(drop).map_err(|error| error.to_string())
 }
@@ -118,7 +121,7 @@ fn unrecognized(name: &str) -> String {
     format!("unrecognized type: {name}")
 }
 
-/// Go's kind of a value in an untyped tree.
+/// Returns Go's kind of a value in an untyped tree.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",

@@ -1,16 +1,17 @@
-//! Strategic merge patch (docs/api/patches.md#strategic-merge-patch): a merge patch that merges lists by key, as the
-//! schema declares.
+//! Strategic merge patch (docs/api/patches.md#strategic-merge-patch): a merge patch that merges lists by key,
+//! as the schema declares.
 //!
 //! ```text
 //! merge an object:  $patch ─► $retainKeys ─► $setElementOrder/… (merge those lists, order them) ─► the other members
 //! merge a list:     $patch elements ─► merge by key, or join as a set ─► order: see `lists`
 //! ```
 //!
-//! Whether a list merges comes from `Field::patch`; below fields that the schema does not declare, objects merge and
-//! lists are replaced. Directives inside values that are new to the object are not carried out: objects with `$patch`
-//! are dropped, other directives stay for the decoder to report, as upstream does. Merging costs the sum of both sizes;
-//! equal merge keys and set members are found by hash. A merge key is a scalar; any other value counts as missing. The
-//! result is never deeper than the deeper of the two documents.
+//! `Field::patch` declares whether a list merges. Below fields that the schema does not declare, objects
+//! merge and lists are replaced. Directives inside values that are new to the object are not carried out:
+//! objects with `$patch` are dropped, and other directives stay for the decoder to report, as upstream does.
+//! The cost of merging is the sum of both sizes, because equal merge keys and set members are found by hash.
+//! A merge key must be a scalar; any other value counts as missing. The result is never deeper than the
+//! deeper of the two documents.
 
 use hashbrown::HashSet;
 
@@ -26,14 +27,14 @@ pub(super) const RETAIN_KEYS: &str = "$retainKeys";
 pub(super) const DELETE_PREFIX: &str = "$deleteFromPrimitiveList";
 pub(super) const ORDER_PREFIX: &str = "$setElementOrder";
 
-/// Why a patch cannot be merged, by status code.
+/// Reason why a patch cannot be merged, by status code.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// 400 with this text.
     Malformed(&'static str),
-    /// 422, text dropped.
+    /// 422 without a text.
     Unprocessable,
-    /// 500 with this text and no reason.
+    /// 500 with this text and without a reason.
     Other(String),
 }
 
@@ -49,7 +50,7 @@ impl From<Failure> for Status {
     }
 }
 
-/// Accepts a possible strategic merge patch: an object, or `null`, which changes nothing.
+/// Accepts a document that can be a strategic merge patch: an object, or `null`, which changes nothing.
 pub(super) fn check(patch: Value) -> Result<Value, Status> {
     match patch {
         Value::Object(_) | Value::Null => Ok(patch),
@@ -57,7 +58,7 @@ pub(super) fn check(patch: Value) -> Result<Value, Status> {
     }
 }
 
-/// The object after the patch.
+/// Applies the patch to an object.
 pub(super) fn apply(message: Option<&Message>, original: Value, patch: Value) -> Result<Value, Status> {
     let Some(message) = message else {
         return Err(Status::bad_request("strategic merge patch format is not supported"));
@@ -74,11 +75,11 @@ pub(super) fn apply(message: Option<&Message>, original: Value, patch: Value) ->
 /// The schema of a value.
 #[derive(Clone, Copy)]
 pub(super) enum Type<'s> {
-    /// A struct.
+    /// A struct with the declared fields.
     Struct(&'s Message),
-    /// A map from string to these.
+    /// A map from strings to values of this kind.
     MapOf(&'s Kind),
-    /// Nothing.
+    /// A value that the schema does not describe.
     Unknown,
 }
 
@@ -93,7 +94,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// The type of member `name` (of a list, that of its elements), and its merge strategy.
+    /// Returns the type of member `name` (for a list, the type of its elements) and its merge strategy.
     pub(super) fn member(self, name: &str) -> (Self, PatchStrategy) {
         match self {
             Type::Struct(message) => match message.field(name) {
@@ -113,7 +114,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// Like [`Type::member`] for a list that the patch orders: the schema must declare it.
+    /// Like [`Type::member`], for a list that the patch orders and that the schema must declare.
     fn ordered_member(self, name: &str) -> Outcome<(Self, PatchStrategy)> {
         if let Type::Struct(message) = self {
             match message.field(name) {
@@ -192,8 +193,8 @@ fn merge_object(original: Object, mut patch: Object, kind: Type<'_>) -> Outcome<
     Ok(members.close())
 }
 
-/// A value without counterpart in the object: without `null` members, and without anything that has a `$patch`; `None`
-/// if it has a `$patch` itself.
+/// Returns a value that has no counterpart in the object, without `null` members and without anything that
+/// has a `$patch`. Returns `None` if the value itself has a `$patch`.
 fn new_value(mut value: Value) -> Option<Value> {
     cancellation::step();
     match &mut value {
@@ -233,7 +234,8 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// `$retainKeys`: removes members that it does not list; the members set by the patch must be listed.
+/// Carries out `$retainKeys`: removes the members that it does not list. The members that the patch sets must
+/// be listed.
 fn retain_keys(members: &mut Members, patch: &mut Members) -> Outcome<()> {
     const MALFORMED: Failure = Failure::Malformed("invalid patch format of retainKeys");
     let Some(listed) = patch.take(RETAIN_KEYS) else { return Ok(()) };
@@ -249,8 +251,8 @@ fn retain_keys(members: &mut Members, patch: &mut Members) -> Outcome<()> {
     Ok(())
 }
 
-/// `$deleteFromPrimitiveList/<name>`: removes these scalars from the list; `null` removes the list. A value of another type
-/// has no effect.
+/// Carries out `$deleteFromPrimitiveList/<name>`: removes these scalars from the list; `null` removes the
+/// list. A value of another type has no effect.
 fn delete_from_set(members: &mut Members, directive: &str, gone: Value, kind: Type<'_>) -> Outcome<()> {
     const MALFORMED: Failure = Failure::Malformed("invalid patch format of primitive list");
     let name = target(directive, DELETE_PREFIX).ok_or(MALFORMED)?;
@@ -273,12 +275,12 @@ fn delete_from_set(members: &mut Members, directive: &str, gone: Value, kind: Ty
     Ok(())
 }
 
-/// The text after the directive's slash: `ports` for `$setElementOrder/ports`.
+/// Returns the text after the directive's slash: `ports` for `$setElementOrder/ports`.
 pub(super) fn target<'d>(directive: &'d str, prefix: &str) -> Option<&'d str> {
     directive.strip_prefix(prefix)?.strip_prefix('/')
 }
 
-/// Every `$setElementOrder/<name>`: merges and orders the list, and removes both from the patch.
+/// Carries out every `$setElementOrder/<name>`: merges and orders the list, and removes both from the patch.
 fn order_lists(members: &mut Members, patch: &mut Members, kind: Type<'_>) -> Outcome<()> {
     let directives = patch.iter().map(|(name, _)| name).filter(|name| name.starts_with(ORDER_PREFIX));
     let directives: Vec<String> = directives.map(str::to_owned).collect();
@@ -310,7 +312,7 @@ fn order_lists(members: &mut Members, patch: &mut Members, kind: Type<'_>) -> Ou
     Ok(())
 }
 
-/// The elements of an optional list.
+/// Returns the elements of an optional list.
 fn list(value: Option<Value>) -> Outcome<Option<Vec<Value>>> {
     match value {
         None => Ok(None),
@@ -376,8 +378,9 @@ fn merge_list(
     }
 }
 
-/// Elements with a `$patch`: `delete` removes the element with the same key, `replace` makes the other elements of the
-/// patch the whole list. Returns the current elements and the remaining ones of the patch.
+/// Carries out the elements with a `$patch`: `delete` removes the element with the same key, and `replace`
+/// makes the other elements of the patch the whole list. Returns the current elements and the remaining ones
+/// of the patch.
 fn carry_out_directives(
     mut current: Vec<Value>,
     change: Vec<Value>,

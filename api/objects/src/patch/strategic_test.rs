@@ -37,7 +37,7 @@ fn map(name: &'static str) -> Field {
     field(name, Kind::Map(Ref::new(Map { value: ELEMENT, atomic: false })), NONE)
 }
 
-/// A type with these fields.
+/// Returns a type with these fields.
 fn message<const N: usize>(name: &'static str, fields: [Field; N]) -> Kind {
     Kind::Message(Ref::new(plain(name, Vec::from(fields))))
 }
@@ -106,7 +106,7 @@ static OBJECT: LazyLock<Ref<Message>> = LazyLock::new(|| {
     Ref::new(plain("Deployment", fields))
 });
 
-/// The merged object, or code and text of the failure.
+/// Returns the merged object, or the code and text of the failure.
 fn run(message: &Message, original: &str, change: &str) -> String {
     let original = parse(original.as_bytes()).unwrap();
     match patch(PatchKind::Strategic, Some(message), original, change.as_bytes(), false) {
@@ -511,8 +511,8 @@ fn sets_of_scalars_are_joined() {
     );
 }
 
-/// What `kubectl apply` sends for a change of an image, a new variable, a removed port, a removed label and another
-/// update strategy.
+/// Uses the patch that `kubectl apply` sends for a change of an image, a new variable, a removed port, a
+/// removed label and another update strategy.
 #[test]
 fn a_client_side_apply_of_a_deployment_gives_upstreams_result() {
     let live = r#"{
@@ -587,7 +587,7 @@ fn long_lists_merge_in_linear_time() {
     assert!(begin.elapsed().as_secs() < 10, "quadratic: {:?}", begin.elapsed());
 }
 
-/// The same on the real types: merge keys and strategies come from the descriptions of the built-in types.
+/// Tests the built-in types, whose merge keys and strategies come from their schema.
 #[test]
 fn built_in_types_merge_by_their_own_keys() {
     use types::schema::builtin;

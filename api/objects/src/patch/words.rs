@@ -1,7 +1,9 @@
-//! Values as they are written: what a `test` of a JSON patch compares (docs/api/patches.md#json-patch).
+//! Values as they are written, which the `test` operation of a JSON patch compares
+//! (docs/api/patches.md#json-patch).
 //!
-//! A tree of words has the JSON text of a scalar in place of the scalar; only `null` stands for itself. Two texts of one
-//! number or string are therefore different words, while objects are compared regardless of order.
+//! A tree of words has the JSON text of each scalar in place of the scalar; only `null` stays as it is. Two
+//! spellings of the same number or string are therefore different words, while objects are compared
+//! regardless of order.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,7 @@ use super::Value;
 use values::cancellation;
 use values::json::{Object, write};
 
-/// The words of `value` as this server writes it.
+/// Returns the words of `value`, as this server writes it.
 pub(super) fn of(value: &Value) -> Value {
     cancellation::step();
     match value {
@@ -25,14 +27,15 @@ pub(super) fn of(value: &Value) -> Value {
     }
 }
 
-/// The texts of the values of all operations in the text of a JSON patch; `None` for `null` and for none.
+/// Returns the text of each operation's value in the text of a JSON patch; `None` if the value is `null` or
+/// absent.
 pub(super) fn values(text: &[u8]) -> Vec<Option<&RawValue>> {
     type Members<'t> = BTreeMap<String, Option<&'t RawValue>>;
     let operations: Vec<Option<Members<'_>>> = serde_json::from_slice(text).unwrap_or_default();
     operations.into_iter().map(|members| members?.remove("value").flatten()).collect()
 }
 
-/// The words of a text.
+/// Returns the words of a JSON text.
 pub(super) fn read(raw: &RawValue) -> Value {
     let text = raw.get();
     let word = || Value::String(text.to_owned());
@@ -53,7 +56,7 @@ pub(super) fn read(raw: &RawValue) -> Value {
     }
 }
 
-/// Whether `value` is written as `words`.
+/// Returns whether `value` has these words.
 pub(super) fn equal(value: &Value, words: &Value) -> bool {
     cancellation::step();
     match (value, words) {
@@ -70,7 +73,8 @@ pub(super) fn equal(value: &Value, words: &Value) -> bool {
     }
 }
 
-/// Members mostly have the same order; from the first difference on, the others are found by hash.
+/// Compares members. They mostly have the same order; from the first difference on, members are found by
+/// hash.
 fn equal_members(members: &Object, words: &Object) -> bool {
     let same_names = members.iter().zip(words.iter()).take_while(|((a, _), (b, _))| a == b).count();
     let by_name: HashMap<&str, &Value> = words.iter().skip(same_names).collect();
@@ -81,7 +85,7 @@ fn equal_members(members: &Object, words: &Object) -> bool {
             .all(|(name, value)| by_name.get(name).is_some_and(|words| equal(value, words)))
 }
 
-/// The JSON text of a scalar.
+/// Returns the JSON text of a scalar.
 fn text_of(scalar: &Value) -> String {
     let mut text = Vec::new();
     write(scalar, &mut text);

@@ -1,5 +1,6 @@
-//! What a renderer that remembers makes is what one makes that does not, for every built-in type and every form: of
-//! generated objects, of objects that differ from the one before in a part, and of damaged text.
+//! Tests, for each built-in type and representation, that a renderer with a memo produces the same bytes as
+//! one without: for generated objects, for objects that differ in one part from the previous one, and for
+//! damaged text.
 
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ fn renderer(resource: &Arc<Resource>, (encoding, transform): (Encoding, Transfor
     Renderer::new(wanted).unwrap()
 }
 
-/// Texts of objects as they might follow each other in a list.
+/// Generates texts of objects as they might follow each other in a list.
 fn texts(resource: &Resource, random: &mut Random) -> Vec<Vec<u8>> {
     let message = &resource.table.message;
     let mut texts: Vec<Vec<u8>> = Vec::new();
@@ -58,9 +59,9 @@ fn texts(resource: &Resource, random: &mut Random) -> Vec<Vec<u8>> {
             }
             texts.push(text.clone());
             match change {
-                // The same again.
+                // Repeats the previous object.
                 0 => texts.push(text),
-                // Damaged.
+                // Damages the text.
                 1 | 2 if !text.is_empty() => {
                     let at = random.below(text.len());
                     if random.one_in(2) {
@@ -78,7 +79,7 @@ fn texts(resource: &Resource, random: &mut Random) -> Vec<Vec<u8>> {
     texts
 }
 
-/// What an object is shown as.
+/// Output for which an object is rendered.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Item,
@@ -122,7 +123,7 @@ fn renderers_that_remember_make_the_same_bytes() {
                 let shown =
                     || format!("{} {form:?} {part:?} {}", resource.table.kind, String::from_utf8_lossy(text));
                 if json::parse(text).is_err() {
-                    // What comes out of text that is no JSON is not promised; a failure appends nothing.
+                    // The output for text that is not JSON is undefined, but a failure must append nothing.
                     assert!(is_made_alike.is_ok() || got == b"before", "{}", shown());
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Answers made of objects: one stored object, a Status that reports a success, and a Status that reports an error.
+//! Responses with one stored object, with a Status of success, or with a Status of an error.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,32 +15,33 @@ use values::status::Status;
 use wire::response::{Response, respond, respond_shared};
 use wire::server::Body;
 
-/// The Status that a response carries, as an extension of the response: what records the outcome of requests need not
-/// read the body, which has the form that the client asked for.
+/// The Status of a response, as an extension of the response. The recorder of request outcomes uses it, so
+/// that it need not parse the response body, whose encoding the client chose.
 #[derive(Clone, Debug)]
 pub struct Reported(pub Arc<Object>);
 
-/// The object that a response shows in another form than JSON, as an extension of the response: what records it need not read
-/// that form.
+/// The object of a response that is not JSON, as an extension of the response. Recorders use it, so that they
+/// need not decode the response body.
 #[derive(Clone, Debug)]
 pub enum Shown {
-    /// Its text in JSON.
+    /// The object as JSON text.
     Text(Bytes),
-    /// Its tree.
+    /// The object as a tree.
     Tree(Arc<Object>),
 }
 
-/// A Status that is no error, in the form asked for.
+/// Responds with a Status that is not an error, in the requested representation.
 pub fn respond_success(code: StatusCode, status: &Object, output: &Output) -> Response {
     let mut response = respond(code, output.media_type, status_body(status, output));
     response.extensions_mut().insert(Reported(Arc::new(status.clone())));
     response
 }
 
-/// What an object may come to in another form than the stored one, as a multiple of its stored text.
+/// Upper bound of an object's size in another encoding, as a multiple of its stored text.
 const FORM_MULTIPLE: usize = 3;
 
-/// One object of the store in the form asked for. In its stored form nothing is copied: the answer refers to the file.
+/// Responds with one stored object in the requested representation. If that is the stored form, nothing is
+/// copied: the response refers to the file.
 pub async fn respond_stored(
     renderer: Renderer,
     code: StatusCode,
@@ -52,7 +53,7 @@ pub async fn respond_stored(
     Ok(respond_parts(code, &renderer, stored.clone()))
 }
 
-/// One object that was just written, in the form asked for.
+/// Responds with one object that was just written, in the requested representation.
 pub async fn respond_object(
     mut renderer: Renderer,
     code: StatusCode,
@@ -73,14 +74,14 @@ pub async fn respond_object(
     Ok(response)
 }
 
-/// The stored text, and the line break that ends a document.
+/// Responds with the stored text and the newline that ends a document.
 fn respond_parts(code: StatusCode, renderer: &Renderer, stored: Bytes) -> Response {
     let mut response = respond(code, renderer.media_type(), Bytes::new());
     *response.body_mut() = Body::parts([stored, Bytes::from_static(b"\n")]);
     response
 }
 
-/// An error, in the form of `output` without its transform.
+/// Responds with an error, in the encoding of `output` but without its transform.
 pub fn respond_status(status: &Status, output: &Output) -> Response {
     let body = match status.to_value() {
         Value::Object(object) => object,

@@ -1,4 +1,5 @@
-//! CBOR responses: the JSON of the same response as data items, byte fields by schema (docs/api/encodings.md#cbor).
+//! CBOR responses: the JSON of the same response as CBOR data items. The schema tells which fields hold bytes
+//! (docs/api/encodings.md#cbor).
 //!
 //! ```text
 //! document  d9 d9 f7 {…}
@@ -102,7 +103,7 @@ impl Encoding for Cbor {
     }
 }
 
-/// The start of an event, up to its object.
+/// Appends the start of an event, up to its object.
 fn event_head(kind: EventType, out: &mut Vec<u8>) {
     out.extend_from_slice(&cbor::SELF_DESCRIBED);
     cbor::write_map_head(2, out);
@@ -118,7 +119,7 @@ pub(super) fn foreign(message: &Message, object: &Object) -> Bytes {
     out.into()
 }
 
-/// Encodes a Status.
+/// Encodes a Status as CBOR.
 pub(super) fn status(status: &Object) -> Bytes {
     let mut out = cbor::SELF_DESCRIBED.to_vec();
     cbor::write(&Value::Object(status.clone()), &mut out);

@@ -1,8 +1,8 @@
-//! JSON responses: the stored bytes unchanged, a table row, or the metadata only.
+//! JSON responses: the stored bytes unchanged, a table row, or only the metadata.
 //!
-//! The stored form starts with `{"kind":"…","apiVersion":"…",`; a list item is the same bytes without that prefix,
-//! because items of built-in lists carry neither (docs/api/lists.md#read-consistency); items of custom types are whole objects.
-//! Lists and documents end with a newline; each event is one line.
+//! The stored form starts with `{"kind":"…","apiVersion":"…",`. An item of a built-in list is the same bytes
+//! without that prefix, because such items have neither member (docs/api/lists.md#read-consistency). Items of
+//! custom types are whole objects. Lists and documents end with a newline, and each event is one line.
 
 use std::sync::Arc;
 
@@ -25,14 +25,15 @@ pub(super) struct Json {
     form: Form,
 }
 
-/// The part of an object that is shown.
+/// Representation of an object.
 enum Form {
     /// The whole object.
     Plain,
     /// A table row.
     Table {
         writer: TableWriter,
-        /// Whether the column definitions are still to be sent; in a watch, only with the first event.
+        /// Whether to send the column definitions with the next object. In a watch, only the first event has
+        /// them.
         headers: Headers,
     },
     /// The metadata only.
@@ -59,7 +60,7 @@ impl Json {
         Ok(Json { resource: resource.clone(), pretty, form })
     }
 
-    /// See [`Encoding::fork`].
+    /// Forks the encoder; see [`Encoding::fork`].
     pub(super) fn fork(&self) -> Self {
         let form = match &self.form {
             Form::Plain => Form::Plain,
@@ -149,7 +150,7 @@ impl Encoding for Json {
 
     fn event(&mut self, kind: EventType, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
         if let Form::Table { writer, .. } = &mut self.form {
-            // A watch lives long: ages are relative to the time of the event.
+            // Ages are relative to the time of each event, because a watch can last long.
             writer.set_now(Timestamp::now());
         }
         let start = out.len();
@@ -183,7 +184,7 @@ fn unreadable(error: RowError) -> Status {
     Status::new(Reason::StorageReadError, error.to_string())
 }
 
-/// The error for stored JSON that cannot be parsed.
+/// Returns the error for stored JSON that cannot be parsed.
 pub(super) fn unreadable_json(error: ParseError) -> Status {
     Status::new(Reason::StorageReadError, error.to_string())
 }
@@ -211,7 +212,7 @@ pub(super) fn foreign_table(
     Ok(out.into())
 }
 
-/// Encodes a Status.
+/// Encodes a Status as JSON.
 pub(super) fn status(status: &Object, pretty: bool) -> Bytes {
     let mut out = Vec::new();
     json::write(&Value::Object(status.clone()), &mut out);

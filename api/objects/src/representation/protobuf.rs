@@ -1,4 +1,4 @@
-//! Protobuf responses: objects transcoded by schema into their envelope, or metadata only
+//! Protobuf responses: objects transcoded by schema into their envelope, or only their metadata
 //! (docs/api/encodings.md#protobuf).
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //! event     length, 4 bytes big-endian  WatchEvent{ 1 type  2 {1 envelope{ message }} }
 //! ```
 //!
-//! The envelope starts with the length of its content, so the items of a list are measured first. Negotiation never
-//! chooses protobuf for tables.
+//! The envelope starts with the length of its content, so the items of a list are measured before it is
+//! written. Negotiation never chooses protobuf for tables.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) struct Protobuf {
     messages: Messages,
 }
 
-/// What envelopes say.
+/// Names that are written into envelopes.
 #[derive(Clone)]
 struct Names {
     api_version: String,
@@ -40,12 +40,13 @@ struct Names {
     list_kind: String,
 }
 
-/// What is in the envelopes.
+/// Writer of the messages inside envelopes.
 struct Messages {
     resource: Arc<Resource>,
     /// Whether the request asked for metadata only.
     is_partial: bool,
-    /// Remembers what parts of objects became, for those that come one after the other.
+    /// Transcoder that keeps the converted parts of an object, because the next object often has the same
+    /// parts.
     transcoder: Option<Transcoder>,
 }
 
@@ -73,7 +74,7 @@ impl Protobuf {
 }
 
 impl Messages {
-    /// The message of one object that is not followed by others.
+    /// Appends the message of an object that no other object follows.
     fn single(&self, served: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         if !self.is_partial {
             return transcode(&self.resource.table.message, served, out);
@@ -82,7 +83,7 @@ impl Messages {
         write_delimited(1, out, |out| transcode(builtin::OBJECT_META, metadata, out))
     }
 
-    /// The message of one object of several.
+    /// Appends the message of one object in a sequence.
     fn next(&mut self, served: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let Some(transcoder) = &mut self.transcoder else { return self.single(served, out) };
         if !self.is_partial {
@@ -179,7 +180,7 @@ impl Encoding for Protobuf {
 /// Size of the length prefix of each watch event.
 pub const FRAME_BYTES: usize = 4;
 
-/// One frame of a watch around the object that `object` appends.
+/// Appends one watch frame around the object that `object` appends.
 fn frame(
     kind: EventType,
     out: &mut Vec<u8>,
@@ -194,7 +195,7 @@ fn frame(
     Ok(())
 }
 
-/// Runs `write`; on failure, removes what it appended.
+/// Runs `write` and, if it fails, removes the bytes that it appended.
 fn whole(
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
@@ -213,7 +214,7 @@ pub(super) fn foreign(message: &Message, object: &Object) -> Result<Bytes, Statu
     Ok(out.into())
 }
 
-/// Encodes a Status.
+/// Encodes a Status as protobuf.
 pub(super) fn status(status: &Object) -> Bytes {
     let mut out = Vec::new();
     if let Err(error) = envelope::wrap_object(builtin::STATUS, status, &mut out) {

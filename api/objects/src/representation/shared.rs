@@ -1,13 +1,14 @@
-//! Encodes a watch event once for all watchers that want the same representation.
+//! Encodes a watch event once for all watchers with the same representation.
 //!
 //! ```text
-//! event.memo:  slot 0 new object · slot 1 previous object · slot 2… one per form, with one cell per view of the event
+//! event.memo:  slot 0 new object · slot 1 previous object · slot 2… one per representation, each with a cell per `Seen`
 //! ```
 //!
-//! The bytes sent to a watcher depend on the event, the form it asked for, and the meaning of the event to its
-//! selector. Forms that many watchers share have a slot in the event: the first watcher encodes, the others copy. Not
-//! shared are tables (ages advance), versions other than the stored one, and foreign naming profiles; their watchers
-//! encode for themselves. A slot lives no longer than the engine keeps the event.
+//! The bytes for a watcher depend on the event, the representation, and the meaning of the event for the
+//! watcher's selector. Representations that many watchers use have a slot in the event: the first watcher
+//! encodes the event, and the others copy the bytes. Watchers of tables (where ages advance), of versions
+//! other than the stored one, and of foreign naming profiles encode events for themselves. A slot lives as
+//! long as the engine keeps the event.
 
 use std::sync::OnceLock;
 
@@ -27,11 +28,12 @@ const ENCODINGS: u8 = 4;
 const SHAPES: u8 = 2;
 const _: () = assert!((FORMS_SLOT + ENCODINGS * SHAPES) as usize <= MEMO_SLOTS);
 
-/// Longest stored change whose encoded events are kept. Longer ones are rare, and copying them costs about as much as
-/// encoding them again; if they were kept, a watcher that stopped reading would hold much memory.
+/// Maximum size of a stored change whose encoded events are kept. Longer changes are rare, and copying them
+/// costs about as much as encoding them again. If they were kept, a watcher that stops reading would hold
+/// much memory.
 pub const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// The meaning of a change to a watcher (docs/api/watches.md#watch-events).
+/// The meaning of a change for a watcher (docs/api/watches.md#watch-events).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Seen {
     /// The object was created, or begins to match the selector.
@@ -40,14 +42,14 @@ pub enum Seen {
     Changed,
     /// The object matched and was deleted.
     Deleted,
-    /// The object matched and no longer does: sent as a deletion, with the last version that matched.
+    /// The object matched and no longer does. The watcher gets a deletion with the last version that matched.
     Left,
 }
 
 impl Seen {
     const COUNT: usize = 4;
 
-    /// The type of the event that tells it.
+    /// Returns the type of the watch event for this meaning.
     pub fn event_type(self) -> EventType {
         match self {
             Seen::Entered => EventType::Added,
@@ -57,16 +59,17 @@ impl Seen {
     }
 }
 
-/// One form of an event, by view; `None` where encoding failed.
+/// Encoded events of one representation, by `Seen` value; `None` if encoding failed.
 #[derive(Default)]
 struct Form([OnceLock<Option<Bytes>>; Seen::COUNT]);
 
-/// The object after the change, read and checked once for all watchers.
+/// Returns the object after the change. It is read and checked once for all watchers.
 pub fn current(event: &Event) -> Result<Record, Status> {
     read(event.memo.get_or_make(CURRENT_SLOT, || event.entry.read()).as_ref())
 }
 
-/// The object before the change, likewise; `None` if there was none.
+/// Returns the object before the change; `None` if the object did not exist. The object is read and checked
+/// once for all watchers.
 pub fn previous(event: &Event) -> Result<Option<Record>, Status> {
     let Some(entry) = &event.previous else { return Ok(None) };
     read(event.memo.get_or_make(PREVIOUS_SLOT, || entry.read()).as_ref()).map(Some)
@@ -77,7 +80,7 @@ fn read(found: &Result<Record, ReadError>) -> Result<Record, Status> {
 }
 
 impl Renderer {
-    /// Appends the watch event of a change in the given view.
+    /// Appends the watch event of a change with the given meaning.
     pub fn change(&mut self, event: &Event, seen: Seen, out: &mut Vec<u8>) -> Result<(), Status> {
         let kept = event.entry.stored_len() <= KEPT_BYTES_MAX;
         let Some(slot) = self.shared_slot().filter(|_| kept) else { return self.render(event, seen, out) };
@@ -91,7 +94,7 @@ impl Renderer {
                 out.extend_from_slice(bytes);
                 Ok(())
             }
-            // Encodes again to return the error.
+            // Encoding again returns the error.
             None => self.render(event, seen, out),
         }
     }
@@ -99,7 +102,7 @@ impl Renderer {
     fn render(&mut self, event: &Event, seen: Seen, out: &mut Vec<u8>) -> Result<(), Status> {
         let value = match seen {
             Seen::Entered | Seen::Changed => current(event)?.value,
-            // The last version is stored with the deletion's revision already.
+            // The last version is already stored with the revision of the deletion.
             Seen::Deleted => current(event)?.value,
             Seen::Left => {
                 let last = previous(event)?.map(|record| record.value).unwrap_or_default();
@@ -110,7 +113,7 @@ impl Renderer {
         self.event(seen.event_type(), &value, out)
     }
 
-    /// The slot of this renderer's form; `None` if its events are not shared.
+    /// Returns the slot of this renderer's representation; `None` if its events are not shared.
     fn shared_slot(&self) -> Option<u8> {
         let encoding = match self.output.encoding {
             negotiate::Encoding::Json => 0,

@@ -1,7 +1,7 @@
 //! YAML responses: the JSON of the same response in YAML syntax (docs/api/encodings.md#json-and-yaml-output).
 //!
-//! Members are sorted, so a list is `apiVersion`, its items, `kind`, `metadata`, and streams item by item. There is no
-//! watch in YAML; negotiation does not choose it for one.
+//! Members are sorted, so the order of a list is `apiVersion`, the items, `kind`, `metadata`, and its items
+//! can be streamed. YAML does not support watches, and negotiation never chooses it for one.
 
 use std::cmp::Ordering;
 
@@ -21,13 +21,13 @@ pub(super) struct Yaml {
     json: Json,
     /// The member of a list that holds its items.
     items: &'static str,
-    /// The end of the current list, written after its items.
+    /// End of the current list, written after its items.
     tail: Vec<u8>,
     is_empty: bool,
     scratch: Vec<u8>,
 }
 
-/// The same document as a JSON text.
+/// Converts a JSON document to YAML.
 pub(super) fn of_json(text: &[u8]) -> Result<Bytes, Status> {
     let mut out = Vec::new();
     yaml::write(&json::parse(text).map_err(unreadable_json)?, &mut out);
@@ -105,7 +105,7 @@ pub(super) fn foreign(message: &Message, object: &Object) -> Result<Bytes, Statu
     Ok(out.into())
 }
 
-/// Encodes a Status.
+/// Encodes a Status as YAML.
 pub(super) fn status(status: &Object) -> Bytes {
     let mut out = Vec::new();
     yaml::write(&Value::Object(status.clone()), &mut out);

@@ -1,14 +1,15 @@
-//! The store as one permission opens it: the only way from a request to the engine.
+//! The store as opened for one permission: the only way from a request to the engine.
 //!
 //! ```text
 //! authorize stage ─ Authorized ─┐
 //!                               ├─► open: the proof is for this verb, resource, namespace and name ─► Store
-//! a part of the server ─ Part ──┘   each access: the key is within reach, and the verb writes          │
+//! component of the server: Part ┘   each access: the key is within reach, and the verb writes          │
 //!                                                                            View, tail, get, commit ◄─┘
 //! ```
 //!
-//! A proof for something else, and a key out of reach, are broken invariants, never input: they panic, which in a
-//! handler is that request's 500 and leaves the store as it was. It knows no HTTP and no rules of permission.
+//! A proof for something else, or a key out of reach, is a broken invariant and never caused by input, so the
+//! store panics. In a handler a panic becomes the 500 of that request and leaves the store unchanged. This
+//! module knows neither HTTP nor authorization rules.
 
 use std::future::Future;
 
@@ -25,39 +26,39 @@ use crate::request::Verb;
 use types::schema::registry::Resource;
 use values::status::Status;
 
-/// What one request may reach.
+/// The part of the store that one request may access.
 #[derive(Clone, Copy)]
 pub struct Reach<'r> {
-    /// What is done.
+    /// Verb of the access. Only writing verbs can commit.
     pub verb: Verb,
-    /// To which resource.
+    /// Resource that the request accesses.
     pub resource: &'r Resource,
-    /// In which namespace; empty for all of them, and for resources that have none.
+    /// Namespace of the access; empty for all namespaces and for cluster-scoped resources.
     pub namespace: &'r str,
-    /// To which object; empty for all of them, and for a new one, which is named by what is written.
+    /// Name of the object; empty for all objects, and for a new object, whose name is in the written content.
     pub name: &'r str,
 }
 
-/// A part of the server that opens the store by its own name, without a request's permission. The list is closed: a new
-/// way to the store is a line here.
+/// A component of the server that opens the store in its own name, without the permission of a request. The
+/// list is closed: each new way to the store must be added here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Part {
-    /// Start-up, controllers, and what they and requests write on the server's own account.
+    /// Start-up, controllers, and writes that controllers and requests make on behalf of the server.
     Loopback,
-    /// Estimates of what a request will cost, made before it is known to be permitted.
+    /// Cost estimates of requests, made before authorization.
     Estimates,
-    /// Endpoints behind a name: services of extension servers, pods behind services, nodes of pods.
+    /// Lookup of endpoints by name: services of extension servers, pods behind services, nodes of pods.
     Routing,
-    /// Objects that a token is bound to.
+    /// Lookup of objects that a token is bound to.
     TokenBinding,
-    /// Disruption budgets that count the pod of an eviction.
+    /// Lookup of the disruption budgets that apply to the pod of an eviction.
     Evictions,
-    /// Definitions of the custom types of objects that are created.
+    /// Lookup of the definitions of custom resources when their objects are created.
     Definitions,
 }
 
 impl Part {
-    /// All but the loopback only read.
+    /// Returns whether the component may write. Only the loopback may.
     fn may_write(self) -> bool {
         self == Part::Loopback
     }
@@ -69,30 +70,31 @@ enum Opened<'r> {
     For(Reach<'r>),
 }
 
-/// The store, as far as the permission reaches that opened it.
+/// The store, limited to the part that the permission covers.
 #[derive(Clone, Copy)]
 pub struct Store<'r> {
     backends: &'r Backends,
-    /// The backend of what the store is opened for.
+    /// Backend of the resource that the store is opened for.
     backend: &'r Backend,
     opened: Opened<'r>,
 }
 
 impl<'r> Store<'r> {
-    /// Opens the store for a request that was allowed.
+    /// Opens the store for an authorized request.
     ///
     /// # Panics
-    /// The proof is for another verb, resource, namespace or name than `reach`.
+    /// Panics if the proof is for another verb, resource, namespace or name than `reach`.
     pub fn open(backends: &'r Backends, proof: &Authorized<'_>, reach: Reach<'r>) -> Store<'r> {
         reach.check(proof);
         Store { backends, backend: backends.of(reach.resource), opened: Opened::For(reach) }
     }
 
-    /// Opens the store for one object of another resource, where the permission for `asked` is by definition the one
-    /// for that object: creating bindings is binding pods.
+    /// Opens the store for one object of another resource, if the permission for `asked` implies the one for
+    /// that object: permission to create a binding permits binding the pod.
     ///
     /// # Panics
-    /// The proof is not for `asked`, or `reach` has another verb or namespace, or names no object.
+    /// Panics if the proof is not for `asked`, if `reach` has another verb or namespace, or if `reach` names
+    /// no object.
     pub fn open_derived(
         backends: &'r Backends,
         proof: &Authorized<'_>,
@@ -105,18 +107,18 @@ impl<'r> Store<'r> {
         Store { backends, backend: backends.of(reach.resource), opened: Opened::For(reach) }
     }
 
-    /// Opens the store for a part of the server. Views and revisions are those of the main backend.
+    /// Opens the store for a component of the server. Views and revisions are those of the main backend.
     pub fn open_for(backends: &'r Backends, part: Part) -> Store<'r> {
         Store { backends, backend: backends.main(), opened: Opened::By(part) }
     }
 
-    /// The same whose views and revisions are those of the backend of a resource.
+    /// Returns this store with the views and revisions of the backend of a resource.
     #[must_use]
     pub fn about(self, resource: &Resource) -> Store<'r> {
         Store { backend: self.backends.of(resource), ..self }
     }
 
-    /// The backend of a key within reach.
+    /// Returns the backend that holds a key within reach.
     fn holding(&self, key: &[u8]) -> &'r Backend {
         match self.opened {
             Opened::By(_) => self.backends.holding(key),
@@ -124,44 +126,44 @@ impl<'r> Store<'r> {
         }
     }
 
-    /// The newest state of one object, read and checked.
+    /// Returns the newest state of one object, read and checked.
     ///
     /// # Errors
-    /// 500 for bytes that cannot be read.
+    /// 500 if the record cannot be read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Stored>, Status> {
         self.entry(key).map(read).transpose()
     }
 
-    /// The newest state of one object, not yet read.
+    /// Returns the newest state of one object without reading its record.
     pub fn entry(&self, key: &[u8]) -> Option<Entry> {
         self.check_key(key);
         self.holding(key).engine().snapshot().get(key)
     }
 
-    /// The newest state of everything within reach.
+    /// Returns a view of the newest state of everything within reach.
     pub fn view(&self) -> View {
         self.as_view(self.backend.engine().snapshot())
     }
 
-    /// The state at `revision` of everything within reach.
+    /// Returns a view of the state of everything within reach at `revision`.
     ///
     /// # Errors
-    /// The revision is compacted, or has not happened.
+    /// Fails if the revision is compacted or in the future.
     pub fn view_at(&self, revision: Revision) -> Result<View, SnapshotError> {
         Ok(self.as_view(self.backend.engine().snapshot_at(revision)?))
     }
 
-    /// The events after `start` of the keys that begin with `prefix`, all of them.
+    /// Returns a tail of all events after `start` for keys that begin with `prefix`.
     ///
     /// # Errors
-    /// As [`Engine::tail`] and [`Tail::complete`].
+    /// The errors of [`Engine::tail`] and [`Tail::complete`].
     pub fn tail(&self, start: Revision, prefix: Bytes) -> Result<Tail, TailError> {
         let whole = self.whole();
         assert!(prefix.starts_with(&whole), "a tail of {prefix:?} is not within {whole:?}");
         self.holding(&prefix).engine().tail(start, prefix)?.complete()
     }
 
-    /// The newest revision.
+    /// Returns the newest revision of the backend.
     pub fn revision(&self) -> Revision {
         self.backend.engine().revision()
     }
@@ -172,15 +174,15 @@ impl<'r> Store<'r> {
         async move { engine.reached(revision).await }
     }
 
-    /// Whether the engine takes writes; if not, why.
+    /// Checks whether the engine accepts writes.
     ///
     /// # Errors
-    /// As [`Engine::health`].
+    /// The errors of [`Engine::health`].
     pub fn health(&self) -> Result<(), Refusal> {
         self.backend.engine().health()
     }
 
-    /// Commits one write, by the engine or by the ledger that it follows.
+    /// Commits one write through the engine, or through the ledger that the engine follows.
     ///
     /// # Errors
     /// See [`CommitFailure`].
@@ -211,8 +213,8 @@ impl<'r> Store<'r> {
         View { snapshot, within: self.whole() }
     }
 
-    /// What all keys within reach begin with. The name that a list or watch was permitted for is a selector, which
-    /// decides about each object that the range has.
+    /// Returns the common prefix of all keys within reach. For a list or watch, the permitted name is a
+    /// selector, which is applied to each object in the range.
     fn whole(&self) -> Bytes {
         match self.opened {
             Opened::By(_) => Bytes::new(),
@@ -239,7 +241,7 @@ impl Reach<'_> {
     fn check(&self, proof: &Authorized<'_>) {
         let of = proof.attributes();
         let namespace = if self.resource.namespaced() { of.namespace } else { "" };
-        // A permission to create is one for a new object of whatever name.
+        // A permission to create covers a new object of any name.
         let makes_new = self.verb == Verb::Create && self.name.is_empty() && of.subresource.is_empty();
         let name = if makes_new { "" } else { of.name };
         let permitted = (of.resource_request, of.verb, of.group, of.resource, namespace, name);
@@ -267,40 +269,40 @@ impl Reach<'_> {
     }
 }
 
-/// The state at one revision, as far as the permission reaches that opened the store. It outlives the request's frame,
-/// so that an answer can be a stream.
+/// The state at one revision, limited to the part that the permission covers. A view outlives the stack frame
+/// of the request, so a response can stream from it.
 pub struct View {
     snapshot: Snapshot,
     within: Bytes,
 }
 
 impl View {
-    /// The revision.
+    /// Returns the revision of this view.
     pub fn revision(&self) -> Revision {
         self.snapshot.revision()
     }
 
-    /// The entries of a range, in key order.
+    /// Returns the entries of a range, in key order.
     ///
     /// # Panics
-    /// The range is not within reach.
+    /// Panics if the range is not within reach.
     pub fn range(&self, range: KeyRange) -> Scan {
         self.check(&range);
         self.snapshot.range(range)
     }
 
-    /// The entries whose keys begin with `prefix`, in key order.
+    /// Returns the entries whose keys begin with `prefix`, in key order.
     ///
     /// # Panics
-    /// They are not within reach.
+    /// Panics if these keys are not within reach.
     pub fn prefix(&self, prefix: &[u8]) -> Scan {
         self.range(KeyRange::prefix(prefix))
     }
 
-    /// How many entries a range has.
+    /// Returns the number of entries in a range.
     ///
     /// # Panics
-    /// The range is not within reach.
+    /// Panics if the range is not within reach.
     pub fn count(&self, range: &KeyRange) -> u64 {
         self.check(range);
         self.snapshot.count(range)
@@ -318,10 +320,11 @@ impl View {
     }
 }
 
-/// The whole engine, for a path outside the resources: backups, health and metrics are about all of it.
+/// Returns the whole engine, for requests of a non-resource path: backups, health and metrics concern the
+/// whole engine.
 ///
 /// # Panics
-/// The proof is for another path, or for a resource.
+/// Panics if the proof is for another path or for a resource.
 pub fn engine_for_path<'e>(engine: &'e Engine, proof: &Authorized<'_>, path: &str) -> &'e Engine {
     let of = proof.attributes();
     assert!(

@@ -1,4 +1,4 @@
-//! Which proofs open the store for what, and which keys it then reaches.
+//! Tests which proofs open the store for which access, and which keys the store then reaches.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::request::Verb;
 use types::schema::registry::{Registry, Resource};
 use values::naming::KUBERNETES;
 
-/// An engine in a directory of its own.
+/// An engine in a temporary directory.
 struct Scratch {
     engine: Engine,
     backends: Backends,
@@ -64,7 +64,7 @@ fn asked<'a>(
     }
 }
 
-/// What a panic says; `None` where there was none.
+/// Returns the panic message of `act`; `None` if it does not panic.
 fn refusal<T>(act: impl FnOnce() -> T) -> Option<String> {
     let payload = catch_unwind(AssertUnwindSafe(act)).err()?;
     Some(payload.downcast_ref::<String>().cloned().unwrap_or_default())
@@ -98,7 +98,8 @@ async fn a_proof_opens_the_store_for_exactly_what_was_permitted() {
         let refused = refusal(|| Store::open(&scratch.backends, &proof, wanted));
         assert_eq!(refused.is_none(), opens, "{what}: {refused:?}");
     }
-    // A namespace is authorized in itself, and is stored outside of all of them.
+    // A request for a namespace is authorized within that namespace, but namespaces are cluster-scoped in the
+    // store.
     let namespaces = builtin(&registry, "", "namespaces");
     for (resource, permitted) in [
         (&namespaces, of("get", ("", "namespaces"), ("ns", "ns"))),
@@ -113,7 +114,8 @@ async fn a_proof_opens_the_store_for_exactly_what_was_permitted() {
     let reach = Reach { resource: &deployments, ..wanted };
     assert_eq!(refusal(|| Store::open(&scratch.backends, &proof, reach)), None);
 
-    // A permission to create is for a new object of any name, one of a subresource for its object alone.
+    // Permission to create applies to a new object of any name; for a subresource, it applies only to the
+    // named object.
     for (subresource, opens) in [("", true), ("token", false)] {
         let permitted = Attributes { subresource, ..of("create", ("", "secrets"), ("ns", "b")) };
         let proof = authorizer.authorize(&permitted).await.unwrap();
@@ -134,7 +136,8 @@ async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write()
     let registry = Registry::new(&KUBERNETES);
     let (secrets, pods) = (builtin(&registry, "", "secrets"), builtin(&registry, "", "pods"));
     let (user, authorizer) = (User::new("jane", ["dev"]), authorizer());
-    // Verb, namespace and name of the permission; resource, namespace and name of the access; whether it may read and write.
+    // Verb, namespace and name of the permission; resource, namespace and name of the access; whether the
+    // access may read, and whether it may write.
     for (verb, (namespace, name), (resource, of, object), reads, writes) in [
         (Verb::Get, ("ns", "a"), (&secrets, "ns", "a"), true, false),
         (Verb::Get, ("ns", "a"), (&secrets, "ns", "b"), false, false),
@@ -176,7 +179,7 @@ async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write()
         let tails = refusal(|| store.tail(Revision::ZERO, start).map(drop)).is_none();
         assert_eq!(tails, range.start.starts_with(&collection(&secrets, "ns")), "{range:?}");
     }
-    // A part of the server reaches everything, and only the loopback writes.
+    // Every component reads the whole store, and only the loopback writes.
     for (part, writes) in [(Part::Loopback, true), (Part::Routing, false), (Part::Estimates, false)] {
         let store = Store::open_for(&scratch.backends, part);
         assert_eq!(refusal(|| store.view().count(&KeyRange::all())), None);

@@ -1,11 +1,11 @@
-//! Which engine has the objects of a resource, and who decides their writes.
+//! Assignment of resources to engines, and of writes to their ledgers.
 //!
 //! ```text
-//! resource, key ─► Backends ─┬─► the main one: all resources but
-//!                            └─► those kept apart, each with revisions of its own
+//! resource, key ─► Backends ─┬─► the main backend: all resources except
+//!                            └─► those kept apart, each backend with its own revisions
 //! ```
 //!
-//! A revision means something in its own backend only.
+//! Revisions of different backends cannot be compared.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::Ledger;
 use crate::lengths::Lengths;
 use types::schema::registry::Resource;
 
-/// An engine, and what belongs to its revisions.
+/// An engine with the ledger and the length cache that go with its revisions.
 pub struct Backend {
     engine: Engine,
     ledger: Option<Arc<dyn Ledger>>,
@@ -25,34 +25,34 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Of an engine; `ledger` decides the writes where the engine follows.
+    /// Creates a backend. `ledger` decides the writes if the engine follows one.
     pub fn new(engine: Engine, ledger: Option<Arc<dyn Ledger>>) -> Backend {
         Backend { engine, ledger, lengths: Arc::default() }
     }
 
-    /// The revision log.
+    /// Returns the engine of this backend.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Who decides writes, where the engine follows.
+    /// Returns the ledger that decides writes, if the engine follows one.
     pub fn ledger(&self) -> Option<&Arc<dyn Ledger>> {
         self.ledger.as_ref()
     }
 
-    /// Lengths of objects in lists that announce them.
+    /// Returns the cache of item lengths for lists that write lengths first.
     pub fn lengths(&self) -> &Arc<Lengths> {
         &self.lengths
     }
 }
 
-/// The backends of a server.
+/// All backends of a server.
 pub struct Backends {
     main: Backend,
     apart: Vec<Apart>,
 }
 
-/// A backend, and what the keys begin with of which it is that.
+/// A backend for the keys that begin with one of these prefixes.
 struct Apart {
     prefixes: Vec<String>,
     backend: Backend,
@@ -63,18 +63,19 @@ fn begins_with_one(key: &[u8], prefixes: &[String]) -> bool {
 }
 
 impl Backends {
-    /// One for all resources, and those of the resources whose keys begin so.
+    /// Creates backends from the main one and from those of the resources whose keys begin with the given
+    /// prefixes.
     pub fn new(main: Backend, apart: Vec<(Vec<String>, Backend)>) -> Backends {
         let apart = apart.into_iter().map(|(prefixes, backend)| Apart { prefixes, backend });
         Backends { main, apart: apart.collect() }
     }
 
-    /// The backend of all resources that are not kept apart.
+    /// Returns the backend of all resources that are not kept apart.
     pub fn main(&self) -> &Backend {
         &self.main
     }
 
-    /// The backend of a resource.
+    /// Returns the backend that stores a resource.
     pub fn of(&self, resource: &Resource) -> &Backend {
         match &resource.storage {
             Some(storage) if !self.apart.is_empty() => self.holding(storage.key_prefix.as_bytes()),
@@ -82,33 +83,35 @@ impl Backends {
         }
     }
 
-    /// The backend of a key.
+    /// Returns the backend that holds a key.
     pub fn holding(&self, key: &[u8]) -> &Backend {
         let apart = self.apart.iter().find(|apart| begins_with_one(key, &apart.prefixes));
         apart.map_or(&self.main, |apart| &apart.backend)
     }
 
-    /// All of them, the main one first.
+    /// Returns all backends, the main one first.
     pub fn all(&self) -> impl Iterator<Item = &Backend> {
         std::iter::once(&self.main).chain(self.apart())
     }
 
-    /// Those of the resources that are kept apart.
+    /// Returns the backends of the resources that are kept apart.
     pub fn apart(&self) -> impl Iterator<Item = &Backend> {
         self.apart.iter().map(|apart| &apart.backend)
     }
 
-    /// Whether the objects of two resources are kept together, so that what is known of one is not older than the other.
+    /// Returns whether two resources are stored in the same backend, so that knowledge of both is equally
+    /// recent.
     pub fn are_together(&self, one: &Resource, other: &Resource) -> bool {
         std::ptr::eq(self.of(one), self.of(other))
     }
 
-    /// Whether the log of one takes no writes any more.
+    /// Returns whether any engine no longer accepts writes.
     pub fn have_failed(&self) -> bool {
         self.all().any(|backend| backend.engine.health().is_err())
     }
 
-    /// How many revisions and records cannot be read without anybody having accepted that, in all backends together.
+    /// Returns the total number of revisions and records in all backends that cannot be read and whose loss
+    /// the operator has not accepted.
     pub fn unaccepted_losses(&self) -> LossCounts {
         self.all().fold(LossCounts::default(), |sum, backend| {
             let counts = *backend.engine.watch_losses().borrow();
@@ -116,45 +119,46 @@ impl Backends {
         })
     }
 
-    /// Whether what is absent is known to be absent. While it is not, an object that is not found may be one whose record
-    /// cannot be read, so nothing may be deleted because something else is not found.
+    /// Returns whether an object that is not found certainly does not exist. If this is false, the record of
+    /// the object may be unreadable, so nothing may be deleted because something else is not found.
     pub fn is_whole(&self) -> bool {
         self.unaccepted_losses().is_empty()
     }
 
-    /// Resolves once [`Self::is_whole`] says `whole`.
+    /// Resolves once [`Self::is_whole`] returns `whole`.
     pub async fn until_whole(&self, whole: bool) {
-        // Subscribed before the look, so that no change is missed.
+        // Subscribes before checking, so that no change is missed.
         let mut watches: Vec<_> = self.all().map(|backend| backend.engine.watch_losses()).collect();
         while self.is_whole() != whole {
             let changes = watches.iter_mut().map(|watch| Box::pin(watch.changed()));
             if select_all(changes).await.0.is_err() {
-                // The engine is gone, and with it everything that asks.
+                // The engine is closed, so the task of the caller is about to end as well.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// The bytes of each log, that of the main one first.
+    /// Returns the size in bytes of each log, that of the main backend first.
     pub fn record_bytes(&self) -> Vec<u64> {
         self.all().map(|backend| backend.engine.stats().record_bytes).collect()
     }
 
-    /// The newest revisions of the backend of a resource and of the main one.
+    /// Returns the newest revision of the backend of a resource, and that of the main backend.
     pub fn revisions(&self, resource: &Resource) -> [Revision; 2] {
         [self.of(resource), &self.main].map(|backend| backend.engine.revision())
     }
 
-    /// The newest state of all of them.
+    /// Returns snapshots of the newest states of all backends.
     pub fn snapshots(&self) -> Snapshots {
         let apart = self.apart.iter().map(|apart| (apart.prefixes.clone(), apart.backend.engine.snapshot()));
         Snapshots { main: self.main.engine.snapshot(), apart: apart.collect() }
     }
 
-    /// All changes after these states, those that follow each other within `gathered` together.
+    /// Returns all changes after these states. Changes that follow each other within `gathered` may be
+    /// returned together.
     ///
     /// # Errors
-    /// An engine was closed.
+    /// Fails if an engine is closed.
     pub fn changes(&self, after: &Snapshots, gathered: Duration) -> Result<Changes, TailError> {
         let tail = |backend: &Backend, after: &Snapshot, prefix: &str| {
             let tail = backend.engine.tail(after.revision(), prefix.to_owned().into())?;
@@ -170,38 +174,40 @@ impl Backends {
     }
 }
 
-/// States of all backends.
+/// Snapshots of all backends, each pinned at its own revision.
 pub struct Snapshots {
     main: Snapshot,
-    /// By what the keys begin with.
+    /// Snapshots of the resources that are kept apart, by key prefixes.
     apart: Vec<(Vec<String>, Snapshot)>,
 }
 
 impl Snapshots {
-    /// The entries whose keys begin with `prefix`, which is that of one resource or within it, in key order.
+    /// Returns the entries whose keys begin with `prefix`, in key order. All of them must belong to one
+    /// resource.
     pub fn prefix(&self, prefix: &[u8]) -> Scan {
         self.holding(prefix).prefix(prefix)
     }
 
-    /// The state that has the key, or the keys that begin so.
+    /// Returns the snapshot that holds a key, or all keys with this prefix.
     pub fn holding(&self, key: &[u8]) -> &Snapshot {
         let apart = self.apart.iter().find(|(prefixes, _)| begins_with_one(key, prefixes));
         apart.map_or(&self.main, |(_, snapshot)| snapshot)
     }
 }
 
-/// The changes of all backends. What the main one has of resources that are kept apart does not count.
+/// The changes of all backends. Changes in the main backend to resources that are kept apart are ignored.
 pub struct Changes {
-    /// By the start of the keys; the next one is asked first.
+    /// Tails with their key prefixes. The first one is polled first, and moves behind the others afterwards.
     tails: Vec<(String, Tail)>,
     apart: Vec<String>,
 }
 
 impl Changes {
-    /// The next ones, of one backend, in their order; none where nothing of them counts. Dropping the future loses nothing.
+    /// Returns the next changes of one backend, in order. The result is empty if all of them are ignored.
+    /// This function is cancel safe.
     ///
     /// # Errors
-    /// As [`Tail::next`].
+    /// The errors of [`Tail::next`].
     pub async fn next(&mut self, most: usize) -> Result<Vec<Arc<Event>>, TailError> {
         if let [(_, tail)] = &mut self.tails[..] {
             return tail.next(most).await;
@@ -228,7 +234,7 @@ mod tests {
     use types::schema::registry::Registry;
     use values::naming::KUBERNETES;
 
-    /// A directory that goes with this value.
+    /// A directory that is deleted when this value is dropped.
     struct Directory(PathBuf);
 
     impl Directory {
@@ -236,7 +242,7 @@ mod tests {
             Directory(std::env::temp_dir().join(format!("api-backends-{}", values::names::uid())))
         }
 
-        /// An engine in a directory of its own below it.
+        /// Opens an engine in a new subdirectory.
         fn opened(&self, name: &str) -> Engine {
             let options = Options { durability: Durability::Relaxed, ..Options::new(self.0.join(name)) };
             Engine::open(options).unwrap()
@@ -267,7 +273,7 @@ mod tests {
         let apart = vec![(vec![prefix], Backend::new(other.clone(), None))];
         let backends = Backends::new(Backend::new(main.clone(), None), apart);
         let before = backends.snapshots();
-        // What the main one has of events, and the other one of maps, is none of theirs.
+        // Events in the main backend and config maps in the other one are ignored.
         for (engine, keys) in [(&main, [&event, &map, &map]), (&other, [&map, &event, &event])] {
             for key in keys {
                 put(engine, key).await;

@@ -1,27 +1,28 @@
-//! Fields of behaviour that is off: a write drops them, unless the stored object has one of the same set
+//! Fields of features that are off. A write drops them, unless the stored object has a field of the same set
 //! (docs/api/writes.md#fields-that-are-dropped).
 //!
 //! ```text
-//! prefix + set of paths ─┬─ one of them is in the stored object ─► all stay
-//!                        └─ none is ─► all are removed from the new object
+//! prefix + set of paths ─┬─ the stored object has one of them ─► all stay
+//!                        └─ otherwise ─► all are removed from the new object
 //! ```
 //!
-//! In a path, `[]` goes through the elements of a list, `{}` through the values of a map, and `?` marks a member that is
-//! removed too once nothing is left in it. Knows nothing of kinds, and looks before it touches: an object that has none of
-//! the fields is not changed, so its settled parts stay settled.
+//! In a path, `[]` goes through the elements of a list, `{}` goes through the values of a map, and `?` marks
+//! a member that is also removed if it becomes empty. This module knows no kinds. It reads before it
+//! modifies: an object without these fields is not changed, so its settled parts stay settled.
 
 use values::json::{Object, Value};
 
-/// The fields of one part of a kind.
+/// Dropped fields below one path of a kind.
 #[derive(Clone, Copy)]
 pub(super) struct Dropped {
-    /// Path of the part; empty for the object itself.
+    /// Path that the fields are below; empty for the object itself.
     pub(super) below: &'static str,
-    /// Paths within the part. The fields of one set come and go together.
+    /// Sets of paths relative to `below`. The fields of one set are kept or dropped together.
     pub(super) sets: &'static [&'static [&'static str]],
 }
 
-/// Of the specification of a pod: groups of pods, signals that stop containers, and projections of bundles and certificates.
+/// Fields of the specification of a pod: pod groups, stop signals of containers, and projections of trust
+/// bundles and certificates.
 pub(super) const POD_SPEC: &[&[&str]] = &[
     &["schedulingGroup"],
     &[
@@ -33,26 +34,27 @@ pub(super) const POD_SPEC: &[&[&str]] = &[
     &["volumes[].projected.sources[].podCertificate"],
 ];
 
-/// Of the status of a pod: node resources of claims.
+/// Field of the status of a pod: node resources that claims allocate.
 pub(super) const POD_STATUS: &[&[&str]] = &[&["nodeAllocatableResourceClaimStatuses"]];
 
-/// Of the pod template of a workload.
+/// Fields of the pod template of a workload.
 pub(super) const TEMPLATE: &[Dropped] = &[Dropped { below: "spec.template.spec", sets: POD_SPEC }];
 
-/// Of the template of a cron job.
+/// Fields of the pod template of a cron job.
 pub(super) const JOB_TEMPLATE: &[Dropped] =
     &[Dropped { below: "spec.jobTemplate.spec.template.spec", sets: POD_SPEC }];
 
-/// Of a template that stands alone.
+/// Fields of a `PodTemplate` object.
 pub(super) const BARE_TEMPLATE: &[Dropped] = &[Dropped { below: "template.spec", sets: POD_SPEC }];
 
-/// Of a stateful set: how many of its pods may be away during an update.
+/// Fields of a stateful set: those of its pod template, and the maximum number of unavailable pods during an
+/// update.
 pub(super) const STATEFUL_SET: &[Dropped] = &[
     Dropped { below: "spec.template.spec", sets: POD_SPEC },
     Dropped { below: "spec", sets: &[&["updateStrategy.rollingUpdate.maxUnavailable"]] },
 ];
 
-/// Drops the fields from a new object that `old`, if any, does not have.
+/// Drops the fields from a new object, except for the sets that `old` uses.
 pub(super) fn drop_unused(dropped: &[Dropped], new: &mut Object, old: Option<&Object>) {
     for part in dropped {
         if old.is_some_and(|old| new.shares(part.below, old)) {
@@ -68,23 +70,24 @@ pub(super) fn drop_unused(dropped: &[Dropped], new: &mut Object, old: Option<&Ob
     }
 }
 
-/// The steps that are left of a path: those to the part, and those within it, of which there is one at least.
+/// The remaining steps of a path: the steps to `below`, and the steps after it, of which there is at least
+/// one.
 #[derive(Clone, Copy)]
 struct Steps(&'static str, &'static str);
 
 impl Steps {
-    /// The first step, and those behind it, if there are any.
+    /// Returns the first step, and the remaining steps if there are any.
     fn split(self) -> (&'static str, Option<Steps>) {
         let Steps(to_part, within) = self;
         let (head, tail) = if to_part.is_empty() { (within, "") } else { (to_part, within) };
-        // Steps are short: a loop over their bytes costs less than a search.
+        // Steps are short, so a loop over their bytes costs less than a search.
         let len = head.bytes().position(|byte| byte == b'.').unwrap_or(head.len());
         let (first, left) = (&head[..len], head.get(len + 1..).unwrap_or_default());
         (first, (!left.is_empty() || !tail.is_empty()).then_some(Steps(left, tail)))
     }
 }
 
-/// A step of a path: the member, and what is done with it.
+/// Splits a step of a path into the name of the member and the way to follow it.
 fn step(text: &str) -> (&str, Way) {
     let (mark, way) = match text.as_bytes().last() {
         Some(b']') => ("[]", Way::Elements),

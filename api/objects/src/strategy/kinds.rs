@@ -1,5 +1,5 @@
-//! Strategies of single kinds: what creations and updates of their objects get beyond what the tables say. A kind names
-//! its own in the schema (option `strategy`).
+//! Strategies of single kinds: changes on create and update that tables cannot express. A kind names its
+//! strategy in the schema (option `strategy`).
 
 use super::dropped::{self, Dropped};
 use super::warnings;
@@ -42,7 +42,7 @@ pub(super) const DAEMON_SET: Strategy = Strategy {
 pub(super) const JOB: Strategy =
     Strategy { create: Some(create_job), warnings: Some(warnings::job), dropped: dropped::TEMPLATE, ..NONE };
 
-/// What the configuration of nodes through the server was for is gone.
+/// Drops the configuration of nodes through the server, because that feature was removed.
 pub(super) const NODE: Strategy = Strategy {
     create: Some(|object, _| copy_path(object, &Object::new(), "status.config")),
     update: Some(|endpoint, new, old| {
@@ -56,7 +56,7 @@ pub(super) const NODE: Strategy = Strategy {
     ..NONE
 };
 
-/// A service that no balancer serves any more has no addresses there.
+/// Removes the load balancer addresses from a service that is no longer of that type.
 pub(super) const SERVICE: Strategy = Strategy {
     update: Some(|endpoint, service, _| {
         if endpoint == Endpoint::Main {
@@ -66,7 +66,7 @@ pub(super) const SERVICE: Strategy = Strategy {
     ..warnings::SERVICE
 };
 
-/// A reference to a secret is its name.
+/// Reduces references to secrets to their names.
 pub(super) const SERVICE_ACCOUNT: Strategy = Strategy {
     create: Some(|object, _| keep_names_of_secrets(object)),
     update: Some(|_, object, _| keep_names_of_secrets(object)),
@@ -74,7 +74,7 @@ pub(super) const SERVICE_ACCOUNT: Strategy = Strategy {
     ..NONE
 };
 
-/// A range without a name gets one of its own.
+/// Gives a limit range without a name a random one.
 pub(super) const LIMIT_RANGE: Strategy = Strategy {
     create: Some(|object, _| {
         if meta(object, "name").is_empty() {
@@ -84,11 +84,12 @@ pub(super) const LIMIT_RANGE: Strategy = Strategy {
     ..NONE
 };
 
-/// Elections that are decided among candidates are off.
+/// Drops the fields of coordinated leader election, because that feature is off.
 pub(super) const LEASE: Strategy =
     Strategy { dropped: &[Dropped { below: "spec", sets: &[&["strategy", "preferredHolder"]] }], ..NONE };
 
-/// The topology of an endpoint is a node and a zone; the map that once held it is read, never written.
+/// Drops the topology map of endpoints, which is read but never written. Node and zone of an endpoint have
+/// fields of their own.
 pub(super) const ENDPOINT_SLICE: Strategy = Strategy {
     create: Some(|object, _| drop_topology(object, None)),
     update: Some(|_, new, old| {
@@ -100,7 +101,7 @@ pub(super) const ENDPOINT_SLICE: Strategy = Strategy {
     ..NONE
 };
 
-/// What drivers say of devices goes when the claim gives the devices back.
+/// Removes the reported status of devices when the claim no longer has them allocated.
 pub(super) const RESOURCE_CLAIM: Strategy = Strategy {
     update: Some(|endpoint, new, old| {
         if endpoint == Endpoint::Status {
@@ -144,12 +145,12 @@ pub(super) const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy {
 
 pub(super) const API_SERVICE: Strategy = Strategy { create: Some(create_api_service), ..NONE };
 
-/// Webhooks and policies.
+/// Strategy of webhook configurations and admission policies.
 pub(super) const ADMISSION: Strategy = Strategy { warnings: Some(warnings::reserved_name), ..NONE };
 
 pub(super) const CUSTOM_RESOURCE_DEFINITION: Strategy = Strategy {
     create: Some(|object, _| {
-        // No names are granted yet.
+        // No names are accepted yet.
         let mut names = Object::new();
         names.push("plural", "".into());
         names.push("kind", "".into());
@@ -183,7 +184,7 @@ pub(super) const CUSTOM_RESOURCE_DEFINITION: Strategy = Strategy {
     ..NONE
 };
 
-/// Objects may be stored in the storage version from now on.
+/// Adds the storage version to the versions in which objects may be stored.
 fn add_stored_version(definition: &mut Object) {
     let versions = object::at(definition, "spec.versions").and_then(Value::as_array).unwrap_or_default();
     let mut stored =
@@ -197,7 +198,7 @@ fn add_stored_version(definition: &mut Object) {
     }
 }
 
-/// `spec.finalizers` holds the system's finalizer, the name is a label, and the phase is Active.
+/// Sets the server's finalizer in `spec.finalizers`, the name as a label, and the phase Active.
 fn create_namespace(object: &mut Object, creation: &mut Creation) {
     let naming = creation.naming;
     let name = meta(object, "name").to_owned();
@@ -218,8 +219,8 @@ fn create_namespace(object: &mut Object, creation: &mut Creation) {
     object.object_entry("status").insert("phase", "Active".into());
 }
 
-/// Unless told otherwise, a job selects its pods by its own identity. What its writer gave of that stays, and is judged by
-/// validation.
+/// Makes a job select its pods by its own identity, unless `manualSelector` is true. Labels and selectors
+/// that the writer set are kept, and validation checks them.
 fn create_job(object: &mut Object, creation: &mut Creation) {
     let uid = meta(object, "uid").to_owned();
     let name = meta(object, "name").to_owned();
@@ -247,13 +248,13 @@ fn create_job(object: &mut Object, creation: &mut Creation) {
         selector.insert(identity, uid.into());
         sort_members(selector);
     }
-    // A job without labels has those of its template, of which it is given more here.
+    // A job without labels gets those of its template, to which this function just added some.
     if !creation.is_labelled {
         object::metadata_mut(object).insert("labels", labels.into());
     }
 }
 
-/// The requester is taken from the request, not from the body.
+/// Sets the requester to the user of the request, whatever the body contains.
 fn create_signing_request(object: &mut Object, creation: &mut Creation) {
     let user = creation.user;
     let spec = object.object_entry("spec");
@@ -270,8 +271,8 @@ fn create_signing_request(object: &mut Object, creation: &mut Creation) {
     }
 }
 
-/// A decision about a certificate request is made through another endpoint: conditions of that type stay as they are,
-/// unless there are more of them, or fewer, which validation refuses.
+/// Keeps the conditions of the type `decision`, because decisions about a certificate request are made
+/// through another endpoint. If their number changes, they are kept as written, and validation refuses them.
 fn keep_conditions(new: &mut Object, old: &Object, decision: &str) {
     let is_one = |condition: &&Value| condition.str_at(&["type"]) == decision;
     let before = object::at(old, "status.conditions").and_then(Value::as_array).unwrap_or_default();
@@ -286,7 +287,7 @@ fn keep_conditions(new: &mut Object, old: &Object, decision: &str) {
     }
 }
 
-/// Removes the addresses of a balancer from a service of another type.
+/// Removes load balancer addresses from a service of another type.
 fn forget_balancer(service: &mut Object) {
     let kind = object::at(service, "spec.type").and_then(Value::as_str);
     if kind != Some("LoadBalancer") && object::at(service, "status.loadBalancer.ingress").is_some() {
@@ -294,7 +295,7 @@ fn forget_balancer(service: &mut Object) {
     }
 }
 
-/// Secrets of a service account are known by their names alone.
+/// Removes everything except names from the secrets of a service account.
 fn keep_names_of_secrets(account: &mut Object) {
     let is_more = |secret: &Value| {
         secret.as_object().is_some_and(|secret| secret.iter().any(|(name, _)| name != "name"))
@@ -309,7 +310,7 @@ fn keep_names_of_secrets(account: &mut Object) {
     }
 }
 
-/// Removes from the status what is said of devices that were allocated and no longer are.
+/// Removes the reported status of devices that were allocated and no longer are.
 fn forget_devices(new: &mut Object, old: &Object) {
     let identity = |device: &Value| {
         ["driver", "pool", "device", "shareID"].map(|name| device.str_at(&[name]).to_owned())
@@ -334,10 +335,11 @@ fn forget_devices(new: &mut Object, old: &Object) {
     }
 }
 
-/// Name of the label that the old form of an endpoint's topology has its node under.
+/// Last part of the label in the old topology map that names the node.
 const TOPOLOGY_NODE: &str = "hostname";
 
-/// Removes the old form of the topology of endpoints. A node that the stored slice names in that form stays known.
+/// Removes the old topology map of endpoints. A node that the stored slice names in that map is kept as
+/// `nodeName`.
 fn drop_topology(slice: &mut Object, old: Option<&Object>) {
     let node = |endpoint: &Object| {
         let topology = endpoint.get("deprecatedTopology")?.as_object()?;
@@ -358,7 +360,7 @@ fn drop_topology(slice: &mut Object, old: Option<&Object>) {
     }
 }
 
-/// Conditions of a certificate request get the times that their writer left out.
+/// Fills in the times of conditions of a certificate request that the writer left out.
 fn time_conditions(new: &mut Object, old: &Object) {
     let now = Value::from(clock::now());
     let before = object::at(old, "status.conditions").and_then(Value::as_array).unwrap_or_default();
@@ -377,7 +379,7 @@ fn time_conditions(new: &mut Object, old: &Object) {
     }
 }
 
-/// How often the template of a daemon set was given, as far as it says.
+/// Returns the template generation of a daemon set from its annotation; 0 if that is missing or invalid.
 fn template_generation(set: &Object) -> i64 {
     let annotation = |set: &Object| {
         let annotations = set.get("metadata")?.get("annotations")?;
@@ -392,7 +394,7 @@ fn set_template_generation(set: &mut Object, count: i64) {
     sort_members(annotations);
 }
 
-/// A service without a backend is this server itself, and available.
+/// Marks an API service without a backend as available, because this server itself serves it.
 fn create_api_service(object: &mut Object, _: &mut Creation) {
     if object::at(object, "spec.service").is_some_and(|service| !service.is_null()) {
         return;

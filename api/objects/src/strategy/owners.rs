@@ -1,15 +1,15 @@
-//! Repeated owner references, which are dropped before an object is stored.
+//! Removal of repeated owner references before an object is stored.
 
 use hashbrown::HashSet;
 
 use values::json::{self, Object};
 use values::object::metadata_mut;
 
-/// Says in a warning that the owners were looked at after plugins of admission may have changed them.
+/// Addition to the warning if owners are checked after admission plugins may have changed them.
 pub const AFTER_ADMISSION: &str = " after mutating admission happens";
 
-/// Drops owner references that repeat an earlier one, and returns the warning for the writer. `when` is empty or
-/// [`AFTER_ADMISSION`].
+/// Removes owner references that repeat an earlier one, and returns the warning for the writer. `when` is
+/// empty or [`AFTER_ADMISSION`].
 pub fn without_repeated_owners(object: &mut Object, when: &str) -> Option<String> {
     let owners = object.get("metadata")?.get("ownerReferences")?.as_array()?;
     if owners.len() < 2 {
@@ -19,7 +19,7 @@ pub fn without_repeated_owners(object: &mut Object, when: &str) -> Option<String
     let mut seen = HashSet::with_capacity(owners.len());
     let mut repeated: Vec<String> = Vec::new();
     owners.retain(|owner| {
-        // Upstream compares whole entries; their text stands for them.
+        // Upstream compares whole entries; comparing their texts is equivalent.
         let mut text = Vec::new();
         json::write(owner, &mut text);
         let is_new = seen.insert(text);

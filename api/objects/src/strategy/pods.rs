@@ -1,4 +1,4 @@
-//! What creations and updates of pods get beyond what the tables say.
+//! Changes to pods on create and update that tables cannot express.
 //!
 //! ```text
 //! new pod ─► phase, quality of service, gates ─► selectors by label keys ─► profiles from annotations
@@ -24,10 +24,10 @@ pub(super) const POD: Strategy = Strategy {
     ..NONE
 };
 
-/// The lists of containers, in the order in which they are visited.
+/// Container lists of a pod, in the order in which they are visited.
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Most bytes of the name of a profile on the node.
+/// Maximum length in bytes of the name of a localhost profile.
 const PROFILE_MAX: usize = 4095;
 
 fn create(pod: &mut Object, creation: &mut Creation) {
@@ -54,7 +54,7 @@ fn update(endpoint: Endpoint, new: &mut Object, old: &Object) {
     }
 }
 
-/// A pod with scheduling gates is not scheduled, and says so from the beginning.
+/// Sets the condition that a pod with scheduling gates is not scheduled.
 fn tell_of_gates(status: &mut Object) {
     let mut condition = Object::new();
     condition.push("type", "PodScheduled".into());
@@ -66,17 +66,17 @@ fn tell_of_gates(status: &mut Object) {
     status.insert("conditions", Value::Array(vec![condition.into()]));
 }
 
-/// A negative time to end counts as the shortest one.
+/// Replaces a negative termination grace period by 1 second.
 fn raise_grace_period(pod: &mut Object) {
-    // A look for change would copy a specification that is shared with the stored pod.
+    // Only looks first: mutable access would copy a specification that is shared with the stored pod.
     const PATH: &str = "terminationGracePeriodSeconds";
     if let Some(Value::Int(..=-1)) = pod.get("spec").and_then(|spec| spec.get(PATH)) {
         pod.object_entry("spec").insert(PATH, Value::Int(1));
     }
 }
 
-/// Selectors of spread constraints and of affinity terms get a requirement for each of the pod's own labels that their
-/// keys name.
+/// Adds requirements to the selectors of spread constraints and affinity terms, one for each label of the pod
+/// that their lists of label keys name.
 fn select_by_label_keys(pod: &mut Object) {
     let selects = |member: &&str| object::at(pod, member).is_some_and(|value| !value.is_null());
     if !["spec.topologySpreadConstraints", "spec.affinity"].iter().any(selects) {
@@ -109,7 +109,7 @@ fn select_by_label_keys(pod: &mut Object) {
     }
 }
 
-/// Adds to the selector of `place`, if it has one, the requirements that its lists of label keys stand for.
+/// Adds the requirements for the label keys in `lists` to the selector of `place`, if there is one.
 fn require(place: &mut Object, labels: &Object, lists: &[(&str, &str)]) {
     let mut requirements = Vec::new();
     for (list, operator) in lists {
@@ -132,8 +132,8 @@ fn require(place: &mut Object, labels: &Object, lists: &[(&str, &str)]) {
     }
 }
 
-/// Containers take from annotations of the pod the profile that they do not name themselves. The writer is told of each
-/// annotation that says anything that the fields do not.
+/// Copies AppArmor profiles from annotations of the pod to the containers that have no profile of their own.
+/// The writer is warned about each annotation that the fields do not already express.
 fn take_armor(pod: &mut Object, creation: &mut Creation) {
     let annotations = object::at(pod, "metadata.annotations").and_then(Value::as_object);
     let prefix = format!("container.apparmor.security.beta.{}/", creation.naming.domain);
@@ -169,7 +169,7 @@ fn take_armor(pod: &mut Object, creation: &mut Creation) {
     }
 }
 
-/// The profile that the value of an annotation stands for, if a container may have it.
+/// Returns the profile for the value of an annotation, if it is valid for a container.
 fn profile(text: &str) -> Option<Object> {
     let mut profile = Object::new();
     match text {
@@ -185,7 +185,7 @@ fn profile(text: &str) -> Option<Object> {
     Some(profile)
 }
 
-/// Older nodes leave out what they do not know.
+/// Fills in status members that older nodes leave out because they do not know them.
 fn keep_what_is_left_out(new: &mut Object, old: &Object) {
     let empty = Object::new();
     let before = old.get("status").and_then(Value::as_object).unwrap_or(&empty);
@@ -207,7 +207,7 @@ fn keep_what_is_left_out(new: &mut Object, old: &Object) {
     }
 }
 
-/// A generation that was observed is not forgotten.
+/// Keeps the observed generation if the writer left it out.
 fn keep_generation(place: &mut Object, before: Option<&Value>) {
     let is_left_out = place.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0) == 0;
     if is_left_out && let Some(before) = before.filter(|before| before.as_i64().unwrap_or(0) != 0) {

@@ -1,4 +1,4 @@
-//! What creations and updates of volumes, claims and drivers get beyond what the tables say.
+//! Changes to volumes, claims and drivers on create and update that tables cannot express.
 
 use super::dropped::Dropped;
 use super::{Endpoint, NONE, Strategy, warnings};
@@ -36,14 +36,14 @@ pub(super) const PERSISTENT_VOLUME_CLAIM: Strategy = Strategy {
     ..NONE
 };
 
-/// Generations are counted from the first change on.
+/// Starts counting generations at the first change, so new drivers have no generation.
 pub(super) const CSI_DRIVER: Strategy = Strategy {
     create: Some(|object, _| set_meta(object, "generation", None)),
     dropped: &[Dropped { below: "spec", sets: &[&["preventPodSchedulingIfMissing"]] }],
     ..NONE
 };
 
-/// A new phase has a time of its own: now, unless its writer says another.
+/// Sets the time of a phase transition to now, unless the writer set a time.
 fn time_phase(new: &mut Object, old: &Object) {
     const SINCE: &str = "status.lastPhaseTransitionTime";
     let since = object::at(new, SINCE).filter(|time| !time.is_null());
@@ -53,8 +53,9 @@ fn time_phase(new: &mut Object, old: &Object) {
     }
 }
 
-/// A claim's source stands in two places, of which writers of either time know one. A claim that had none does not get one
-/// that only the newer place may hold from the older place, and none of another namespace.
+/// Completes the two members that hold the source of a claim, because older and newer writers know only one
+/// of them. If the stored claim has no source, a source that only the newer member permits is not accepted in
+/// the older member, and a source in another namespace is not accepted.
 fn complete_sources(claim: &mut Object, old: Option<&Object>) {
     let had = |name: &str| {
         let source = old.and_then(|old| old.get("spec")).and_then(|spec| spec.get(name));
@@ -85,7 +86,7 @@ fn complete_sources(claim: &mut Object, old: Option<&Object>) {
     }
 }
 
-/// Whether a source is of a kind that the older place may hold: a claim, or a snapshot of a volume.
+/// Returns whether the older member may hold this source: a claim or a volume snapshot.
 fn is_volume_source(source: &Value) -> bool {
     match source.str_at(&["apiGroup"]) {
         "" => source.str_at(&["kind"]) == "PersistentVolumeClaim",

@@ -1,13 +1,14 @@
-//! Unified differences of two structs, line by line of their indented JSON, as the reference server appends them to
-//! refused changes.
+//! Unified differences of two structs, line by line of their indented JSON, as the reference server appends
+//! them to refused changes.
 //!
 //! ```text
 //! two trees ─► lines ─► matching runs, the longest first ─► hunks with three lines around each change
 //! ```
 //!
-//! The matching is that of Python's `difflib` (Ratcliff and Obershelp), which the reference server's library follows:
-//! the longest common run of lines, then the same before and behind it. Lines that are frequent in a long text begin no
-//! run. Its cost is bounded: texts of more than [`LINES_MAX`] lines are compared from both ends only.
+//! The matching is that of Python's `difflib` (Ratcliff and Obershelp), which the reference server's library
+//! follows: it finds the longest common run of lines and repeats this before and after the run. Lines that
+//! are frequent in a long text do not start a run. The cost is limited: texts of more than [`LINES_MAX`]
+//! lines are only compared from both ends.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -16,26 +17,28 @@ use hashbrown::HashMap;
 
 use values::json::{self, Indenter, Value};
 
-/// Lines around a change.
+/// Number of unchanged lines around a change.
 const CONTEXT: usize = 3;
 
-/// Lines from which on frequent lines begin no run.
+/// Number of lines of a text from which frequent lines do not start a run.
 const FREQUENT_FROM: usize = 200;
 
-/// Lines of the longer text up to which runs are looked for: some milliseconds.
+/// Maximum number of lines of the longer text for which runs are searched. The search takes some
+/// milliseconds.
 const LINES_MAX: usize = 4000;
 
-/// A change: these lines of the old text are replaced by those of the new one. One of both may be empty.
+/// A change that replaces these lines of the old text by those of the new text. Either range may be empty.
 type Change = (Range<usize>, Range<usize>);
 
-/// The hunks that lead from `old` to `new`, each line with its end; empty when they are the same.
+/// Returns the hunks of the difference from `old` to `new`, with a newline after each line; empty if both are
+/// equal.
 pub(super) fn unified(old: &Value, new: &Value) -> String {
     let (old, new) = (text(old), text(new));
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     hunks(&old, &new, &changes(&old, &new))
 }
 
-/// The lines of a value, indented by one blank for each level.
+/// Returns the lines of a value, indented by one space per level.
 fn text(value: &Value) -> String {
     let (mut compact, mut indented) = (Vec::new(), Vec::new());
     json::write(value, &mut compact);
@@ -50,7 +53,7 @@ fn text(value: &Value) -> String {
     out
 }
 
-/// What differs, in order.
+/// Returns the differences in order.
 fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
     let mut runs = Vec::new();
     if old.len().max(new.len()) <= LINES_MAX {
@@ -73,7 +76,7 @@ fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
     changes
 }
 
-/// The matching runs in order: where in the old text, where in the new one, how long.
+/// Returns the matching runs in order: start in the old text, start in the new text, length.
 fn matching(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, line) in new.iter().enumerate() {
@@ -98,7 +101,7 @@ fn matching(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
     runs
 }
 
-/// The longest run in a part of both texts, the first of several.
+/// Returns the longest run in these ranges of both texts, or the first if there are several.
 fn longest(
     old: &[&str],
     new: &[&str],
@@ -107,7 +110,7 @@ fn longest(
     in_new: Range<usize>,
 ) -> (usize, usize, usize) {
     let (mut a, mut b, mut length) = (in_old.start, in_new.start, 0);
-    // Lengths of the runs that end at each line of the new text and at the line of the old one before this.
+    // Lengths of the runs that end at each line of the new text and at the previous line of the old text.
     let mut ends: HashMap<usize, usize> = HashMap::new();
     for at in in_old.clone() {
         let mut next = HashMap::new();
@@ -121,7 +124,7 @@ fn longest(
         }
         ends = next;
     }
-    // Frequent lines begin no run, but belong to one that they touch.
+    // Frequent lines do not start a run, but extend a run that they touch.
     while a > in_old.start && b > in_new.start && old[a - 1] == new[b - 1] {
         (a, b, length) = (a - 1, b - 1, length + 1);
     }
@@ -135,7 +138,7 @@ fn hunks(old: &[&str], new: &[&str], changes: &[Change]) -> String {
     let mut out = String::new();
     let mut rest = changes;
     while let [(first, first_new), ..] = rest {
-        // Changes whose surroundings meet share a hunk.
+        // Changes whose context overlaps share a hunk.
         let shared =
             rest.windows(2).take_while(|pair| pair[1].0.start - pair[0].0.end <= 2 * CONTEXT).count() + 1;
         let (group, others) = rest.split_at(shared);
@@ -164,7 +167,8 @@ fn put(out: &mut String, sign: char, lines: &[&str]) {
     }
 }
 
-/// A range of lines in a hunk's head: counted from 1, and an empty one by the line before it.
+/// Formats a range of lines for the header of a hunk. Lines are counted from 1; an empty range has the number
+/// of the line before it.
 fn range(lines: Range<usize>) -> String {
     match lines.len() {
         0 => format!("{},0", lines.start),
@@ -187,7 +191,7 @@ mod tests {
                 "@@ -1,6 +1,6 @@\n {\n  \"a\": [\n-  \"x:{\"\n+  \"y:{\"\n  ],\n  \"b\": null,\n  \"c\": {},\n",
             ),
             ("[]", "[1]", "@@ -1 +1,3 @@\n-[]\n+[\n+ 1\n+]\n"),
-            // Two changes further apart than twice the context have a hunk each.
+            // Two changes that are further apart than twice the context have separate hunks.
             (
                 "[1,0,0,0,0,0,0,0,2]",
                 "[3,0,0,0,0,0,0,0,4]",

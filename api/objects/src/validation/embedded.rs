@@ -1,8 +1,8 @@
-//! What every object has, where one is inside a custom object: its kind, its version and its metadata
+//! Checks of embedded objects in custom objects: kind, version and metadata
 //! (docs/api/custom-resources.md#from-request-to-store).
 //!
-//! Objects that were read have these in their types; defaults may not. Where the object is, and that it is one, the caller
-//! knows.
+//! In objects that were decoded, these members already have the right types; in defaults they may not. The
+//! caller checks that the value is an object.
 
 use super::metadata::{refuse, validate_new};
 use super::names;
@@ -11,7 +11,7 @@ use types::schema::table::NameRule;
 use values::field::FieldError;
 use values::json::{Object, Value};
 
-/// Appends what is wrong with the object at `place`.
+/// Appends the errors of the embedded object at `place`.
 pub fn check(place: &str, object: &Object, errors: &mut Vec<FieldError>) {
     let path = if place.is_empty() { Path::ROOT } else { Path::ROOT.child(place) };
     for name in ["apiVersion", "kind"] {
@@ -44,7 +44,7 @@ fn fault(name: &str, text: &str) -> Option<String> {
     (!faults.is_empty()).then(why)
 }
 
-/// Nothing in it is required; the name is that of a segment of a URL path.
+/// Checks the metadata, in which nothing is required. The name must be a path segment.
 fn metadata(path: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
     let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
     let (base, name, namespace) = (text("generateName"), text("name"), text("namespace"));

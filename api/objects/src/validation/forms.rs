@@ -1,5 +1,5 @@
-//! Checks of scalar formats (names, IPs, ports, quantities …) that schemas declare, with the reference server's
-//! messages.
+//! Checks of scalar formats that schemas declare (names, IP addresses, ports, quantities …), with the
+//! messages of the reference server.
 //!
 //! A valid value costs no allocation.
 
@@ -14,21 +14,21 @@ use types::schema::table::Form;
 use values::field::FieldError;
 use values::json::Value;
 
-/// Sentence about numbers and quantities below zero.
+/// Message for negative numbers and quantities.
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
-/// Sentence about numbers and quantities that are not above zero.
+/// Message for numbers and quantities that are not positive.
 pub(crate) const POSITIVE: &str = "must be greater than zero";
-/// Sentence about addresses.
+/// Message for invalid addresses.
 pub const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-/// Sentence about networks.
+/// Message for invalid networks.
 const NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 const FILE_MODE_MAX: i64 = 0o777;
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
-/// Longest name of a driver, of storage or of devices.
+/// Maximum length of the name of a storage or device driver.
 pub const DRIVER_MAX: usize = 63;
 
-/// Checks one value.
+/// Checks a value against a format.
 pub(super) fn value(form: Form, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {
     match (form, value) {
         (Form::Labels, value) => metadata::labels(path, Some(value), errors),
@@ -63,7 +63,7 @@ pub(super) fn value(form: Form, path: &Path, value: &Value, errors: &mut Vec<Fie
     }
 }
 
-/// Digits with a percent sign after them.
+/// Returns whether the text consists of digits and a percent sign.
 pub(super) fn is_percent(text: &str) -> bool {
     let digits = text.strip_suffix('%').unwrap_or_default();
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
@@ -78,7 +78,7 @@ fn quantity(form: Form, path: &Path, text: &str, value: &Value, errors: &mut Vec
     }
 }
 
-/// Checks an element of a list, which is there even if it is empty.
+/// Checks an element of a list, which counts as given even if it is empty.
 pub(super) fn element(form: Form, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {
     match value {
         Value::String(text) if text.is_empty() => given(form, path, text, errors),
@@ -86,14 +86,14 @@ pub(super) fn element(form: Form, path: &Path, value: &Value, errors: &mut Vec<F
     }
 }
 
-/// Checks one text; an empty one only if its form says so.
+/// Checks a string. An empty one is only checked if its format requires that.
 pub(super) fn text(form: Form, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
     if !text.is_empty() || matches!(form, Form::SubdomainGiven | Form::QualifiedGiven) {
         given(form, path, text, errors);
     }
 }
 
-/// Checks one text, be it empty or not.
+/// Checks a string, even if it is empty.
 pub(super) fn given(form: Form, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
     let faults = match form {
         Form::Label => names::label(text),
@@ -178,7 +178,7 @@ fn domain_path(path: &Path, text: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// An address as the reference server reads it: leading zeros are no matter, zones are.
+/// Parses an address like the reference server: leading zeros are accepted, zones are not.
 pub fn address(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
         return text.parse::<Ipv6Addr>().ok().map(|address| match address.to_ipv4_mapped() {
@@ -198,8 +198,8 @@ pub fn address(text: &str) -> Option<IpAddr> {
     parts.next().is_none().then(|| IpAddr::V4(Ipv4Addr::from(bytes)))
 }
 
-/// What is wrong with an address: not all programs read those with leading zeros, and those of one family within the
-/// other, alike.
+/// Returns the fault of an address. Addresses with leading zeros and IPv4-mapped IPv6 addresses are faults,
+/// because not all programs parse them in the same way.
 pub fn address_fault(text: &str) -> Option<&'static str> {
     if address(text).is_none() {
         return Some(ADDRESS);
@@ -213,7 +213,7 @@ pub fn address_fault(text: &str) -> Option<&'static str> {
     }
 }
 
-/// The same for a network.
+/// Returns the fault of a network, by the same rules.
 pub(crate) fn network_fault(text: &str) -> Option<&'static str> {
     let Some((_, length)) = network(text) else { return Some(NETWORK) };
     let (given, digits) = text.split_once('/')?;
@@ -233,14 +233,14 @@ pub(crate) fn network_fault(text: &str) -> Option<&'static str> {
     (host_bits != 0).then_some("must not have bits set beyond the prefix length")
 }
 
-/// What is wrong with an address of a kind that has always been checked strictly: it must also be in canonical form
-/// (RFC 5952).
+/// Returns the fault of an address in a kind that has always been strict: the address must also be in
+/// canonical form (RFC 5952).
 pub(crate) fn canonical_address_fault(text: &str) -> Option<String> {
     let fault = address_fault(text).map(str::to_owned);
     fault.or_else(|| canonical(text, &address(text)?.to_string()))
 }
 
-/// The same for a network.
+/// Returns the fault of a network in a kind that has always been strict.
 pub(crate) fn canonical_network_fault(text: &str) -> Option<String> {
     let fault = network_fault(text).map(str::to_owned);
     fault.or_else(|| {
@@ -253,7 +253,7 @@ fn canonical(text: &str, form: &str) -> Option<String> {
     (text != form).then(|| format!("must be in canonical form (\"{form}\")"))
 }
 
-/// A network: its address as given, and the length of its prefix.
+/// Parses a network to its address as given and its prefix length.
 pub fn network(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     let is_v6 = address.contains(':');
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn values_fit_their_form_or_it_is_said_how_not() {
-        // docs/api/validation.md. (form, valid, invalid)
+        // Source: docs/api/validation.md. Format, valid values, invalid values.
         for (form, fitting, others) in [
             (
                 Form::Ip,
@@ -320,7 +320,8 @@ mod tests {
 
     #[test]
     fn addresses_of_newer_kinds_are_in_canonical_form() {
-        // docs/api/validation.md#networking-kinds. (address or network, what it must be; nothing: it is right)
+        // Source: docs/api/validation.md#networking-kinds. Address or network, and its fault; empty if it is
+        // valid.
         for (text, want) in [
             ("1.2.3.4", ""),
             ("2001:db8::1", ""),

@@ -1,22 +1,23 @@
-//! How the reference server prints structs in errors: as JSON of its internal types, which have the names of its source,
-//! every member, and `null` where nothing is.
+//! Form of structs in error messages: JSON of the reference server's internal types, with the names in its
+//! source, every member, and `null` for absent values.
 //!
 //! ```text
 //! (type, value) ─► form ─► the internal form as a tree
 //! path in an object ─► kind of the value there ─► form
 //! ```
 //!
-//! The tables describe the published types. The internal ones follow from them: a member has the published name with its
-//! first word in upper case, and the members stand in the published order, except where [`RENAMED`] and [`ORDERED`] say
-//! otherwise. Structs of the common metadata are the same type inside and outside, and are printed as they are stored.
-//! Values that already are in internal form, and values of another kind than the path has, stay as they are.
+//! The schema tables describe the published types. The internal types follow from them: a member has its
+//! published name with the first word capitalized, and members are in the published order. [`RENAMED`] and
+//! [`ORDERED`] list the exceptions. Structs of the common metadata have the same type internally, and are
+//! printed as they are stored. Values that already have the internal form, and values that do not have the
+//! kind of their path, stay as they are.
 
 use super::View;
 use types::schema::handle::Ref;
 use types::schema::table::{Field, Kind, Message};
 use values::json::{Object, Value};
 
-/// First words of member names that are abbreviations, and those whose internal name has another form.
+/// First words of member names whose internal name is not just capitalized, mostly abbreviations.
 const ABBREVIATIONS: &[(&str, &str)] = &[
     ("api", "API"),
     ("aws", "AWS"),
@@ -53,7 +54,8 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
     ("wwids", "WWIDs"),
 ];
 
-/// Internal names that do not follow from the published ones: type (by the start of its name), member, internal name.
+/// Internal names that do not follow from the published ones: prefix of the type's name, member, internal
+/// name.
 const RENAMED: &[(&str, &str, &str)] = &[
     ("AzureDiskVolumeSource", "diskURI", "DataDiskURI"),
     ("Glusterfs", "endpoints", "EndpointsName"),
@@ -75,7 +77,8 @@ const RENAMED: &[(&str, &str, &str)] = &[
     ("RBD", "user", "RadosUser"),
 ];
 
-/// Types whose members stand in another order inside: these first, in this order, then the rest.
+/// Types whose internal order of members differs: these members come first, in this order, and the other
+/// members follow.
 const ORDERED: &[(&str, &[&str])] = &[
     (
         "PodSpec",
@@ -193,7 +196,7 @@ const ORDERED: &[(&str, &[&str])] = &[
     ("ServiceAccountTokenProjection", &["audience", "expirationSeconds", "path"]),
 ];
 
-/// The members of a volume's specification that say where its data lies.
+/// Members of a volume's specification that define its source.
 pub(super) const VOLUME_SOURCES: [&str; 22] = [
     "GCEPersistentDisk",
     "AWSElasticBlockStore",
@@ -219,7 +222,7 @@ pub(super) const VOLUME_SOURCES: [&str; 22] = [
     "CSI",
 ];
 
-/// Members of a pod's specification that its security context has inside.
+/// Members of a pod's specification that are part of its security context internally.
 const HOST: [(&str, &str, bool); 5] = [
     ("hostNetwork", "HostNetwork", false),
     ("hostPID", "HostPID", false),
@@ -228,7 +231,7 @@ const HOST: [(&str, &str, bool); 5] = [
     ("hostUsers", "HostUsers", true),
 ];
 
-/// The value at `path` of an object as errors print it.
+/// Returns the value at `path` of an object in its internal form.
 pub(super) fn at(message: &Message, path: &str, value: Value) -> Value {
     match value {
         Value::Object(_) | Value::Array(_) => match kind_at(message, path) {
@@ -239,12 +242,12 @@ pub(super) fn at(message: &Message, path: &str, value: Value) -> Value {
     }
 }
 
-/// A member of an object as errors print it; an absent one is its zero value.
+/// Returns a member of an object in its internal form. An absent member is its zero value.
 pub(super) fn member(message: &Message, object: View, name: &str) -> Value {
     message.field(name).map_or(Value::Null, |field| of_kind(&field.kind, object.get(name), field.pointer))
 }
 
-/// What a struct holds at a dotted path where nothing was given.
+/// Returns the zero value at a dotted path of a struct.
 pub(super) fn absent(message: &Message, path: &str) -> Value {
     match path.split_once('.') {
         Some((step, rest)) => {
@@ -255,8 +258,8 @@ pub(super) fn absent(message: &Message, path: &str) -> Value {
     }
 }
 
-/// The kind of the value at a path; a path that starts inside the specification is found there, and so are members of it
-/// that errors place below the metadata.
+/// Returns the kind of the value at a path. The path may also start inside the specification, or contain a
+/// member of the specification below another first step, because some errors have such paths.
 fn kind_at(message: &Message, path: &str) -> Option<Kind> {
     let steps = || path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
     let below = |message: &Message, from| kind_below(message, steps().skip(from));
@@ -283,7 +286,7 @@ fn spec_of(message: &Message) -> Option<&Ref<Message>> {
     message.field("spec")?.kind.message()
 }
 
-/// A value of a kind; an absent one is the zero value that a struct holds.
+/// Returns the internal form of a value of a kind. An absent value is the zero value in its struct.
 fn of_kind(kind: &Kind, value: Option<&Value>, pointer: bool) -> Value {
     let value = value.filter(|value| !value.is_null());
     match (kind, value) {
@@ -314,13 +317,13 @@ fn of_kind(kind: &Kind, value: Option<&Value>, pointer: bool) -> Value {
     }
 }
 
-/// Whether a struct has an internal form that is not yet there.
+/// Returns whether a struct has an internal form and the object is not yet in it.
 fn is_internal(message: &Message, object: &Object) -> bool {
     let shared = message.package.starts_with("apimachinery") || message.package.starts_with("apiextensions");
     !message.custom && !shared && object.iter().all(|(name, _)| message.field(name).is_some())
 }
 
-/// The internal form of a struct.
+/// Returns the internal form of a struct.
 pub(super) fn form(message: &Message, object: &Object) -> Object {
     let mut out = Object::new();
     let order = ORDERED.iter().find(|(name, _)| *name == message.name).map_or(&[][..], |(_, order)| *order);
@@ -339,7 +342,7 @@ fn put(out: &mut Object, message: &Message, field: &Field, object: &Object) {
     let value = object.get(&field.name);
     if message.name == "PodSpec" {
         match &*field.name {
-            // An older name of the account, and members that lie in the security context.
+            // The older name of `serviceAccountName`, and members that are part of the security context.
             "serviceAccount" => return,
             name if HOST.iter().any(|(host, ..)| *host == name) => return,
             "securityContext" => {
@@ -350,7 +353,7 @@ fn put(out: &mut Object, message: &Message, field: &Field, object: &Object) {
         }
     }
     match &field.kind {
-        // Metadata is embedded: its members stand among those of the struct.
+        // Metadata is embedded, so its members are members of the struct itself.
         Kind::Message(inner) if field.name == "metadata" && inner.name == "ObjectMeta" => {
             for (name, value) in value.and_then(Value::as_object).into_iter().flat_map(Object::iter) {
                 out.insert(name.to_owned(), value.clone());
@@ -362,7 +365,8 @@ fn put(out: &mut Object, message: &Message, field: &Field, object: &Object) {
     }
 }
 
-/// The security context of a pod, which inside is always there and has what the pod takes from its node.
+/// Returns the internal security context of a pod. It always exists and includes the pod's settings about the
+/// host.
 fn security_context(field: &Field, spec: &Object) -> Value {
     let mut out = Object::new();
     for (name, internal, pointer) in HOST {
@@ -377,7 +381,7 @@ fn security_context(field: &Field, spec: &Object) -> Value {
     out.into()
 }
 
-/// The internal name of a member.
+/// Returns the internal name of a member.
 fn name(message: &Message, field: &Field) -> String {
     let name = &*field.name;
     let renamed = RENAMED.iter().find(|(stem, member, _)| message.name.starts_with(stem) && *member == name);
@@ -420,7 +424,7 @@ mod tests {
                 r#"{"seLinuxOptions":{"user":"u"},"privileged":true}"#,
                 r#"{"Capabilities":null,"Privileged":true,"SELinuxOptions":{"User":"u","Role":"","Type":"","Level":""},"WindowsOptions":null,"RunAsUser":null,"RunAsGroup":null,"RunAsNonRoot":null,"ReadOnlyRootFilesystem":null,"AllowPrivilegeEscalation":null,"ProcMount":null,"SeccompProfile":null,"AppArmorProfile":null}"#,
             ),
-            // Types that are the same inside, maps, and what is no value of the kind that the path has.
+            // Types without an internal form, maps, and a value that does not have the kind of the path.
             (
                 "apps",
                 "statefulsets",
@@ -430,7 +434,7 @@ mod tests {
             ),
             ("", "pods", "spec.nodeSelector", r#"{"aB":"c"}"#, r#"{"aB":"c"}"#),
             ("", "pods", "spec.hostname", r#"{"aB":"c"}"#, r#"{"aB":"c"}"#),
-            // A path that leaves the specification out.
+            // A path without `spec`.
             ("", "persistentvolumes", "nodeAffinity", "{}", r#"{"Required":null}"#),
             ("rbac.authorization", "roles", "roleRef", r#"{"name":"x"}"#, r#"{"name":"x"}"#),
         ] {

@@ -1,5 +1,5 @@
-//! Checks of `metadata` that hold for every kind (docs/api/writes.md#preparation-and-validation,
-//! #what-an-update-keeps).
+//! Checks of `metadata` for every kind (docs/api/writes.md#preparation-and-validation,
+//! docs/api/writes.md#what-an-update-keeps).
 
 use std::collections::BTreeSet;
 
@@ -15,18 +15,18 @@ use values::naming::Naming;
 use values::object;
 use values::query::check_field_manager;
 
-/// Most bytes of all annotations of an object, keys and values.
+/// Maximum total size in bytes of the annotations of an object, keys and values.
 const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 const SUBRESOURCE_MAX: usize = 256;
-/// Most controllers beside the first that are reported: each failure prints all references.
+/// Maximum number of additional controllers that are reported, because each failure prints all references.
 const CONTROLLERS_SAID_MAX: usize = 4;
 
-/// `Invalid value` for each sentence.
+/// Appends an `Invalid value` error for each fault.
 pub(super) fn refuse(errors: &mut Vec<FieldError>, path: &Path, value: &str, faults: names::Faults) {
     errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, &value.into(), fault)));
 }
 
-/// Checks the metadata of a new object. `metadata.name` has been generated already.
+/// Checks the metadata of a new object. If a name is generated, that has already happened.
 pub fn validate_metadata_create(
     name_rule: NameRule,
     scope: Scope,
@@ -54,7 +54,7 @@ pub fn validate_metadata_create(
     validate_new(&root, metadata, errors);
 }
 
-/// Checks the changes of an update to metadata.
+/// Checks the changes that an update makes to metadata.
 pub fn validate_metadata_update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     let root = Path::ROOT.child("metadata");
     refuse_new_finalizers(&root, new, old, errors);
@@ -78,7 +78,7 @@ pub fn validate_metadata_update(new: &Object, old: &Object, errors: &mut Vec<Fie
     validate_common(&root, new, errors);
 }
 
-/// Every object has a name.
+/// Checks that a name is set.
 pub(super) fn require_name(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
     if metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty() {
         errors.push(FieldError::required(root.child("name"), "name or generateName is required"));
@@ -107,18 +107,18 @@ fn refuse_new_finalizers(root: &Path, new: &Object, old: &Object, errors: &mut V
     }
 }
 
-/// Checks the metadata of a new object, but for its name and namespace.
+/// Checks the metadata of a new object except for its name and namespace.
 pub(super) fn validate_new(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
     validate_common(root, metadata, errors);
     validate_finalizers(root, metadata, errors);
 }
 
-/// Checks that finalizers are qualified names that do not contradict each other.
+/// Checks that finalizers are qualified names and do not contradict each other.
 pub(super) fn validate_finalizers(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
     finalizers(&root.child("finalizers"), metadata.get("finalizers"), errors);
 }
 
-/// Checks that hold for the metadata of new objects and of updates.
+/// Runs the checks that are common to new objects and updates.
 fn validate_common(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
     if let Some(Value::Int(n @ ..=-1)) = metadata.get("generation") {
         let detail = "must be greater than or equal to 0";
@@ -130,8 +130,8 @@ fn validate_common(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>)
     managed_fields(&root.child("managedFields"), metadata.get("managedFields"), errors);
 }
 
-/// Checks the labels and annotations that the conversion of an object to another version changed. The path of
-/// annotations is the one that the reference server tells.
+/// Checks the labels and annotations that a conversion of an object changed. The path of annotations is the
+/// one in errors of the reference server.
 pub fn validate_converted(labels: Option<&Value>, annotations: Option<&Value>) -> Vec<FieldError> {
     let root = Path::ROOT.child("metadata");
     let mut errors = Vec::new();
@@ -142,7 +142,7 @@ pub fn validate_converted(labels: Option<&Value>, annotations: Option<&Value>) -
     errors
 }
 
-/// Keys and values of a map of labels, which selectors and node selectors are as well.
+/// Checks keys and values of a map of labels; also used for selectors and node selectors.
 pub(super) fn labels(path: &Path, labels: Option<&Value>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.and_then(Value::as_object).into_iter().flat_map(Object::iter) {
         if is_enough(errors) {
@@ -154,7 +154,7 @@ pub(super) fn labels(path: &Path, labels: Option<&Value>, errors: &mut Vec<Field
     }
 }
 
-/// Keys and total size of annotations; keys are compared in lower case.
+/// Checks keys and total size of annotations. Keys are converted to lower case before the check.
 pub(super) fn annotations(path: &Path, annotations: Option<&Value>, errors: &mut Vec<FieldError>) {
     let mut bytes = 0;
     for (key, value) in annotations.and_then(Value::as_object).into_iter().flat_map(Object::iter) {
@@ -169,7 +169,7 @@ pub(super) fn annotations(path: &Path, annotations: Option<&Value>, errors: &mut
     }
 }
 
-/// Version of an `apiVersion`; none if it has more parts than a group and a version.
+/// Returns the version in an `apiVersion`; empty if it has more parts than a group and a version.
 fn version_of(api_version: &str) -> &str {
     match api_version.split_once('/') {
         None => api_version,
@@ -215,7 +215,8 @@ fn owner_references(path: &Path, references: Option<&Value>, errors: &mut Vec<Fi
     }
 }
 
-/// Checks that finalizers are those of the system or have a domain. Custom objects and those of some kinds may have others.
+/// Checks that finalizers are standard ones or have a domain. This does not apply to custom objects and some
+/// kinds.
 pub fn validate_finalizer_names(naming: &Naming, metadata: &Object, errors: &mut Vec<FieldError>) {
     let root = Path::ROOT.child("metadata");
     let path = root.child("finalizers");
@@ -228,7 +229,7 @@ pub fn validate_finalizer_names(naming: &Naming, metadata: &Object, errors: &mut
     }
 }
 
-/// Checks that a finalizer is one of the system or has a domain.
+/// Checks that a finalizer is a standard one or has a domain.
 pub(super) fn finalizer_name(naming: &Naming, path: &Path, name: &str, errors: &mut Vec<FieldError>) {
     let is_standard = ["orphan", "foregroundDeletion", naming.word].contains(&name)
         || (!name.contains('/') && name == conditions::finalizer(naming));
@@ -238,8 +239,8 @@ pub(super) fn finalizer_name(naming: &Naming, path: &Path, name: &str, errors: &
     }
 }
 
-/// What is said of finalizers of a custom object that `old` does not have: names that are not qualified, and names without
-/// a path that may be those of other writers.
+/// Returns the warnings about the finalizers of a custom object that `old` does not have: names that are not
+/// qualified, and names without a path, which may conflict with other writers.
 pub fn finalizer_warnings(naming: &Naming, new: &Object, old: Option<&Object>) -> Vec<String> {
     let before = old.map(object::finalizers).unwrap_or_default();
     let added: BTreeSet<&str> =
@@ -394,7 +395,7 @@ mod tests {
 
     #[test]
     fn an_update_leaves_identity_alone_and_adds_no_finalizers_while_deleting() {
-        // docs/api/writes.md#what-an-update-keeps.
+        // Source: docs/api/writes.md#what-an-update-keeps.
         for (old, new, want) in [
             (r#"{"name":"a","uid":"u"}"#, r#"{"name":"a","uid":"u","labels":{"a":"b"}}"#, vec![]),
             (

@@ -1,17 +1,17 @@
 //! Validation: the checks that every object passes before it is stored
-//! (docs/api/writes.md#preparation-and-validation,
-//! #what-an-update-keeps, docs/api/validation.md).
+//! (docs/api/writes.md#preparation-and-validation, docs/api/writes.md#what-an-update-keeps,
+//! docs/api/validation.md).
 //!
 //! ```text
 //! metadata ─► walk: each field against its schema, then the rules its type names ─► on update: immutable fields
 //! ```
 //!
-//! Checks of a single field are declared in the schema files (options `check`, `union`, `immutable`). Checks of several
-//! fields are functions in `rules/`, one file per topic, which a type names in the schema (option `rule`). Objects of
-//! types made at run time are checked by [`custom::validate`] instead, their status among the rest. All failures
-//! are collected; none ends the validation. Objects arrive in stored form, defaulted and prepared by the strategy. This
-//! module does not read the store: checks that need other objects belong to admission. `docs/validation.md` lists the
-//! coverage of each kind.
+//! Checks of a single field are declared in the schema files (options `check`, `union`, `immutable`). Checks
+//! of several fields are functions in `rules/`, with one file per topic, and a type names its function in the
+//! schema (option `rule`). Objects of custom types, including their status, are checked by
+//! [`custom::validate`]. Validation collects all failures and does not end at the first. Objects arrive in
+//! stored form, defaulted and prepared by the strategy. This module does not read the store: checks that need
+//! other objects are part of admission. `docs/validation.md` lists the coverage of each kind.
 
 mod diff;
 pub mod embedded;
@@ -38,34 +38,34 @@ use values::field::{FieldError, is_enough};
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// Whether containers may be privileged: one setting for the process, made before the first request.
+/// Whether containers may be privileged: a setting of the process, made before the first request.
 static PRIVILEGED: AtomicBool = AtomicBool::new(false);
 
-/// Lets containers be privileged from now on.
+/// Permits privileged containers from now on.
 pub fn allow_privileged() {
     PRIVILEGED.store(true, Ordering::Relaxed);
 }
 
-/// The state of one validation: the object, its context, and the failures so far.
+/// State of one validation: the object, its context, and the failures so far.
 pub(crate) struct Validator<'v> {
     naming: &'v Naming,
     /// Type of the object.
     message: &'v Message,
-    /// Kind of the object.
+    /// Name of the object's type.
     kind: &'v str,
-    /// Group in which it is asked for, where that is known.
+    /// API group of the request; empty if it is unknown.
     group: &'v str,
-    /// The object.
     object: View<'v>,
-    /// The stored object, on update.
+    /// Stored object on an update; `None` on create.
     old: Option<View<'v>>,
-    /// Only the status is checked, and only by the rules for statuses.
+    /// Whether only the status is checked, by the rules for statuses.
     is_status: bool,
     errors: Vec<FieldError>,
 }
 
 impl Validator<'_> {
-    /// Whether enough failures are collected to stop. Loops over client input check this before each iteration.
+    /// Returns whether enough failures are collected to stop. Loops over client input check this before each
+    /// iteration.
     fn has_enough(&self) -> bool {
         is_enough(&self.errors)
     }
@@ -74,7 +74,7 @@ impl Validator<'_> {
         self.old.is_none()
     }
 
-    /// The struct that the stored object has at a path.
+    /// Returns the struct at a path of the stored object.
     fn before(&self, path: &Path) -> View<'_> {
         View::from(self.old.and_then(|old| path.value(old)))
     }
@@ -109,26 +109,27 @@ impl Validator<'_> {
         self.errors.push(FieldError::not_supported(path, &value, supported));
     }
 
-    /// `Invalid value`, where `value` stands at another place in the object than the error names.
+    /// Adds an `Invalid value` failure whose `value` is at another location in the object than the path of
+    /// the failure.
     fn invalid_from(&mut self, path: impl Into<String>, place: &str, value: Value, detail: &str) {
         let value = internal::at(self.message, place, value);
         self.errors.push(FieldError::invalid(path, &value, detail));
     }
 
-    /// `Forbidden`, with the difference between two versions of what stands at `place` in the object.
+    /// Adds a `Forbidden` failure with the difference between two versions of the struct at `place`.
     fn forbidden_change(&mut self, path: &str, detail: &str, place: &str, [old, new]: [View; 2]) {
         let form = |version: View| internal::at(self.message, place, version.to_value());
         let detail = format!("{detail}\n{}", diff::unified(&form(old), &form(new)));
         self.forbidden(path, detail);
     }
 
-    /// The same for lists.
+    /// Adds a `Forbidden` failure with the difference between two versions of a list.
     fn forbidden_list_change(&mut self, path: &Path, detail: &str, place: &str, lists: [Value; 2]) {
         let [old, new] = lists.map(|list| internal::at(self.message, place, list));
         self.forbidden(path, format!("{detail}\n{}", diff::unified(&old, &new)));
     }
 
-    /// The same for the members of a volume's specification that say where its data lies.
+    /// Adds a `Forbidden` failure with the difference between two versions of a volume's source.
     fn forbidden_source_change(&mut self, path: &str, detail: &str, old: &Object, new: &Object) {
         let form = |source: &Object| {
             let source = Value::Object(source.clone());
@@ -143,13 +144,13 @@ impl Validator<'_> {
         self.forbidden(path, detail);
     }
 
-    /// Whether something was found at a path or below it.
+    /// Returns whether there are failures at a path or below it.
     fn has_errors_in(&self, path: &Path) -> bool {
         let place = path.to_string();
         self.errors.iter().any(|error| is_within(&error.path, &place))
     }
 
-    /// Says once more what was found at a path and below it: the reference server looks there twice.
+    /// Adds the failures at and below a path again, because the reference server checks it twice.
     fn repeat(&mut self, path: &Path) {
         if self.has_enough() {
             return;
@@ -160,43 +161,45 @@ impl Validator<'_> {
         self.errors.extend(found);
     }
 
-    /// Forgets what was found at a path and below it: the reference server does not look there.
+    /// Removes the failures at and below a path, because the reference server does not check it.
     fn forget(&mut self, path: &Path) {
         let place = path.to_string();
         self.errors.retain(|error| !is_within(&error.path, &place));
     }
 
-    /// `Invalid value` for each sentence.
+    /// Adds an `Invalid value` failure for each fault.
     fn refuse(&mut self, path: &Path, value: &str, faults: names::Faults) {
         metadata::refuse(&mut self.errors, path, value, faults);
     }
 }
 
-/// Whether a path is `place` or leads on from there.
+/// Returns whether a path is `place` or below it.
 fn is_within(path: &str, place: &str) -> bool {
     path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Normalises fields that a kind stores in another form than it accepts (a secret's `stringData`); before validation.
+/// Normalizes fields that a kind stores in another form than it accepts, such as a secret's `stringData`.
+/// Called before validation.
 pub fn prepare(resource: &ResourceTable, object: &mut Object) {
     if let Some(normalize) = rules::normalization(resource) {
         normalize(object, None);
     }
 }
 
-/// The same of an update of the stored object `old`.
+/// Normalizes the fields of an object that is about to replace `old`.
 pub fn prepare_update(resource: &ResourceTable, object: &mut Object, old: &Object) {
     if let Some(normalize) = rules::normalization(resource) {
         normalize(object, Some(old));
     }
 }
 
-/// The failures of a new object. Metadata is complete: name, namespace and uid are set.
+/// Returns the failures of a new object. Its metadata must be complete: name, namespace and uid are set.
 pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
     create_in("", resource, naming, object)
 }
 
-/// [`create`] of an object that is asked for in `group`, where its type is served in several.
+/// Returns the failures of a new object, like [`create`], for a request in `group` if several groups serve
+/// the type.
 pub fn create_in(group: &str, resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
     if resource.message.custom {
         let mut errors = Vec::new();
@@ -218,12 +221,14 @@ pub fn create_in(group: &str, resource: &ResourceTable, naming: &Naming, object:
     );
     finalizer_names(&mut validator, resource, metadata_of(object));
     walk::object(&mut validator, &resource.message, object);
-    // Some kinds have rules of their own for the base of a generated name. The reference server looks at it before the name.
+    // Some kinds have rules of their own for the base of a generated name. The reference server checks it
+    // before the name.
     validator.errors.sort_by_key(|error| error.path != "metadata.generateName");
     validator.errors
 }
 
-/// The failures of the metadata of a view, through which an object in a namespace is written: those of a new object.
+/// Returns the failures of the metadata of a view through which a namespaced object is written, such as a
+/// scale. The checks are those of new objects.
 pub fn metadata_of_view(naming: &Naming, view: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata::validate_metadata_create(
@@ -255,24 +260,24 @@ fn validator<'v>(
     }
 }
 
-/// The finalizers of an object, where its kind wants them to have a domain.
+/// Checks that the finalizers of an object have a domain, if its kind requires that.
 fn finalizer_names(validator: &mut Validator, resource: &ResourceTable, metadata: &Object) {
     if !resource.behavior.plain_finalizers {
         metadata::validate_finalizer_names(validator.naming, metadata, &mut validator.errors);
     }
 }
 
-/// The failures of an update through the resource itself.
+/// Returns the failures of an update through the resource itself.
 pub fn update(resource: &ResourceTable, naming: &Naming, new: &Object, old: &Object) -> Vec<FieldError> {
     update_through("", resource, naming, new, old).errors
 }
 
-/// The failures and warnings of an update through a subresource that writes its parent (`status`, `ephemeralcontainers`,
-/// `resize`, `binding` …; empty for the resource itself).
+/// Returns the failures and warnings of an update through a subresource that writes its parent (`status`,
+/// `ephemeralcontainers`, `resize`, `binding` …; empty for the resource itself).
 ///
-/// The strategy has already put back what the subresource may not write, so the kind's rules on what an update may
-/// change are only asked for the resource itself; a subresource has rules of its own, and for `status` nothing but the
-/// status is judged.
+/// The strategy has already reset the fields that the subresource may not write. The kind's rules on
+/// permitted changes therefore apply only to the resource itself. A subresource has its own rules, and for
+/// `status` only the status is checked.
 pub fn update_through(
     subresource: &str,
     resource: &ResourceTable,
@@ -283,7 +288,8 @@ pub fn update_through(
     update_in("", subresource, resource, naming, [new, old])
 }
 
-/// [`update_through`] of an object that is asked for in `group`, where its type is served in several.
+/// Returns failures and warnings of an update, like [`update_through`], for a request in `group` if several
+/// groups serve the type.
 pub fn update_in(
     group: &str,
     subresource: &str,
@@ -318,8 +324,9 @@ pub fn update_in(
     Judgement { errors: validator.errors, ..Judgement::default() }
 }
 
-/// Checks the metadata of an update: twice as a change, and once or twice as if the object were new. The reference server
-/// reports each failure once for each check that finds it, and only the checks of new objects look at finalizers.
+/// Checks the metadata of an update: twice as a change, and once or twice as if the object were new. The
+/// reference server reports each failure once for each check that finds it, and only the checks of new
+/// objects include finalizers.
 fn update_of_metadata(
     validator: &mut Validator,
     resource: &ResourceTable,
@@ -348,12 +355,12 @@ fn update_of_metadata(
     }
 }
 
-/// What is found in the stored definition of a custom type beside its names.
+/// Returns the facts about a stored definition of a custom type, apart from its names.
 pub fn findings<'f>(naming: &Naming, definition: &Definition, object: &'f Object) -> Findings<'f> {
     rules::definition::findings(naming, definition, object)
 }
 
-/// Paths that no update changes (the tables' `immutable`).
+/// Refuses changes of the paths that are immutable (option `immutable` of the tables).
 fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, old: &Object) {
     for path in resource.immutable {
         if new.shares(path, old) {
@@ -365,7 +372,7 @@ fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, 
         }
         let refusal = resource.behavior.refusals.iter().find(|(other, _)| other == path);
         match refusal.map(|(_, detail)| *detail) {
-            Some("") => {} // the update rule of the kind does it
+            Some("") => {} // the update rule of the kind reports the change
             Some(detail) => validator.forbidden(*path, detail),
             None => {
                 let new_value =
@@ -376,7 +383,7 @@ fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, 
     }
 }
 
-/// Whether two members are equal; the order in which structs hold their members does not count.
+/// Returns whether two members are equal. The order of struct members is ignored.
 fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a.filter(|value| !value.is_null()), b.filter(|value| !value.is_null())) {
         (Some(a), Some(b)) => a.is_same_in_any_order(b),
@@ -384,13 +391,13 @@ fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
     }
 }
 
-/// Whether two structs have the same members, in whatever order.
+/// Returns whether two structs have the same members, in any order.
 fn is_same_struct(a: View, b: View) -> bool {
     let holds = |a: View, b: View| a.members().all(|(name, value)| is_same(Some(value), b.get(name)));
     holds(a, b) && holds(b, a)
 }
 
-/// The value at a dotted path.
+/// Returns the value at a dotted path.
 fn at<'v>(object: &'v Object, path: &str) -> Option<&'v Value> {
     let mut steps = path.split('.');
     let first = object.get(steps.next()?)?;

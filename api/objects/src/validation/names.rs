@@ -1,13 +1,13 @@
-//! Checks of names that objects have beside those of the crate `names`, with the reference server's messages.
+//! Checks of names in objects, in addition to the crate `names`, with the messages of the reference server.
 //!
-//! Every check returns the messages of what is wrong, and none for a valid name.
+//! Every check returns a list of faults, which is empty for a valid name.
 
 pub use ::names::{Faults, label, label_1035, label_value, qualified, subdomain};
 use ::names::{LABEL, SUBDOMAIN_MAX, generated, has_subdomain_form, longer_than, sentence};
 
 use types::schema::table::NameRule;
 
-/// An RFC 1123 subdomain whose labels may have underscores, also in front.
+/// Checks an RFC 1123 subdomain whose labels may contain and start with underscores.
 pub(crate) fn subdomain_with_underscore(name: &str) -> Faults {
     let mut faults = longer_than(name, SUBDOMAIN_MAX, "characters");
     let fits = |part: &str| {
@@ -26,7 +26,7 @@ pub(crate) fn subdomain_with_underscore(name: &str) -> Faults {
     faults
 }
 
-/// An RFC 1123 subdomain behind `*.`.
+/// Checks an RFC 1123 subdomain after `*.`.
 pub(crate) fn wildcard_subdomain(name: &str) -> Faults {
     let mut faults = longer_than(name, SUBDOMAIN_MAX, "characters");
     if !name.strip_prefix("*.").is_some_and(has_subdomain_form) {
@@ -37,7 +37,7 @@ pub(crate) fn wildcard_subdomain(name: &str) -> Faults {
     faults
 }
 
-/// The name of an HTTP header.
+/// Checks the name of an HTTP header.
 pub(crate) fn http_header(name: &str) -> Faults {
     if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Vec::new();
@@ -46,7 +46,7 @@ pub(crate) fn http_header(name: &str) -> Faults {
     vec![sentence(text, "[-A-Za-z0-9]+", &["X-Header-Name"])]
 }
 
-/// A segment of a URL path.
+/// Checks a segment of a URL path.
 pub(crate) fn path_segment(name: &str) -> Faults {
     match name {
         "." | ".." => vec![format!("may not be '{name}'")],
@@ -54,13 +54,13 @@ pub(crate) fn path_segment(name: &str) -> Faults {
     }
 }
 
-/// The beginning of a segment of a URL path.
+/// Checks the prefix of a segment of a URL path.
 fn path_segment_start(name: &str) -> Faults {
     let found = ["/", "%"].into_iter().filter(|part| name.contains(part));
     found.map(|part| format!("may not contain '{part}'")).collect()
 }
 
-/// A name by the rule of its kind.
+/// Checks a name by the rule of its kind.
 pub(crate) fn by_rule(rule: NameRule, name: &str) -> Faults {
     match rule {
         NameRule::Subdomain => subdomain(name),
@@ -69,7 +69,7 @@ pub(crate) fn by_rule(rule: NameRule, name: &str) -> Faults {
     }
 }
 
-/// The beginning of a generated name, by the rule of the kind.
+/// Checks the prefix of a generated name by the rule of its kind.
 pub(crate) fn generate_base(rule: NameRule, base: &str) -> Faults {
     match rule {
         NameRule::Subdomain | NameRule::Label => by_rule(rule, &generated(base)),
@@ -77,12 +77,12 @@ pub(crate) fn generate_base(rule: NameRule, base: &str) -> Faults {
     }
 }
 
-/// What is wrong with an API version, which is `[group/]version` or nothing.
+/// Returns the fault of an API version, which is `[group/]version` or empty.
 pub(crate) fn group_version_fault(text: &str) -> Option<String> {
     ::names::group_version(text).err()
 }
 
-/// An identifier of the C language.
+/// Checks a C identifier.
 pub fn identifier(name: &str) -> Faults {
     let is_first = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
     let bytes = name.as_bytes();
@@ -95,7 +95,7 @@ pub fn identifier(name: &str) -> Faults {
     vec![sentence(text, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
 }
 
-/// The reason of a condition.
+/// Checks the reason of a condition.
 pub(crate) fn condition_reason(reason: &str) -> Faults {
     let bytes = reason.as_bytes();
     let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b':');
@@ -112,7 +112,7 @@ pub(crate) fn condition_reason(reason: &str) -> Faults {
     vec![sentence(text, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", &examples)]
 }
 
-/// A key of a config map or secret.
+/// Checks a key of a config map or secret.
 pub(crate) fn config_key(key: &str) -> Faults {
     let mut faults = longer_than(key, SUBDOMAIN_MAX, "characters");
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -128,7 +128,7 @@ pub(crate) fn config_key(key: &str) -> Faults {
     faults
 }
 
-/// The name of an environment variable.
+/// Checks the name of an environment variable.
 pub(crate) fn environment_variable(name: &str) -> Faults {
     if name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=') {
         return Vec::new();
@@ -138,7 +138,7 @@ pub(crate) fn environment_variable(name: &str) -> Faults {
     vec![text.to_owned()]
 }
 
-/// The name of a port that others refer to.
+/// Checks the name of a port.
 pub fn port_name(name: &str) -> Faults {
     let mut faults = longer_than(name, 15, "characters");
     if name.is_empty() || !name.bytes().all(|byte| is_lower_or_digit(byte) || byte == b'-') {
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn names_are_taken_or_refused_by_rule() {
-        // Facts: validation, generic. (check, taken, refused)
+        // Source: the generic validation facts. Check, accepted names, refused names.
         type Check = fn(&str) -> Faults;
         let cases: [(Check, &str, &str); 5] = [
             (subdomain_with_underscore, "a _a.b a_b", "a..b a_ A a.-b"),

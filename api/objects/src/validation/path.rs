@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write};
 use super::rules::view::View;
 use values::json::Value;
 
-/// `spec.containers[0].env`, `metadata.labels[app]`.
+/// Path of a field, such as `spec.containers[0].env` or `metadata.labels[app]`.
 #[derive(Clone, Copy)]
 pub struct Path<'p> {
     parent: Option<&'p Path<'p>>,
@@ -20,15 +20,15 @@ enum Step<'p> {
 }
 
 impl<'p> Path<'p> {
-    /// The object itself; it has no name.
+    /// Path of the object itself, which has no name.
     pub const ROOT: Path<'static> = Path { parent: None, step: Step::Name("") };
 
-    /// The path of the containing value.
+    /// Returns the path of the containing value.
     pub fn parent(&self) -> &Path<'p> {
         self.parent.unwrap_or(&Path::ROOT)
     }
 
-    /// What an object has at this path.
+    /// Returns the value at this path of an object.
     pub(super) fn value<'v>(&self, object: View<'v>) -> Option<&'v Value> {
         let parent = self.parent?;
         match self.step {
@@ -38,17 +38,17 @@ impl<'p> Path<'p> {
         }
     }
 
-    /// A member of an object.
+    /// Returns the path of a member of an object.
     pub const fn child(&'p self, name: &'p str) -> Path<'p> {
         Path { parent: Some(self), step: Step::Name(name) }
     }
 
-    /// An element of a list.
+    /// Returns the path of an element of a list.
     pub const fn index(&'p self, at: usize) -> Path<'p> {
         Path { parent: Some(self), step: Step::Index(at) }
     }
 
-    /// A member of a map.
+    /// Returns the path of a member of a map.
     pub const fn key(&'p self, key: &'p str) -> Path<'p> {
         Path { parent: Some(self), step: Step::Key(key) }
     }

@@ -1,5 +1,5 @@
-//! Checks in code, which types name in the schema files (options `rule`, `update_rule`, `normalization`). One topic a
-//! file; what a line in a schema can say is not here.
+//! Checks in code, which types name in the schema files (options `rule`, `update_rule`, `normalization`).
+//! Each file covers one topic. Checks that a schema can declare are not repeated here.
 
 mod admission;
 mod autoscaling;
@@ -47,28 +47,30 @@ use super::{Validator, forms};
 use types::schema::table::{Message, ResourceTable};
 use values::json::Object;
 
-/// Checks a struct at a path. Its members were checked before.
+/// Check of a struct at a path. The members of the struct were checked before.
 pub(super) type Rule = fn(&mut Validator, &Path, View);
 
-/// Checks the new state of an object beside the stored one.
+/// Check of the new version of an object against the stored one.
 pub(super) type UpdateRule = fn(&mut Validator, View, View);
 
 include!(concat!(env!("SCHEMA_TABLES"), "/rules.rs"));
 
-/// Brings a new object, or one that replaces the second, into the form that validation and the store know.
+/// Function that converts a new object, or one that replaces the second, to the form that validation and the
+/// store expect.
 pub(super) type Normalization = fn(&mut Object, Option<&Object>);
 
-/// The check that a type names.
+/// Returns the rule that a type names, if any.
 pub(super) fn of(message: &Message) -> Option<Rule> {
     named(RULES, message.rule)
 }
 
-/// The normalization that a kind names.
+/// Returns the normalization that a kind names, if any.
 pub(super) fn normalization(resource: &ResourceTable) -> Option<Normalization> {
     named(NORMALIZATIONS, resource.behavior.normalization)
 }
 
-/// The check that a kind names for updates through a subresource; through the resource itself when it is empty.
+/// Returns the rule that a kind names for updates through a subresource, or through the resource itself if
+/// `subresource` is empty.
 pub(super) fn on_update(resource: &ResourceTable, subresource: &str) -> Option<UpdateRule> {
     if subresource.is_empty() {
         return named(UPDATE_RULES, resource.behavior.update_rule);

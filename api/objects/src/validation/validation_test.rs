@@ -7,14 +7,14 @@ use types::schema::defaults;
 use types::schema::encode::encode;
 use values::naming::{CLUSTER, KUBERNETES};
 
-/// The resource with this plural, in the group that a stem names.
+/// Returns the resource with this plural in the group with this stem.
 fn resource(stem: &str, plural: &str) -> &'static ResourceTable {
     let groups = builtin::groups(&KUBERNETES).iter().filter(|group| group.stem == stem);
     let mut resources = groups.flat_map(|group| group.versions).flat_map(|version| version.resources);
     resources.find(|resource| resource.plural == plural).unwrap_or_else(|| panic!("no {plural}"))
 }
 
-/// The document as the write path hands it to validation.
+/// Returns the document in the form in which the write path passes it to validation.
 fn object(resource: &ResourceTable, document: &str) -> Object {
     let decoded =
         decode(&resource.message, document.as_bytes()).unwrap_or_else(|error| panic!("{document}: {error}"));
@@ -29,7 +29,7 @@ fn texts(errors: Vec<FieldError>) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// Puts name and namespace in front of the members of a document.
+/// Adds name and namespace before the members of a document.
 fn named(resource: &ResourceTable, members: &str) -> String {
     let namespace = match resource.scope {
         types::schema::table::Scope::Namespaced => r#","namespace":"n""#,
@@ -39,18 +39,18 @@ fn named(resource: &ResourceTable, members: &str) -> String {
     format!(r#"{{"metadata":{{"name":"x"{namespace}}}{comma}{members}}}"#)
 }
 
-/// The files in `cases/`: objects with their expected failures (format: `cases/README.md`).
+/// A case in a file in `cases/`: an object with its expected failures (format: `cases/README.md`).
 struct Case {
     place: String,
     table: &'static ResourceTable,
-    /// Name of the subresource that an update goes through; empty for the resource itself.
+    /// Subresource of the update; empty for the resource itself.
     through: String,
     old: Option<String>,
     new: String,
     wanted: Vec<String>,
 }
 
-/// The documents as written, between the lines with the expected failures.
+/// Returns the documents as written, with the lines of expected failures between them.
 fn cases(file: &std::path::Path) -> Vec<Case> {
     let text = std::fs::read_to_string(file).unwrap();
     let mut words: Vec<(String, String)> = Vec::new();
@@ -96,7 +96,7 @@ fn replaced(text: &str, words: &[(String, String)]) -> String {
     words.iter().rev().fold(text.to_owned(), |text, (word, value)| text.replace(word, value))
 }
 
-/// The members of a case as a whole object.
+/// Returns the whole object for the members of a case.
 fn case_object(table: &'static ResourceTable, members: &str) -> Object {
     if members.starts_with(r#"{"metadata""#) {
         return object(table, members);
@@ -106,7 +106,7 @@ fn case_object(table: &'static ResourceTable, members: &str) -> Object {
 
 #[test]
 fn objects_are_taken_or_everything_wrong_with_them_is_said() {
-    // docs/api/validation.md. `BLESS=1` writes the actual failures into the files, for review.
+    // Source: docs/api/validation.md. `BLESS=1` writes the actual failures into the files for review.
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/objects/validation/cases");
     let mut files: Vec<_> = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
@@ -285,7 +285,7 @@ fn sizes_have_limits() {
 
 #[test]
 fn nothing_panics_on_objects_of_any_shape() {
-    // Trees that no decoder makes: every member of every kind replaced by each other sort of value.
+    // Trees that no decoder produces: every member of every kind is replaced by each other type of value.
     let values = [Value::Null, Value::Int(-1), "x".into(), Value::Array(vec![Value::Int(1), "y".into()])];
     for naming in [&CLUSTER, &KUBERNETES] {
         let groups = builtin::groups(naming).iter();
@@ -369,7 +369,7 @@ fn large_objects_cost_their_size_and_not_its_square() {
     }
 }
 
-/// The text files below a directory, in order.
+/// Returns the text files below a directory, in order.
 fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -377,9 +377,9 @@ fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     paths.into_iter().flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-/// Real-world manifests are valid, keep their content, and may be written again unchanged.
+/// Tests that real-world manifests are valid, keep their content, and can be written again unchanged.
 ///
-/// They are not part of the repository; without them the test prints a note and passes.
+/// The manifests are not part of the repository. Without them the test prints a note and passes.
 #[test]
 fn manifests_of_users_are_valid_and_round_trip() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -415,7 +415,8 @@ fn manifests_of_users_are_valid_and_round_trip() {
             }
             let mut said = texts(create(table, &KUBERNETES, &new));
             said.extend(texts(update(table, &KUBERNETES, &new, &new)));
-            // A job's selector is made when it is stored, from its identifier, and so are the labels that it selects.
+            // The server sets the selector of a job and the selected labels from its uid when the job is
+            // stored.
             const MADE: [&str; 2] = ["spec.selector: Required value", "spec.template.metadata.labels: "];
             said.retain(|fault| kind != "Job" || !MADE.iter().any(|made| fault.starts_with(made)));
             faults.extend(said.into_iter().map(|fault| format!("{place}: {fault}")));
@@ -431,7 +432,7 @@ fn manifests_of_users_are_valid_and_round_trip() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The resource whose objects are of this kind.
+/// Returns the resource whose objects have this kind.
 fn resource_of(version: &str, kind: &str) -> Option<&'static ResourceTable> {
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     let groups = builtin::groups(&KUBERNETES).iter().filter(|one| one.stem == group);

@@ -1,12 +1,13 @@
-//! The schema walk: visits every field of an object and checks what the schema declares.
+//! The schema walk, which visits every field of an object and checks what the schema declares.
 //!
 //! ```text
-//! struct ─► each field in schema order: presence ─► closed set ─► format, range, size ─► children ─► union ─► rule
+//! struct ─► each field in schema order: presence ─► enum ─► format, range, size ─► children ─► union ─► rule
 //! ```
 //!
-//! A type's rule runs after the checks of its members. A valid object of usual size costs no allocation. Metadata and status are
-//! skipped: metadata has rules of its own, and writes of the main resource do not change status. A write through
-//! `/status` walks only the status, without presence and closed-set checks, which the reference server omits as well.
+//! The rule of a type runs after the checks of its members. A valid object of usual size costs no allocation.
+//! Metadata and status are skipped: metadata has its own rules, and writes of the main resource do not change
+//! the status. A write through `/status` walks only the status, without checks of presence and enums, which
+//! the reference server omits as well.
 
 use hashbrown::HashSet;
 
@@ -21,7 +22,7 @@ use values::cancellation;
 use values::field::{FieldError, is_enough};
 use values::json::{Object, Value};
 
-/// Checks an object of type `message`, but for its metadata and status.
+/// Checks an object of type `message` except for its metadata and status.
 pub(super) fn object(validator: &mut Validator, message: &Message, object: &Object) {
     structure(validator, message, object, &Path::ROOT, true);
 }
@@ -61,8 +62,8 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
     }
 }
 
-/// The members of a union beside the first that is given: they are refused, whatever is in them, but for those that the
-/// reference server forgets to refuse.
+/// Returns the members of a union other than the first given one. They are refused without checking their
+/// content, except for members that the reference server does not refuse.
 fn surplus<'m>(message: &'m Message, object: &Object) -> Vec<&'m str> {
     let Some(union) = &message.union else { return Vec::new() };
     let is_member = |(name, value): &(&str, &Value)| {
@@ -89,7 +90,7 @@ fn zero_is_absent(field: &Field) -> bool {
 fn refuse_absent(validator: &mut Validator, field: &Field, path: &Path) {
     let is_scalar = matches!(field.kind, Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Double);
     let by_value = matches!(field.kind, Kind::Message(_)) || (is_scalar && !zero_is_absent(field));
-    // A struct held by value is present, with zero values.
+    // A struct that is not a pointer is always present, with zero values.
     if field.pointer || !by_value {
         refuse_missing(validator, field, path);
     }
@@ -105,7 +106,7 @@ fn refuse_missing(validator: &mut Validator, field: &Field, path: &Path) {
     }
 }
 
-/// Checks a member that is there.
+/// Checks a member that is present.
 fn member(validator: &mut Validator, field: &Field, value: &Value, path: &Path) {
     cancellation::step();
     let is_empty = match value {
@@ -129,7 +130,7 @@ fn member(validator: &mut Validator, field: &Field, value: &Value, path: &Path) 
     below(validator, &field.kind, value, path);
 }
 
-/// Checks what is in a value.
+/// Checks the parts of a value.
 fn below(validator: &mut Validator, kind: &Kind, value: &Value, path: &Path) {
     cancellation::step();
     match (kind, value) {
@@ -156,7 +157,7 @@ fn below(validator: &mut Validator, kind: &Kind, value: &Value, path: &Path) {
     }
 }
 
-/// Whether there is anything to check in values of this kind.
+/// Returns whether values of this kind have parts to check.
 fn has_parts(kind: &Kind) -> bool {
     matches!(kind, Kind::Message(_) | Kind::List(_) | Kind::Map(_))
 }
@@ -173,7 +174,7 @@ fn closed_set(validator: &mut Validator, field: &Field, value: &Value, path: &Pa
     if field.check.is_some_and(|check| check.set_in_code) {
         return;
     }
-    // An element is there even if it is empty.
+    // An element counts as given even if it is empty.
     let is_list = matches!(value, Value::Array(_));
     let empty_is_refused =
         field.pointer || is_list || field.check.is_some_and(|check| check.empty_is_refused);
@@ -263,7 +264,7 @@ fn in_range(check: &Check, value: &Value, path: &Path, errors: &mut Vec<FieldErr
     errors.push(FieldError::invalid(path, value, detail));
 }
 
-/// Longest list of texts that is searched without a set.
+/// Maximum length of a list of strings that is searched without a set.
 const FEW: usize = 16;
 
 fn refuse_repeated(items: &[Value], path: &Path, errors: &mut Vec<FieldError>) {

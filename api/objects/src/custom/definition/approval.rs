@@ -1,35 +1,35 @@
-//! The leave to define types in a group of the project itself: an annotation says that the type was agreed on.
+//! Approval of types in a protected API group of the project: an annotation contains it.
 
 use values::field::go_quote;
 use values::naming::Naming;
 
-/// Whether the types of a group belong to the project itself.
+/// Returns whether a group is protected because it belongs to the project itself.
 pub fn is_protected(naming: &Naming, group: &str) -> bool {
     let is_within =
         |domain: &str| group == domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
     is_within(naming.domain) || is_within(naming.group_suffix.trim_start_matches('.'))
 }
 
-/// Name of the annotation.
+/// Returns the name of the approval annotation.
 pub fn annotation(naming: &Naming) -> String {
     format!("api-approved.{}", naming.domain)
 }
 
-/// What the annotation says.
+/// Content of the approval annotation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Approval<'a> {
-    /// An address where it was agreed on.
+    /// The type was approved; contains the URL of the approval.
     Approved(&'a str),
-    /// It was not, and the text says why it is there nonetheless.
+    /// The type was not approved; contains the text that explains its existence.
     Bypassed(&'a str),
-    /// Nothing.
+    /// The annotation is missing or empty.
     Missing,
-    /// Something else.
+    /// The annotation has any other value.
     Invalid(&'a str),
 }
 
 impl<'a> Approval<'a> {
-    /// What the value of the annotation says; empty without one.
+    /// Parses the value of the annotation, which is empty if the annotation is missing.
     pub fn of(value: &'a str) -> Approval<'a> {
         let has_host = || {
             let uri: Option<http::Uri> = value.parse().ok();
@@ -43,12 +43,12 @@ impl<'a> Approval<'a> {
         }
     }
 
-    /// Whether both say the same, in whatever words.
+    /// Returns whether both are of the same case, regardless of their texts.
     pub fn is_like(&self, other: &Approval) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// What it means, for people.
+    /// Returns the meaning of the annotation as a message.
     pub fn reason(&self, annotation: &str) -> String {
         let annotation = go_quote(annotation);
         let page = "see https://github.com/kubernetes/enhancements/pull/1111";

@@ -1,11 +1,11 @@
-//! The state of a definition, as its conditions tell it.
+//! The state of a definition, as its conditions express it.
 //!
 //! ```text
-//! names granted ─► NamesAccepted ─► Established, for good
+//! names granted ─► NamesAccepted ─► Established, permanently
 //! deleted       ─► Terminating: pending ─► in progress ─► completed
 //! ```
 //!
-//! Conditions keep their order, which is that of their first appearance, and the time of their last change of status.
+//! Conditions keep the order of their first appearance, and the time of their last change of status.
 
 use super::approval::{self, Approval};
 use super::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken, grant};
@@ -13,47 +13,47 @@ use super::{Condition, Definition, Names};
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// The condition that the type was agreed on, in groups of the project itself.
+/// Type of the condition that the custom type was approved; only in protected groups.
 pub const APPROVAL_CONFORMANT: &str = "KubernetesAPIApprovalPolicyConformant";
 
-/// The condition that some schema is not structural.
+/// Type of the condition that a schema is not structural.
 pub const NON_STRUCTURAL: &str = "NonStructuralSchema";
 
-/// The condition that the objects are being deleted.
+/// Type of the condition that the objects are being deleted.
 pub const TERMINATING: &str = "Terminating";
 
-/// The finalizer that keeps a deleted definition until its objects are gone.
+/// Returns the finalizer that keeps a deleted definition until its objects are deleted.
 pub fn finalizer(naming: &Naming) -> String {
     format!("customresourcecleanup.{}", naming.group("apiextensions", true))
 }
 
-/// What is known of a definition beside itself and the names in use.
+/// Facts about a definition that are not in the definition itself or in the names in use.
 #[derive(Clone, Debug, Default)]
 pub struct Findings<'f> {
-    /// In groups of the project: what the annotation says.
+    /// Content of the approval annotation; `None` unless the group is protected.
     pub approval: Option<Approval<'f>>,
-    /// Why some schema is not structural, as one text.
+    /// Reasons why schemas are not structural, as one text.
     pub violations: Option<String>,
-    /// The certificate authorities of the conversion webhook cannot be read.
+    /// Whether the certificate authorities of the conversion webhook are invalid.
     pub bad_bundle: bool,
 }
 
-/// The derived part of a definition's status.
+/// The part of a definition's status that the server derives.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct State {
-    /// Names in use.
+    /// Names that the definition was granted.
     pub accepted: Names,
-    /// Conditions, in their order.
+    /// Conditions, in the order of their first appearance.
     pub conditions: Vec<Condition>,
 }
 
 impl State {
-    /// That of a definition as it is stored.
+    /// Returns the state of a definition as it is stored.
     pub fn of(definition: &Definition) -> State {
         State { accepted: definition.accepted.clone(), conditions: definition.conditions.clone() }
     }
 
-    /// Sets a condition; its time is `now` if its status changes.
+    /// Sets a condition. Its time becomes `now` if its status changes.
     pub fn set(&mut self, condition: Condition, now: &str) {
         match self.conditions.iter_mut().find(|other| other.kind == condition.kind) {
             None => {
@@ -78,10 +78,11 @@ impl State {
     }
 }
 
-/// Why a definition is not established yet.
+/// Reason while a definition is not yet established.
 const INSTALLING: &str = "Installing";
 
-/// The state that a stored definition should have: names granted, and established at once, for there is one server.
+/// Returns the state that a stored definition should have: names are granted, and it is established at once,
+/// because there is a single server.
 pub fn derive(
     naming: &Naming,
     definition: &Definition,
@@ -136,8 +137,9 @@ pub fn derive(
 }
 
 impl State {
-    /// The state on the way to this one that clients wait for: names are granted, and the types are about to be served.
-    /// `None` for a definition that does not get established now, or stands there already.
+    /// Returns the intermediate state for which clients wait: names are granted, and the types are about to
+    /// be served. Returns `None` if the definition is not about to be established or is already in that
+    /// state.
     pub fn installing(&self, definition: &Definition) -> Option<State> {
         let is_established = self.conditions.iter().position(|other| other.kind == ESTABLISHED);
         let at = is_established.filter(|at| self.conditions[*at].status == "True")?;
@@ -151,7 +153,7 @@ impl State {
         Some(state)
     }
 
-    /// Sets a condition unless it already says the same.
+    /// Sets a condition unless an equal one exists.
     fn change(&mut self, condition: Condition, now: &str) {
         if !self.conditions.iter().any(|old| old.kind == condition.kind && old.says(&condition)) {
             self.set(condition, now);
@@ -159,27 +161,27 @@ impl State {
     }
 }
 
-/// How far the deletion of a definition is.
+/// Progress of the deletion of a definition.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Deletion {
-    /// It was asked for.
+    /// Deletion was requested and has not begun.
     Pending,
     /// Objects are being deleted.
     InProgress,
-    /// No object is left.
+    /// All objects are deleted.
     Completed,
-    /// Objects could not be deleted; the text says why.
+    /// Objects could not be deleted; contains the reason.
     Failed(String),
-    /// It is not known whether objects are left; the text says why.
+    /// The server could not check whether objects are left; contains the reason.
     Unchecked(String),
-    /// There were never any objects.
+    /// The definition was never established, so there are no objects.
     NeverEstablished,
-    /// The objects are those of a built-in type, and stay.
+    /// The objects belong to a built-in type and are kept.
     BuiltIn,
 }
 
 impl Deletion {
-    /// What the definition says of it.
+    /// Returns the condition for this progress.
     pub fn condition(&self) -> Condition {
         let of =
             |status: &str, reason: &str, message: &str| Condition::new(TERMINATING, status, reason, message);
@@ -212,14 +214,14 @@ impl Deletion {
 }
 
 impl Condition {
-    /// A condition without a time yet.
+    /// Creates a condition whose time is not set yet.
     pub fn new(kind: &str, status: &str, reason: &str, message: impl Into<String>) -> Condition {
         let message = message.into();
         let [kind, status, reason] = [kind, status, reason].map(str::to_owned);
         Condition { kind, status, reason, message, last_transition_time: String::new() }
     }
 
-    /// Whether both say the same, at whatever time.
+    /// Returns whether both conditions are equal except for their times.
     pub fn says(&self, other: &Condition) -> bool {
         (&self.status, &self.reason, &self.message) == (&other.status, &other.reason, &other.message)
     }

@@ -1,12 +1,13 @@
-//! Formats that a schema names but the server does not know for its type. Such a format is not enforced; the writer of
-//! the definition is warned of it (docs/api/validation.md#custom-resource-definitions).
+//! Formats that a schema declares but the server does not know for its type. Such a format is not enforced,
+//! and the writer of the definition gets a warning (docs/api/validation.md#custom-resource-definitions).
 
 use hashbrown::HashSet;
 
 use super::{Definition, walk};
 use crate::custom::format;
 
-/// The warnings for a definition; on update only those for formats that the stored one does not have.
+/// Returns the warnings for a definition. On an update, only formats that the stored definition does not have
+/// are reported.
 pub fn warnings(new: &Definition, old: Option<&Definition>) -> Vec<String> {
     let known: HashSet<String> = old.into_iter().flat_map(unrecognized).collect();
     let mut seen = HashSet::new();
@@ -17,7 +18,7 @@ pub fn warnings(new: &Definition, old: Option<&Definition>) -> Vec<String> {
         .collect()
 }
 
-/// The formats of a definition that are not known, in the order of its schemas.
+/// Returns the unknown formats of a definition in the order of its schemas.
 fn unrecognized(definition: &Definition) -> Vec<String> {
     let mut found = Vec::new();
     let shared = definition.shared().validation;
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
     use values::testing::object;
 
-    /// Of fields with these types and formats.
+    /// Returns a definition of fields with these types and formats.
     fn definition(fields: &[(&str, &str)]) -> Definition {
         let property = |(at, (kind, format)): (usize, &(&str, &str))| {
             let kind = if kind.is_empty() { String::new() } else { format!(r#""type":"{kind}","#) };

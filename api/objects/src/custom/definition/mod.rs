@@ -1,15 +1,15 @@
-//! Definitions of custom types, read once into typed values.
+//! Definitions of custom types, parsed once into typed values.
 //!
 //! ```text
 //! CustomResourceDefinition (object) ─ read ─► Definition ─► validation::definition   (may it be stored)
 //!                                                 ├───────► naming ─► conditions     (which names it gets)
-//!                                                 ├───────► formats                  (what its writer is warned of)
+//!                                                 ├───────► formats                  (warnings for the writer)
 //!                                                 └───────► presentation             (how its objects are shown)
 //! ```
 //!
-//! Absent texts and lists read as empty ones. A definition that was not validated reads as well: whatever has another
-//! type than it should reads as absent. Functions from values to values; the controller that stores what they say is
-//! elsewhere.
+//! Absent strings and lists are read as empty ones. A definition that was not validated can be read as well:
+//! members of a wrong type are read as absent. These are functions from values to values. A controller, in
+//! another module, stores their results.
 
 pub mod approval;
 pub mod conditions;
@@ -22,181 +22,181 @@ pub mod walk;
 use super::schema::Schema;
 use values::json::{Object, Value};
 
-/// A definition: what is wanted, and its state.
+/// A definition: its desired types and its status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Definition {
     /// API group of the type.
     pub group: String,
-    /// `Namespaced` or `Cluster`.
+    /// Scope of the objects: `Namespaced` or `Cluster`.
     pub scope: String,
-    /// The names that are asked for.
+    /// Names that the definition requests.
     pub names: Names,
-    /// The versions, in the order of the definition.
+    /// Versions in the order of the definition.
     pub versions: Vec<Version>,
-    /// How objects are converted between versions.
+    /// Conversion of objects between versions.
     pub conversion: Option<Conversion>,
-    /// Kept for old definitions.
+    /// Deprecated flag that all versions keep unknown fields.
     pub preserve_unknown_fields: bool,
-    /// The names in use.
+    /// Names that the definition was granted.
     pub accepted: Names,
-    /// Conditions of the definition.
+    /// Conditions in the status of the definition.
     pub conditions: Vec<Condition>,
-    /// Versions that objects may be stored in.
+    /// Versions in which objects may be stored.
     pub stored_versions: Vec<String>,
 }
 
 /// Names of a type.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Names {
-    /// Name in URLs.
+    /// Plural name, used in URLs.
     pub plural: String,
-    /// Name of one object.
+    /// Name of a single object.
     pub singular: String,
-    /// Short names for command lines.
+    /// Short names for command line tools.
     pub short_names: Vec<String>,
     /// Kind of the objects.
     pub kind: String,
-    /// Kind of lists.
+    /// Kind of lists of the objects.
     pub list_kind: String,
-    /// Sets of resources that it belongs to.
+    /// Categories of resources that the type belongs to.
     pub categories: Vec<String>,
 }
 
-/// One version of a type.
+/// A version of a custom type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Version {
-    /// Its name.
+    /// Name of the version, such as `v1`.
     pub name: String,
-    /// It is offered to clients.
+    /// Whether clients can use the version.
     pub served: bool,
-    /// Objects are stored in it.
+    /// Whether objects are stored in this version.
     pub storage: bool,
-    /// Clients that use it are warned.
+    /// Whether clients that use the version get a warning.
     pub deprecated: bool,
-    /// What the warning says.
+    /// Text of the deprecation warning; `None` for the default text.
     pub deprecation_warning: Option<String>,
-    /// `schema`, which may be there without a schema in it.
+    /// The member `schema`, which may exist without a schema in it.
     pub validation: Option<Validation>,
-    /// Subresources beside the objects.
+    /// Subresources of the objects; `None` if not declared.
     pub subresources: Option<Subresources>,
-    /// Columns of tables.
+    /// Columns of tables, in order.
     pub columns: Vec<PrinterColumn>,
-    /// Paths of the fields that selectors may name.
+    /// Paths of fields that field selectors may use.
     pub selectable: Vec<String>,
 }
 
-/// What objects of a version look like.
+/// The member `schema` of a version.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Validation {
-    /// The schema.
+    /// Schema of the objects; `None` if absent.
     pub schema: Option<Schema>,
 }
 
 /// Subresources of a version.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Subresources {
-    /// There is `/status`.
+    /// Whether there is a subresource `/status`.
     pub status: bool,
-    /// Where `/scale` finds its numbers.
+    /// Paths that `/scale` uses; `None` if there is no such subresource.
     pub scale: Option<Scale>,
 }
 
-/// Where `/scale` finds its numbers, as simple JSON paths.
+/// Paths that `/scale` uses, as simple JSON paths.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Scale {
-    /// The number wanted.
+    /// Path of the desired number of replicas.
     pub spec_replicas_path: String,
-    /// The number there is.
+    /// Path of the actual number of replicas.
     pub status_replicas_path: String,
-    /// The label selector, as text.
+    /// Path of the label selector, which is a string.
     pub label_selector_path: Option<String>,
 }
 
-/// One column of tables.
+/// A column of tables.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PrinterColumn {
-    /// Header.
+    /// Header of the column.
     pub name: String,
-    /// Type of the cells.
+    /// JSON type of the cells.
     pub kind: String,
-    /// Format of the cells.
+    /// Format of the cells, as in OpenAPI.
     pub format: String,
-    /// What the column shows.
+    /// Description of the column's content.
     pub description: String,
-    /// 0 for columns that are always shown.
+    /// Priority of the column; 0 means always shown.
     pub priority: i64,
-    /// Path of the cell in the object.
+    /// JSON path of the cell in the object.
     pub json_path: String,
 }
 
-/// How objects are converted between versions.
+/// Conversion of objects between versions.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Conversion {
-    /// `None` or `Webhook`.
+    /// Strategy of conversion: `None` or `Webhook`.
     pub strategy: String,
-    /// How the webhook is called.
+    /// Address of the webhook, if there is one.
     pub client: Option<WebhookClient>,
-    /// Versions of the review that the webhook understands.
+    /// Versions of the review that the webhook supports.
     pub review_versions: Vec<String>,
 }
 
-/// How a webhook is called.
+/// Address of a webhook and its certificate authorities.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct WebhookClient {
-    /// By this address,
+    /// URL of the webhook; excludes `service`.
     pub url: Option<String>,
-    /// or as this service.
+    /// Service of the webhook; excludes `url`.
     pub service: Option<ServiceReference>,
-    /// Certificate authorities, as base64 of PEM.
+    /// Certificate authorities as base64 of PEM.
     pub ca_bundle: String,
 }
 
-/// A service that is called.
+/// Reference to a service that the server calls.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ServiceReference {
-    /// Its namespace.
+    /// Namespace of the service.
     pub namespace: String,
-    /// Its name.
+    /// Name of the service.
     pub name: String,
-    /// The path to call.
+    /// URL path of the call.
     pub path: Option<String>,
-    /// The port to call.
+    /// Port of the service.
     pub port: i64,
 }
 
-/// A condition of a definition.
+/// A condition in the status of a definition.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Condition {
-    /// Which condition.
+    /// Type of the condition, such as `Established`.
     pub kind: String,
-    /// `True`, `False` or `Unknown`.
+    /// Status of the condition: `True`, `False` or `Unknown`.
     pub status: String,
-    /// Why, in one word.
+    /// Reason of the status, as one word.
     pub reason: String,
-    /// Why, for people.
+    /// Reason of the status, as a message for people.
     pub message: String,
-    /// When the status last changed; empty when unknown.
+    /// Time of the last change of status; empty if unknown.
     pub last_transition_time: String,
 }
 
-/// Which parts all versions of a definition have in common.
+/// The parts that all versions of a definition have in common.
 ///
-/// Those are judged once and reported at `spec.validation`, `spec.subresources` and so on; the others version by
-/// version, below `spec.versions`.
+/// They are validated once and reported at `spec.validation`, `spec.subresources` and so on. Other parts are
+/// validated for each version, below `spec.versions`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Shared {
-    /// Their schema.
+    /// Whether all versions have the same schema.
     pub validation: bool,
-    /// Their subresources.
+    /// Whether all versions have the same subresources.
     pub subresources: bool,
-    /// Their columns.
+    /// Whether all versions have the same columns.
     pub columns: bool,
-    /// Their selectable fields; these go with the schema.
+    /// Whether all versions have the same selectable fields, which depend on the schema.
     pub selectable: bool,
 }
 
 impl Definition {
-    /// The definition that an object is.
+    /// Reads a definition from its object.
     pub fn read(object: &Object) -> Definition {
         let member = |name: &str| object.get(name).unwrap_or(&Value::Null);
         let (spec, status) = (member("spec"), member("status"));
@@ -213,7 +213,7 @@ impl Definition {
         }
     }
 
-    /// The parts that all versions have in common; none without versions.
+    /// Returns the parts that all versions have in common; nothing if there are no versions.
     pub fn shared(&self) -> Shared {
         let Some((first, others)) = self.versions.split_first() else { return Shared::default() };
         let validation = others.iter().all(|other| other.validation == first.validation);
@@ -225,34 +225,34 @@ impl Definition {
         }
     }
 
-    /// The schemas of the versions.
+    /// Returns the schemas of all versions that have one.
     pub fn schemas(&self) -> impl Iterator<Item = &Schema> {
         self.versions.iter().filter_map(Version::schema)
     }
 
-    /// The version that objects are stored in.
+    /// Returns the storage version.
     pub fn storage_version(&self) -> Option<&Version> {
         self.versions.iter().find(|version| version.storage)
     }
 
-    /// The condition of a type.
+    /// Returns the condition of a type, if there is one.
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.kind == kind)
     }
 
-    /// Whether a condition holds.
+    /// Returns whether a condition has the status `True`.
     pub fn is(&self, kind: &str) -> bool {
         self.condition(kind).is_some_and(|condition| condition.status == "True")
     }
 }
 
 impl Version {
-    /// The schema, if there is one.
+    /// Returns the schema, if there is one.
     pub fn schema(&self) -> Option<&Schema> {
         self.validation.as_ref().and_then(|validation| validation.schema.as_ref())
     }
 
-    /// Whether there is `/status`.
+    /// Returns whether there is a subresource `/status`.
     pub fn has_status(&self) -> bool {
         self.subresources.as_ref().is_some_and(|subresources| subresources.status)
     }
@@ -290,7 +290,7 @@ impl Names {
         }
     }
 
-    /// The names as an object's member; empty optional names are left out.
+    /// Returns the names as a member of the definition's object. Empty optional names are left out.
     pub fn to_value(&self) -> Value {
         let mut names = Object::new();
         names.push("plural", self.plural.as_str().into());

@@ -1,18 +1,18 @@
-//! Which of the names that a definition asks for it gets.
+//! Decides which of its requested names a definition gets.
 //!
-//! Names are unique in a group: plurals, singulars and short names among each other, kinds and kinds of lists among
-//! each other. The definition that had a name first keeps it; each name is granted on its own, and a definition keeps
-//! the name it had where it does not get the one that it asks for.
+//! Names are unique within a group: plural, singular and short names among each other, and kinds and list
+//! kinds among each other. The definition that had a name first keeps it. Each name is granted independently.
+//! If a definition does not get a requested name, it keeps its earlier one.
 
 use hashbrown::HashSet;
 
 use super::{Condition, Definition, Names};
 use values::field::go_quote;
 
-/// The condition that all names are granted.
+/// Type of the condition that all names are granted.
 pub const NAMES_ACCEPTED: &str = "NamesAccepted";
 
-/// The condition that objects are served.
+/// Type of the condition that objects are served.
 pub const ESTABLISHED: &str = "Established";
 
 /// Names in use in a group.
@@ -23,15 +23,15 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Adds names that are in use: those of a built-in type, or the accepted ones of a definition.
+    /// Adds names that are in use: the names of a built-in type, or the accepted names of a definition.
     pub fn add(&mut self, names: &Names) {
         let resources = [&names.plural, &names.singular].into_iter().chain(&names.short_names);
         self.resources.extend(resources.cloned());
         self.kinds.extend([&names.kind, &names.list_kind].into_iter().cloned());
     }
 
-    /// The names that other definitions of the group have. Those of the definition itself count as well: it
-    /// cannot take its own plural for a singular while it has it.
+    /// Returns the names of all definitions in the group. This includes the definition itself, which cannot
+    /// take its own plural as its singular while it has it.
     pub fn by<'d>(definitions: impl IntoIterator<Item = &'d Definition>, group: &str) -> Taken {
         let mut taken = Taken::default();
         for definition in definitions.into_iter().filter(|definition| definition.group == group) {
@@ -41,7 +41,8 @@ impl Taken {
     }
 }
 
-/// The names that a definition has from now on, and what its condition says of them; `None` where nothing changes.
+/// Returns the names that a definition has from now on, with the condition about them; `None` if nothing
+/// changes.
 pub fn grant(definition: &Definition, taken: &Taken) -> Option<(Names, Condition)> {
     let (asked, accepted) = (&definition.names, &definition.accepted);
     if asked == accepted {
@@ -72,7 +73,7 @@ pub fn grant(definition: &Definition, taken: &Taken) -> Option<(Names, Condition
     } else {
         names.short_names.clone_from(&asked.short_names);
     }
-    // The last conflict is the one that is reported.
+    // The last conflict is reported.
     conflict = other.or(conflict);
     let mut one = |asked: &str, slot: &mut String, reason: &'static str| {
         if asked == slot.as_str() || !taken.kinds.contains(asked) {

@@ -1,10 +1,10 @@
-//! What a version of a definition says of how its objects are served and shown.
+//! Declarations of a version about how its objects are served and shown.
 //!
 //! ```text
 //! Version ─► columns, selectable fields, subresources, warning ─► ResourceMaker
 //! ```
 //!
-//! What objects look like is the business of the schema.
+//! The schema determines the structure of the objects.
 
 use super::{Definition, Names, Version};
 use types::schema::make::ResourceMaker;
@@ -12,13 +12,13 @@ use types::schema::table::{Column, Scope};
 use types::schema::versions::compare_versions;
 
 impl Definition {
-    /// Whether objects live in namespaces.
+    /// Returns the scope of the objects.
     pub fn scope(&self) -> Scope {
         if self.scope == "Cluster" { Scope::Cluster } else { Scope::Namespaced }
     }
 
-    /// What requests for a version are warned of, if it is deprecated: its own text, or a sentence that names the
-    /// version to use instead: `preferred`, where that is a better one.
+    /// Returns the warning for requests of a deprecated version: its own text, or a sentence that recommends
+    /// `preferred` if that is a better version.
     fn deprecation(&self, version: &Version, preferred: Option<&str>) -> Option<String> {
         if !version.deprecated {
             return None;
@@ -35,14 +35,14 @@ impl Definition {
         Some(text)
     }
 
-    /// The best version that is served and not deprecated.
+    /// Returns the best version that is served and not deprecated.
     pub fn preferred_version(&self) -> Option<&str> {
         let served = self.versions.iter().filter(|version| version.served && !version.deprecated);
         served.map(|version| version.name.as_str()).min_by(|a, b| compare_versions(a, b))
     }
 
-    /// Completes the resource of a version, which is made of its schema, by everything else that the version and the
-    /// accepted names say. `preferred` is the [preferred version](Definition::preferred_version).
+    /// Completes the maker of a version with everything that the version and the accepted names declare,
+    /// except for the schema. `preferred` is the [preferred version](Definition::preferred_version).
     pub fn present(&self, version: &Version, preferred: Option<&str>, maker: ResourceMaker) -> ResourceMaker {
         let Names { singular, list_kind, short_names, categories, .. } = &self.accepted;
         let (short_names, categories) = (texts(short_names), texts(categories));
@@ -68,7 +68,8 @@ fn texts(list: &[String]) -> Vec<&str> {
 }
 
 impl Version {
-    /// The declared columns of tables. The name stands before them, and the age alone if there are none.
+    /// Returns the declared columns of tables, without the name, which tables show first, and without the
+    /// age, which they show if no columns are declared.
     pub fn table_columns(&self) -> impl Iterator<Item = Column> {
         self.columns.iter().map(|column| Column {
             name: column.name.clone().into(),

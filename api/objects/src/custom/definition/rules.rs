@@ -1,22 +1,23 @@
-//! What validation of a definition asks of the expression language: each rule of a schema compiles, and what it would
-//! cost.
+//! Interface between the validation of a definition and the expression language: each rule of a schema must
+//! compile, and its cost is estimated.
 //!
-//! The compiler is handed in, so that definitions are validated without knowing the language. Paths, limits and
-//! messages are the business of the validation.
+//! The compiler is passed as a parameter, so that the validation of definitions does not depend on the
+//! language. Validation itself handles paths, limits and messages.
 
 use hashbrown::HashSet;
 
 use super::{Definition, walk};
 use crate::custom::schema::{Rule, Schema};
 
-/// Compiles the rules (`x-kubernetes-validations`) of single nodes.
+/// Compiler of the rules (`x-kubernetes-validations`) of single nodes.
 pub trait RuleCompiler: Sync {
-    /// The outcome for each rule of a node, in their order. The node is `declared` by this schema, which is its own but
-    /// for the kind, the version and the metadata of objects. `is_object` is set where it is an object with these: the
-    /// root, or an embedded one. The schema is structural.
+    /// Compiles the rules of a node and returns the result of each, in order. `declared` is the schema by
+    /// which rules access the node: its own schema, except for kind, version and metadata of objects.
+    /// `is_object` is true if the node is an object with these members: the root, or an embedded object. The
+    /// schema must be structural.
     ///
     /// # Errors
-    /// Why the language has no type for the node.
+    /// Returns the reason if the language has no type for the node.
     fn compile(
         &self,
         rules: &[Rule],
@@ -26,51 +27,51 @@ pub trait RuleCompiler: Sync {
     ) -> Result<Vec<CompiledRule>, String>;
 }
 
-/// What became of one rule.
+/// Result of compiling one rule.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CompiledRule {
-    /// Most that one evaluation of the expression costs.
+    /// Maximum cost of one evaluation of the expression.
     pub cost: u64,
-    /// How many values of the node one object can have at most, by the size of a request alone.
+    /// Maximum number of values of the node in one object, limited only by the size of a request.
     pub cardinality: u64,
-    /// Why the expression is refused.
+    /// Reason why the expression is refused.
     pub error: Option<RuleError>,
-    /// The message expression, if the rule has one.
+    /// Result for the message expression, if the rule has one.
     pub message: Option<MessageExpression>,
-    /// The expression speaks of the old value.
+    /// Whether the expression reads the old value.
     pub uses_old_self: bool,
 }
 
-/// Why an expression is refused.
+/// Reason why an expression is refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RuleError {
-    /// It is missing.
+    /// The expression is missing.
     Required(String),
-    /// It does not compile, or has another type than it should.
+    /// The expression does not compile or has the wrong type.
     Invalid(String),
 }
 
-/// What became of a message expression.
+/// Result of compiling a message expression.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum MessageExpression {
-    /// Most that it costs.
+    /// Maximum cost of the expression.
     Cost(u64),
-    /// Why it is refused.
+    /// Reason why the expression is refused.
     Refused(String),
 }
 
-/// Expressions of the stored definition. They are compiled with everything that stored expressions may use, so that an
-/// update keeps what an earlier release accepted.
+/// Expressions of the stored definition. They may use everything that stored expressions may use, so an
+/// update keeps expressions that an earlier release accepted.
 #[derive(Clone, Debug, Default)]
 pub struct StoredExpressions {
-    /// Rules.
+    /// Sources of the rules.
     pub rules: HashSet<String>,
-    /// Message expressions.
+    /// Sources of the message expressions.
     pub messages: HashSet<String>,
 }
 
 impl StoredExpressions {
-    /// Those of a definition.
+    /// Collects the expressions of a stored definition.
     pub fn of(definition: &Definition) -> StoredExpressions {
         let mut found = StoredExpressions::default();
         for schema in definition.schemas() {

@@ -1,10 +1,10 @@
-//! Visits every schema in a schema: what is nested in values and what is nested in logic.
+//! Visits every schema in a schema: those nested in values and those nested in logical keywords.
 
 use std::ops::ControlFlow;
 
 use crate::custom::schema::{Additional, Dependency, Items, Schema};
 
-/// Whether a predicate holds for the schema or for any below it.
+/// Returns whether a predicate holds for the schema or any schema below it.
 pub fn any(schema: &Schema, mut predicate: impl FnMut(&Schema) -> bool) -> bool {
     let found = visit(schema, &mut |node| match predicate(node) {
         true => ControlFlow::Break(()),
@@ -13,7 +13,7 @@ pub fn any(schema: &Schema, mut predicate: impl FnMut(&Schema) -> bool) -> bool 
     found.is_break()
 }
 
-/// Calls `see` for the schema and for all below it.
+/// Calls `see` for the schema and every schema below it.
 pub fn each(schema: &Schema, mut see: impl FnMut(&Schema)) {
     let _ = visit(schema, &mut |node| {
         see(node);
@@ -21,7 +21,8 @@ pub fn each(schema: &Schema, mut see: impl FnMut(&Schema)) {
     });
 }
 
-/// The order is that in which the reference server visits a schema: itself, elements, logic, members.
+/// Visits schemas in the order of the reference server: the schema itself, elements, logical keywords,
+/// members.
 fn visit(schema: &Schema, see: &mut dyn FnMut(&Schema) -> ControlFlow<()>) -> ControlFlow<()> {
     see(schema)?;
     let items: &[Schema] = match &schema.items {

@@ -1,4 +1,4 @@
-//! Compiles the rules of one node of a schema, and estimates what they cost.
+//! Compiles the rules of one node of a schema and estimates their cost.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::custom::definition::rules::{
 use crate::custom::schema::{Rule, Schema};
 use crate::expression::base;
 
-/// The compiler that validation of definitions uses.
+/// Rule compiler for the validation of definitions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compiler;
 
@@ -39,10 +39,10 @@ impl RuleCompiler for Compiler {
     }
 }
 
-/// What expressions of one node can speak of.
+/// Environments of the expressions of one node.
 pub struct Scope {
     declaration: Declaration,
-    /// By whether the expression is stored, and whether the old value is optional.
+    /// Indexed by whether the expression is stored, and by whether the old value is optional.
     environments: [[Environment; 2]; 2],
 }
 
@@ -53,13 +53,13 @@ impl fmt::Debug for Scope {
 }
 
 impl Scope {
-    /// That of the values of a schema; `None` for values that expressions cannot speak of. `is_object` is set for objects
-    /// with a kind and metadata.
+    /// Returns the scope for the values of a schema; `None` if expressions cannot access them. `is_object` is
+    /// true for objects with a kind and metadata.
     pub fn of(schema: &Schema, is_object: bool) -> Option<Scope> {
         Declaration::of(schema, is_object).map(Scope::new)
     }
 
-    /// How large the values can be.
+    /// Returns the maximum sizes of the values.
     pub fn sizes(&self) -> &(dyn SizeHints + 'static) {
         &self.declaration
     }
@@ -77,7 +77,7 @@ impl Scope {
         Scope { declaration, environments }
     }
 
-    /// The environment of a rule, as of a stored definition or of a new one.
+    /// Returns the environment of a rule, either of a stored definition or of a new one.
     pub fn environment(&self, is_stored: bool, rule: &Rule) -> &Environment {
         &self.environments[usize::from(is_stored)][usize::from(rule.optional_old_self == Some(true))]
     }
@@ -118,10 +118,10 @@ impl Scope {
         compiled
     }
 
-    /// The programs of a rule of a stored definition.
+    /// Returns the programs of a rule of a stored definition.
     ///
     /// # Errors
-    /// Why the rule is refused.
+    /// Returns the reason if the rule is refused.
     pub(super) fn programs(&self, rule: &Rule) -> Result<Ready, String> {
         let environment = self.environment(true, rule);
         let program = |text: &str, wanted: &Type| {
@@ -135,13 +135,13 @@ impl Scope {
             Ok::<_, String>((made, speaks_of_old_self(&checked)))
         };
         let (made, uses_old_self) = program(&rule.rule, &Type::Bool)?;
-        // A message expression that is none makes no message.
+        // A message expression that is refused has no effect.
         let message = Some(&rule.message_expression).filter(|text| !text.is_empty());
         let message = message.and_then(|text| program(text, &Type::String).ok()).map(|(program, _)| program);
         Ok(Ready { rule: made, message, uses_old_self })
     }
 
-    /// Most that an expression costs, and whether it speaks of the old value.
+    /// Returns the maximum cost of an expression, and whether it reads the old value.
     fn expression(&self, environment: &Environment, text: &str, wanted: &Type) -> Result<(u64, bool), Fault> {
         let checked = environment.compile(text).map_err(|error| Fault::Compile(error.to_string()))?;
         if checked.result_type() != wanted {
@@ -155,7 +155,7 @@ impl Scope {
 
 const NO_BOOL: &str = "cel expression must evaluate to a bool";
 
-/// Why an expression is refused.
+/// Reason why an expression is refused.
 enum Fault {
     Compile(String),
     Type,

@@ -1,4 +1,4 @@
-//! Rules as definitions state them: types of `self`, errors and costs.
+//! Tests of rules in definitions: types of `self`, errors and costs.
 
 use super::*;
 use values::json::Value;
@@ -58,7 +58,8 @@ fn costs_follow_the_sizes_that_the_schema_allows() {
     for (text, cost) in [("self.i > 0", 3), ("self.s.size() > 1", 4)] {
         assert_eq!(rule(SPEC, text).cost, cost, "{text}");
     }
-    // Two bytes of braces, four for each required member, its name and its value, and a comma.
+    // The smallest object has two bytes of braces. The required member adds four bytes, its name and its
+    // value, and a comma follows the object.
     assert_eq!(rule(SPEC, "self.i > 0").cardinality, 3 * 1024 * 1024 / (2 + 4 + 1 + 1 + 1));
 }
 

@@ -1,7 +1,8 @@
-//! What the expression language knows of a schema: the type of a value, and how large it can be.
+//! Declarations of a schema for the expression language: the types of values and their maximum sizes.
 //!
-//! Values of no type, and unknown fields that are kept, are not declared; neither is a list or map of such values.
-//! Sizes are bounded by the schema or else by what fits into a request, and decide what a rule is estimated to cost.
+//! Values without a type and preserved unknown fields are not declared, and neither are lists and maps of
+//! such values. The schema or the size of a request limits the sizes, which determine the estimated cost of a
+//! rule.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +14,13 @@ use crate::custom::schema::{Additional, Items, Schema};
 use crate::expression::types::Types;
 use values::json::Value;
 
-/// Bytes of the largest request.
+/// Maximum size of a request in bytes.
 const REQUEST_BYTES_MAX: i64 = 3 * 1024 * 1024;
 
-/// Name of the type of `self`; the types of its parts are named after it.
+/// Name of the type of `self`. The types of its parts have names that begin with it.
 const SELF_TYPE: &str = "selfType";
 
-/// Bytes of the least JSON text of a value.
+/// Minimum size of the JSON text of a value, in bytes.
 mod least {
     pub(super) const BOOL: i64 = 4;
     pub(super) const NUMBER: i64 = 1;
@@ -30,20 +31,20 @@ mod least {
     pub(super) const DATE_TIME: i64 = 21;
 }
 
-/// Longest texts of formats.
+/// Maximum length of strings with a format.
 mod longest {
     pub(super) const DURATION: i64 = 32;
     pub(super) const DATE: i64 = 12;
     pub(super) const DATE_TIME: i64 = 32;
 }
 
-/// A value that expressions can speak of.
+/// A value that expressions can access.
 #[derive(Clone, Debug)]
 pub(super) struct Declaration {
     of: Of,
-    /// Most elements, members, characters or bytes.
+    /// Maximum number of elements, members, characters or bytes.
     size_max: i64,
-    /// Bytes of its least JSON text.
+    /// Minimum size of the JSON text in bytes.
     bytes_min: i64,
 }
 
@@ -52,13 +53,13 @@ enum Of {
     Simple(Type),
     List(Box<Declaration>),
     Map(Box<Declaration>),
-    /// By identifier.
+    /// Declarations of the members by identifier.
     Object(BTreeMap<String, Declaration>),
 }
 
 impl Declaration {
-    /// Of the values of a schema; `None` for values that expressions cannot speak of. `is_object` is set for objects with
-    /// a kind and metadata.
+    /// Returns the declaration of the values of a schema; `None` if expressions cannot access them.
+    /// `is_object` is true for objects with a kind and metadata.
     pub(super) fn of(schema: &Schema, is_object: bool) -> Option<Declaration> {
         let simple = |of, size_max, bytes_min| Some(Declaration { of: Of::Simple(of), size_max, bytes_min });
         if schema.int_or_string {
@@ -129,19 +130,19 @@ impl Declaration {
         Some(Declaration { of: Of::Object(fields), size_max: 0, bytes_min })
     }
 
-    /// How many of these values one request can have at most.
+    /// Returns the maximum number of such values in one request.
     pub(super) fn cardinality(&self) -> u64 {
         u64::try_from(REQUEST_BYTES_MAX / (self.bytes_min + 1)).unwrap_or(0)
     }
 
-    /// The type of `self`, and the object types in it.
+    /// Returns the type of `self` and the object types that it refers to.
     pub(super) fn types(&self) -> (Type, Types) {
         let mut types = Types::default();
         let of = self.name(SELF_TYPE, &mut types);
         (of, types)
     }
 
-    /// The type, in which objects are called `name`.
+    /// Returns the type. Object types are named after `name`.
     fn name(&self, name: &str, types: &mut Types) -> Type {
         match &self.of {
             Of::Simple(of) => of.clone(),
@@ -163,11 +164,11 @@ impl Declaration {
 impl SizeHints for Declaration {
     fn size(&self, path: &[&str]) -> Option<SizeEstimate> {
         let mut declared = self;
-        // The first step is the variable.
+        // The first step is the variable itself.
         for step in path.get(1..)? {
             declared = match (&declared.of, *step) {
                 (Of::List(part), "@items" | "@values") | (Of::Map(part), "@items" | "@values") => part,
-                // Keys are texts of any length.
+                // The size of keys is not estimated, although they have any length.
                 (Of::Map(_), "@keys") => return Some(SizeEstimate { min: 0, max: 0 }),
                 (Of::Object(fields), name) => fields.get(name)?,
                 _ => return None,
@@ -177,7 +178,7 @@ impl SizeHints for Declaration {
     }
 }
 
-/// Bytes of that many characters.
+/// Returns the maximum number of bytes of a string with `count` characters.
 fn characters(count: i64) -> i64 {
     count.max(0).saturating_mul(4)
 }

@@ -1,11 +1,12 @@
-//! Equality and `+` of sets and keyed lists, which have rules of their own.
+//! Equality and `+` of sets and keyed lists, which have their own semantics.
 //!
 //! | | equal | `a + b` |
 //! |---|---|---|
-//! | set | as many elements, and the same, in any order | the elements of `a`, then those of `b` that are new |
-//! | keyed list | as many elements, and equal ones under the same keys | `a`, in which elements of `b` take the place of those with the same keys, then the others of `b` |
+//! | set | same number of elements, and the same elements in any order | the elements of `a`, then those of `b` that are new |
+//! | keyed list | same number of elements, and equal elements under the same keys | `a`, in which elements of `b` replace those with the same keys, then the other elements of `b` |
 //!
-//! The list on the left decides. Both take time in proportion to the lists: an expression costs no more on long ones.
+//! The type of the left list decides. Both operations take linear time, so the cost of an expression does not
+//! depend on the length of the lists.
 
 use std::borrow::Cow;
 
@@ -18,7 +19,7 @@ use hashbrown::{HashMap, HashSet};
 
 use types::schema::table::ListType;
 
-/// What an element is told apart by: a scalar, or those under its keys.
+/// Identity of an element: a scalar, or the scalars under its keys.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum Identity {
     Absent,
@@ -29,14 +30,14 @@ enum Identity {
     Time(i64, u32),
     Span(i64),
     Keys(Box<[Identity]>),
-    /// Not comparable: the place of the element tells it apart from all others.
+    /// The element is not comparable. Its list and index distinguish it from all others.
     Place(bool, usize),
 }
 
-/// `a == b`; `None` for lists without a rule.
+/// Returns `a == b`; `None` for lists without special semantics.
 ///
 /// # Errors
-/// The comparison was interrupted.
+/// Fails if the comparison was interrupted.
 pub(super) fn equal<'v>(
     merge: &ListType,
     a: &List<'v>,
@@ -64,7 +65,7 @@ fn equal_elements<'v>(
     for (at, item) in b.iter().enumerate() {
         steps.one()?;
         let Some(found) = own.get(&identity(names, &item, (false, at))) else { return Ok(false) };
-        // A scalar that is there is equal.
+        // A scalar with the same identity is equal.
         if names.is_empty() {
             continue;
         }
@@ -76,8 +77,8 @@ fn equal_elements<'v>(
     Ok(true)
 }
 
-/// `a + b`; `None` for lists without a rule.
-/// `read` makes of an element of `b` what it is in the sum.
+/// Returns `a + b`; `None` for lists without special semantics. `read` converts an element of `b` to its form
+/// in the sum.
 pub(super) fn sum<'v>(
     merge: &ListType,
     a: &List<'v>,
@@ -108,7 +109,7 @@ pub(super) fn sum<'v>(
     Some(List::Shared(sum.into()))
 }
 
-/// The keys of the elements as identifiers; none for elements that are compared as a whole.
+/// Returns the keys of the elements as identifiers; empty for sets. Returns `None` for atomic lists.
 fn names(merge: &ListType) -> Option<Vec<String>> {
     match merge {
         ListType::Atomic => None,
@@ -125,7 +126,7 @@ fn identity(names: &[String], item: &Value<'_>, place: (bool, usize)) -> Identit
         Value::Int(value) => Identity::Int(*value),
         Value::Double(value) => Identity::Double(value.to_bits()),
         Value::String(text) => Identity::Text((**text).into()),
-        // Elements of a set are told apart by their texts, which a time no longer has.
+        // Elements of a set are distinguished by their texts, which a parsed time no longer has.
         Value::Timestamp(_) | Value::Duration(_) if names.is_empty() => Identity::Place(place.0, place.1),
         Value::Timestamp(at) => Identity::Time(at.seconds(), at.nanos()),
         Value::Duration(span) => Identity::Span(span.nanoseconds),

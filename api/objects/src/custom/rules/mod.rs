@@ -1,11 +1,11 @@
-//! Rules of custom schemas in the expression language (`x-kubernetes-validations`).
+//! Validation rules of custom schemas in the expression language (`x-kubernetes-validations`).
 //!
 //! ```text
-//! Schema ─► declaration: types and sizes of `self` ─┬─► compile: is the rule one, and what may it cost  (definitions)
+//! Schema ─► declaration: types and sizes of `self` ─┬─► compile: is the rule valid, and its cost        (definitions)
 //!                                                   └─► program ─ run: value of an object, costs, errors  (objects)
 //! ```
 //!
-//! The language is that of the `cel` crate; objects are read in place.
+//! The crate `cel` implements the language. Objects are read in place.
 
 mod compile;
 mod declaration;

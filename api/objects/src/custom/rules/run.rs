@@ -1,13 +1,13 @@
-//! Asks the rules of a schema of an object.
+//! Evaluates the rules of a schema for an object.
 //!
 //! ```text
-//! node with rules ─► each rule: program(self, oldSelf) ─► cost off the budget ─► error, in the rule's own words
-//!       └─► nodes below, beside the parts of the object
+//! node with rules ─► each rule: program(self, oldSelf) ─► cost off the budget ─► error, with the rule's own message
+//!       └─► nodes below, along the parts of the object
 //! ```
 //!
-//! A node that nothing below has rules is left out. Programs are made when a node is first reached. An old value is the
-//! one at the same place: of a keyed list the element with the same keys, of other lists none. An exhausted budget ends
-//! everything.
+//! Nodes without rules, at or below them, are left out. Programs are compiled when a node is first reached.
+//! The old value is the value at the same location in the stored object: for a keyed list, the element with
+//! the same keys; for other lists, there is no old value. Evaluation ends if the budget is exhausted.
 
 use std::cell::OnceCell;
 use std::sync::{Arc, OnceLock};
@@ -31,28 +31,28 @@ use values::cancellation;
 use values::field::{ERRORS_MAX, FieldError, FieldErrorKind, is_enough};
 use values::json::{self, Object};
 
-/// Most that all rules of one object may cost.
+/// Maximum total cost of all rules for one object.
 pub const OBJECT_COST_MAX: u64 = 10_000_000;
 
-/// Most evaluations for one object. A rule that is a constant costs nothing, but takes time.
+/// Maximum number of evaluations for one object. A constant rule has no cost but takes time.
 const EVALUATIONS_MAX: u64 = 10_000_000;
 
-/// Longest message that a rule makes, in bytes.
+/// Maximum length in bytes of a message that a rule produces.
 const MESSAGE_BYTES_MAX: usize = 5120;
 
-/// The rules of the objects of one schema.
+/// The validation rules of the objects of one schema.
 #[derive(Debug)]
 pub struct Rules(Node);
 
 #[derive(Debug)]
 struct Node {
-    /// The type, as errors that are not about the value show it.
+    /// JSON type of the node, for errors that do not show the value.
     kind: String,
     rules: Vec<Rule>,
-    /// For each rule, the path below the node that its errors name.
+    /// Paths below the node that the errors of each rule refer to.
     paths: Vec<String>,
     scope: Option<Declaration>,
-    /// Where the values are declared by another schema than their own: the members that they have for the rules.
+    /// Names of the members that rules can access, if another schema than their own declares the values.
     members: Option<Box<[String]>>,
     programs: OnceLock<Vec<Compiled>>,
     properties: Vec<(String, Node)>,
@@ -61,16 +61,16 @@ struct Node {
     all_of: Vec<Node>,
 }
 
-/// What became of a rule.
+/// Result of compiling a rule.
 #[derive(Debug)]
 enum Compiled {
-    /// It is empty.
+    /// The rule is empty.
     Nothing,
     Refused(String),
     Ready(Ready),
 }
 
-/// Programs of a rule.
+/// Compiled programs of a rule.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) rule: Program,
@@ -79,17 +79,18 @@ pub(super) struct Ready {
 }
 
 impl Rules {
-    /// Those of a schema of objects; `None` for a schema without any.
+    /// Returns the rules of a schema of objects; `None` if it has no rules.
     pub fn of(schema: &Schema) -> Option<Arc<Rules>> {
         Node::of(schema, schema, schema, true).map(|root| Arc::new(Rules(root)))
     }
 
-    /// Asks the rules of an object of type `message`. Errors at values that are as they were in `old` are warnings.
+    /// Evaluates the rules for an object of type `message`. Errors at values that are unchanged from `old`
+    /// are warnings.
     pub fn judge(&self, message: &Message, new: &Object, old: Option<&Object>) -> Verdict {
         self.judge_on(Terms::default(), message, new, old)
     }
 
-    /// The same on other terms.
+    /// Evaluates the rules under the given terms.
     pub fn judge_on(&self, terms: Terms, message: &Message, new: &Object, old: Option<&Object>) -> Verdict {
         let mut run = Run::new(terms);
         run.update = old.map(|old| (message, old, new));
@@ -99,7 +100,8 @@ impl Rules {
     }
 }
 
-/// Asks the rules that a schema states of a value of a kind, which may be no object; `None` without rules.
+/// Evaluates the rules of a schema for a value of a kind, which need not be an object; `None` if there are no
+/// rules.
 pub fn judge_value(
     schema: &Schema,
     is_object: bool,
@@ -116,12 +118,12 @@ pub fn judge_value(
     Some(Verdict { errors: run.errors, warnings: run.warnings, cost })
 }
 
-/// On which terms rules are asked.
+/// Terms of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Most that all rules together may cost.
+    /// Maximum total cost of all rules.
     pub budget: u64,
-    /// Errors at values that are as they were are warnings.
+    /// Whether errors at unchanged values are only warnings.
     pub ratchets: bool,
 }
 
@@ -131,19 +133,20 @@ impl Default for Terms {
     }
 }
 
-/// What rules have to say of an object.
+/// Result of evaluating the rules for an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Why it is refused.
+    /// Reasons why the object is refused.
     pub errors: Vec<FieldError>,
-    /// What its writer is warned of.
+    /// Warnings for the writer.
     pub warnings: Vec<String>,
-    /// What the rules cost; `None` when a limit ended them.
+    /// Total cost of the rules; `None` if a limit ended the evaluation.
     pub cost: Option<u64>,
 }
 
 impl Node {
-    /// The rules that `rules` states for values that `schema` describes, and that they know by `declared`.
+    /// Returns the rules in `rules` for values that `schema` describes. Rules access the values by
+    /// `declared`.
     fn of(rules: &Schema, schema: &Schema, declared: &Schema, is_object: bool) -> Option<Node> {
         let below = |rules: &Schema, schema: &Schema, declared: &Schema| {
             Node::of(rules, schema, declared, schema.embedded_resource)
@@ -206,7 +209,7 @@ impl Node {
         })
     }
 
-    /// A value of the node as its rules see it.
+    /// Returns a value of the node as its rules see it.
     fn value<'v>(&self, place: Place<'v>, value: &'v json::Value) -> Value<'v> {
         let (Some(names), json::Value::Object(members)) = (&self.members, value) else {
             return place.value(value);
@@ -215,8 +218,8 @@ impl Node {
         Value::map(names.iter().filter_map(member).collect())
     }
 
-    /// The variables of message expressions: the old value is no optional to them, whatever it is to their rule, and is
-    /// only there where some rule of the node speaks of it.
+    /// Returns the variables of message expressions. In these, the old value is never an optional, and it
+    /// only exists if some rule of the node reads it.
     fn told<'v>(&self, judged: &Judged<'v>) -> Variables<'v> {
         let speaks = |compiled: &Compiled| matches!(compiled, Compiled::Ready(ready) if ready.uses_old_self);
         let old = judged.before.clone().filter(|_| self.programs().iter().any(speaks));
@@ -238,36 +241,36 @@ impl Node {
     }
 }
 
-/// A value, and the one before it, as rules see them.
+/// A value and its old value, as rules see them.
 struct Judged<'v> {
     own: Value<'v>,
     before: Option<Value<'v>>,
-    /// The value, where errors show it.
+    /// The value that errors show; `None` if they do not show it.
     shown: Option<&'v json::Value>,
-    /// The value and those around it; `None` for an object as a whole.
+    /// The value and the values that contain it; `None` for the object itself.
     around: Option<&'v Around<'v>>,
 }
 
-/// A value, and the values around it.
+/// A value and the values that contain it.
 struct Around<'v> {
     value: &'v json::Value,
     above: Option<&'v Around<'v>>,
 }
 
-/// Where a value stands: its path, and the values around it.
+/// Location of a value: its path, and the values that contain it.
 type Position<'p> = (&'p Path<'p>, Option<&'p Around<'p>>);
 
-/// Nothing more is evaluated.
+/// Signal that nothing more may be evaluated.
 struct Exhausted;
 
 struct Run<'r> {
     terms: Terms,
-    /// What is left of the budget.
+    /// Remaining budget.
     left: u64,
     evaluations: u64,
-    /// The type of the objects, the stored one and the new one.
+    /// The type of the object, the stored object and the new one.
     update: Option<(&'r Message, &'r Object, &'r Object)>,
-    /// Made when it is first asked whether a value is as it was.
+    /// Computed when the first query for an unchanged value is made.
     unchanged: OnceCell<Unchanged>,
     errors: Vec<FieldError>,
     warnings: Vec<String>,
@@ -302,14 +305,14 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a value, or one around it, is as it was in the stored object.
+    /// Returns whether a value, or a value that contains it, is unchanged from the stored object.
     fn is_as_before(&self, around: Option<&Around<'_>>) -> bool {
         let Some((message, old, new)) = self.update else { return false };
         let unchanged = self.unchanged.get_or_init(|| Unchanged::of_object(message, old, new));
         std::iter::successors(around, |around| around.above).any(|around| unchanged.has(around.value))
     }
 
-    /// Asks all rules of an object.
+    /// Evaluates all rules for an object.
     fn root(
         &mut self,
         node: &Node,
@@ -330,7 +333,7 @@ impl Run<'_> {
         self.members(node, message, (new, old), (&Path::Root, None))
     }
 
-    /// Asks the rules of a node and of those below.
+    /// Evaluates the rules of a node and of the nodes below.
     fn node(
         &mut self,
         node: &Node,
@@ -390,7 +393,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Asks the rules of the members of a struct.
+    /// Evaluates the rules of the members of a struct.
     fn members(
         &mut self,
         node: &Node,
@@ -409,7 +412,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Asks the rules of a node.
+    /// Evaluates the rules of a node.
     fn rules(&mut self, node: &Node, judged: &Judged<'_>, path: &Path<'_>) -> Result<(), Exhausted> {
         let Judged { own, before, shown, around } = judged;
         if node.rules.is_empty() || node.scope.is_none() {
@@ -508,7 +511,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What the message expression makes; `None` where that is no message.
+    /// Returns the result of the message expression; `None` if that is not a valid message.
     fn message(
         &mut self,
         program: &Program,
@@ -546,7 +549,7 @@ impl Run<'_> {
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// The error of a broken rule. Objects and lists are not shown.
+/// Returns the error of a broken rule. Objects and lists are not shown.
 fn broken(rule: &Rule, path: String, value: Option<&json::Value>, detail: String) -> FieldError {
     let shown = |error: FieldError| if value.is_some() { error } else { FieldError { value: None, ..error } };
     let value = value.unwrap_or(&json::Value::Null);

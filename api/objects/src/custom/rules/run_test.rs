@@ -1,4 +1,4 @@
-//! Rules asked of objects.
+//! Tests of rules on objects.
 
 use super::*;
 use crate::custom::resource;
@@ -8,7 +8,7 @@ use types::schema::table::Scope as ResourceScope;
 use values::naming::KUBERNETES;
 use values::testing::object;
 
-/// Errors and warnings of the field `v` of a spec of this schema.
+/// Returns errors and warnings of the field `v` of a spec with this schema.
 fn judged(schema: &str, new: &str, old: Option<&str>) -> String {
     let text = format!(
         r#"{{"type":"object","properties":{{"spec":{{"type":"object","properties":{{"v":{}}}}}}}}}"#,
@@ -172,7 +172,7 @@ fn equality_sees_fields_that_the_schema_does_not_know() {
         (r#"{"a":1,"z":[1]}"#, r#"{"a":1,"z":[2]}"#, "failed"),
         (r#"{"a":1,"z":[1]}"#, r#"{"a":2,"z":[1]}"#, "failed"),
         (r#"{"a":1,"z":[1]}"#, r#"{"a":1}"#, "failed"),
-        // Only the number of fields tells that they have others.
+        // The objects have different unknown fields, but equality only compares their number.
         (r#"{"y":1}"#, r#"{"z":1}"#, ""),
     ] {
         let judged = judged(open, new, Some(old));
@@ -244,13 +244,13 @@ fn reserved_words_are_fields_by_their_own_name_and_by_their_identifier() {
     }
 }
 
-/// A value of `count` members or elements, each of them made by `one`.
+/// Returns a value of `count` members or elements that `one` makes.
 fn many(open: char, count: usize, one: impl Fn(usize) -> String, close: char) -> String {
     let parts: Vec<String> = (0..count).map(one).collect();
     format!("{open}{}{close}", parts.join(","))
 }
 
-/// Rules over maps, sets, keyed lists and objects, with the shape of their values.
+/// Rules over maps, sets, keyed lists and objects, with the form of their values.
 const GROWING: [(&str, &str, char); 9] = [
     (r#"{"type":"object","additionalProperties":{"type":"integer"}"#, "self == oldSelf", '{'),
     (r#"{"type":"object","additionalProperties":{"type":"integer"}"#, "self.all(k, k in oldSelf)", '{'),
@@ -289,7 +289,7 @@ fn the_time_of_rules_over_maps_and_lists_is_linear() {
     const MARGIN: f64 = 6.0;
     for (schema, rule, shape) in GROWING {
         let schema = format!(r#"{schema},"{{x}}validations":[{{"rule":"{rule}"}}]}}"#);
-        // Many members at first, so that the time without them does not count.
+        // Starts with many members, so that constant time does not matter.
         let times = [1_000, 4_000, 16_000].map(|count| {
             let value = |count, reversed: bool| {
                 let at = move |at: usize| if reversed { count - 1 - at } else { at };
@@ -318,7 +318,7 @@ async fn an_evaluation_ends_with_its_request() {
     use std::time::{Duration, Instant};
     use values::cancellation::{Cancelled, Reason, Token, within};
 
-    // Costs nothing in proportion: lists in lists are free, and there are millions of comparisons.
+    // The cost is not proportional to the work: nested lists are free, and there are millions of comparisons.
     let schema = r#"{"type":"array","items":{"type":"array","items":{"type":"integer"}},
         "{x}validations":[{"rule":"self.all(x, self.indexOf([1]) < 0)"}]}"#;
     let value = many('[', 10_000, |_| "[]".to_owned(), ']');

@@ -1,22 +1,23 @@
-//! Texts that are points in time to the expression language, and the errors of those that are none.
+//! Parsing of strings that the expression language treats as points in time, with the errors for invalid
+//! ones.
 //!
-//! The errors are those of Go's `time.Parse`, which authors of rules see in messages. A layout is read piece by piece:
-//! the first piece that does not fit is named with what was left of the text there.
+//! The errors are those of Go's `time.Parse`, which authors of rules see in messages. A layout is parsed
+//! piece by piece. The error contains the first piece that does not match and the rest of the text there.
 
 use cel::value::Timestamp;
 
-/// `2006-01-02`
+/// Layout of a date: `2006-01-02`.
 const DATE: &str = "2006-01-02";
 
-/// `2006-01-02T15:04:05`, the last of the layouts of a date and time; the others have a zone.
+/// Last layout of a date and time, which has no zone; the other layouts have one.
 const LOCAL: &str = "2006-01-02T15:04:05";
 
-/// A date, at its first moment.
+/// Parses a date as its first moment.
 pub(super) fn date(text: &str) -> Result<Timestamp, String> {
     read(DATE, text)
 }
 
-/// A date and time, with a zone or as universal time; nothing is the epoch.
+/// Parses a date and time, with a zone or in UTC. An empty text is the epoch.
 pub(super) fn date_time(text: &str) -> Result<Timestamp, String> {
     if text.is_empty() {
         return Timestamp::from_seconds(0).ok_or_else(String::new);
@@ -24,7 +25,8 @@ pub(super) fn date_time(text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(text).or_else(|_| read(LOCAL, text))
 }
 
-/// The pieces of a layout: its own text, and the least and largest number. Years have four digits, hours one or two.
+/// Pieces of a layout: the text, and the minimum and maximum number. Years have four digits, and hours have
+/// one or two.
 const PIECES: [(&str, u32, u32); 11] = [
     ("2006", 0, 9999),
     ("-", 0, 0),
@@ -74,7 +76,7 @@ fn read(layout: &str, text: &str) -> Result<Timestamp, String> {
         count += 1;
         rest = &rest[digits..];
     }
-    // A fraction may follow the seconds though the layout has none.
+    // A fraction may follow the seconds although the layout has none.
     let fraction = rest
         .strip_prefix(['.', ','])
         .filter(|_| layout == LOCAL)
@@ -92,7 +94,7 @@ fn read(layout: &str, text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(&full).map_err(|_| said(": day out of range".to_owned()))
 }
 
-/// A text as Go's time package quotes it: bytes outside of ASCII and control characters as `\xNN`.
+/// Quotes a text like Go's time package: bytes outside of ASCII and control characters become `\xNN`.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

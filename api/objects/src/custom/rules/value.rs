@@ -1,8 +1,8 @@
 //! Values of custom objects as the expression language sees them, read in place.
 //!
-//! What a value is follows its type: a text may be a point in time, a struct is an object whose fields are known by
-//! identifiers, elements of sets have no order. The type is the view that goes with each value; a list without a view is
-//! untyped JSON.
+//! The type of a value determines its meaning: a string may be a point in time, a struct is an object whose
+//! fields have identifiers, and elements of sets have no order. Each value carries its type as a view. A list
+//! without a view is untyped JSON.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -26,10 +26,11 @@ use types::schema::limits::Limits;
 use types::schema::table::{Field, Kind, Message};
 use values::json;
 
-/// Most elements that are read again when they are appended to a list: `+` costs the same for any number of them.
+/// Maximum number of elements that are read again when they are appended to a list, because the cost of `+`
+/// does not depend on their number.
 const READ_AGAIN_MAX: usize = 1000;
 
-/// What a value below an object is.
+/// Type and limits of a value below an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'t> {
     pub(super) kind: &'t Kind,
@@ -41,30 +42,30 @@ impl<'t> Place<'t> {
         Place { kind, limits: limits_of(kind, limits) }
     }
 
-    /// The field of a struct.
+    /// Returns the type of a field of a struct.
     pub fn of_field(message: &'t Message, name: &str) -> Option<Place<'t>> {
         message.field(name).map(|field| Place::of(&field.kind, field.limits.as_deref()))
     }
 
-    /// The field of the struct that is here.
+    /// Returns the type of a field, if this is a struct.
     pub fn field(self, name: &str) -> Option<Place<'t>> {
         let Kind::Message(message) = self.kind else { return None };
         Place::of_field(message, name)
     }
 
-    /// The elements of the list that is here.
+    /// Returns the type of the elements, if this is a list.
     pub fn items(self) -> Option<Place<'t>> {
         let Kind::List(list) = self.kind else { return None };
         Some(Place::of(&list.item.kind, list.item.limits.as_deref()))
     }
 
-    /// The values of the map that is here.
+    /// Returns the type of the values, if this is a map.
     pub fn values(self) -> Option<Place<'t>> {
         let Kind::Map(map) = self.kind else { return None };
         Some(Place::of(&map.value.kind, map.value.limits.as_deref()))
     }
 
-    /// A value that is here. A text without the format that makes it something else is a fault.
+    /// Returns a value of this type. A string that does not have its declared format is a fault.
     pub fn value<'v>(self, value: &'v json::Value) -> Value<'v>
     where
         't: 'v,
@@ -73,7 +74,7 @@ impl<'t> Place<'t> {
     }
 }
 
-/// The value of a kind.
+/// Returns a JSON value of a kind as an expression value.
 fn of<'v>(kind: &'v Kind, limits: Option<&'v Limits>, value: &'v json::Value) -> Value<'v> {
     match (kind, value) {
         (_, json::Value::Null) => Value::Null,
@@ -88,7 +89,7 @@ fn of<'v>(kind: &'v Kind, limits: Option<&'v Limits>, value: &'v json::Value) ->
             let list: &kind::List = list;
             Value::List(List::Host(HostRef { node: ValueNode::ref_cast(value), view: Some(list) }))
         }
-        // Where values of any type are allowed, nothing is known of the members.
+        // If values of any type are permitted, nothing is known about the members.
         (Kind::Map(map), json::Value::Object(members)) if is_open(map) => {
             Value::Object(Object::Host(HostRef { node: ObjectNode::ref_cast(members), view: None }))
         }
@@ -97,7 +98,7 @@ fn of<'v>(kind: &'v Kind, limits: Option<&'v Limits>, value: &'v json::Value) ->
             Value::Map(Map::Host(HostRef { node: ValueNode::ref_cast(value), view: Some(map) }))
         }
         (Kind::Message(message), json::Value::Object(members)) => object(message, members),
-        // Values without a type cannot be spoken of.
+        // Expressions cannot access values without a type.
         _ => Value::Null,
     }
 }
@@ -106,7 +107,7 @@ fn is_open(map: &kind::Map) -> bool {
     limits_of(&map.value.kind, map.value.limits.as_deref()).is_some_and(|limits| limits.any_type)
 }
 
-/// The object of a struct.
+/// Returns a JSON object as an expression object of the struct's type.
 pub fn object<'v>(message: &'v Message, value: &'v json::Object) -> Value<'v> {
     Value::Object(Object::Host(HostRef { node: ObjectNode::ref_cast(value), view: Some(message) }))
 }
@@ -135,8 +136,9 @@ fn formed<'v>(format: &str, text: &'v str) -> Result<Value<'v>, EvalError> {
     }
 }
 
-/// An element that was appended to a list, as the reference reads it: by the schema of the list, from what the value is
-/// made of. That is no JSON for times, bytes, and lists and maps made by the expression.
+/// Returns an element that was appended to a list, as the reference server reads it: by the schema of the
+/// list, from its JSON form. Times, bytes, and lists and maps that the expression made have no JSON form, so
+/// they are faults.
 fn read_again<'v>(kind: &Kind, item: Value<'v>) -> Value<'v> {
     let wanted = match (kind, &item) {
         (_, Value::Timestamp(_)) => "expected string, got time.Time",
@@ -181,7 +183,7 @@ fn equal_fields(
     Ok(true)
 }
 
-/// The field of a struct that rules can speak of: of metadata, these are the names.
+/// Returns the field of a struct that rules can access. In metadata, only the names are accessible.
 fn declared<'t>(message: &'t Message, name: &str) -> Option<&'t Field> {
     let is_metadata = message.checked_apart;
     message.field(name).filter(|_| !is_metadata || matches!(name, "name" | "generateName"))
@@ -222,7 +224,7 @@ impl HostList for ValueNode {
         if let Some(sum) = keyed::sum(&kind.merge, &own, other, &read) {
             return Some(Ok(sum));
         }
-        // The reference appends what its values are made of, and reads that by the schema when it is asked for.
+        // The reference server appends the JSON forms and reads them by the schema when they are used.
         if other.len() > READ_AGAIN_MAX {
             return None;
         }
@@ -279,7 +281,7 @@ impl HostObject for ObjectNode {
     fn fields<'v>(&'v self, message: View<'v>) -> Vec<Cow<'v, str>> {
         let Some(message) = view::<Message>(message) else { return Vec::new() };
         let declared = self.0.iter().filter(|(name, _)| declared(message, name).is_some());
-        // A name that has no identifier stands for itself.
+        // A name without an identifier is used as it is.
         let identifier = |name: &'v str| match escape(name) {
             Some(identifier) if identifier != name => Cow::Owned(identifier),
             _ => Cow::Borrowed(name),
@@ -291,8 +293,8 @@ impl HostObject for ObjectNode {
         self.0.len()
     }
 
-    /// Fields that the schema knows are compared as values, others as what is stored. One that the schema does not know
-    /// and the other object does not have makes no difference.
+    /// Compares fields that the schema declares as values, and other fields as stored. An undeclared field
+    /// that the other object does not have makes no difference.
     fn equals<'v>(
         &'v self,
         message: View<'v>,

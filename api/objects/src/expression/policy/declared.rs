@@ -1,4 +1,5 @@
-//! Checks of the expressions in a policy that is about to be stored: each with its path and what is wrong with it.
+//! Checks of the expressions in a policy that is about to be stored. Each check returns the fault of one
+//! expression.
 
 use cel::environment::{Environment, Origin};
 use cel::types::Type;
@@ -7,21 +8,21 @@ use super::environment::{Declarations, Extent, Known};
 use super::form::{self, Form};
 use crate::expression::Expression;
 
-/// The expressions of one policy or webhook, checked one after the other.
+/// The expressions of one policy or webhook, which are checked in order.
 pub struct Expressions {
     declarations: Declarations,
     extent: Extent,
 }
 
 impl Expressions {
-    /// Those of a policy, with or without parameters.
+    /// Creates the checks for a policy with or without parameters.
     pub fn new(params: bool) -> Expressions {
         let declarations = Declarations::new(Origin::New, Known::default());
         Expressions { declarations, extent: Extent { params, authorizer: true } }
     }
 
-    /// Declares the variables; what is wrong with each. Call it once, if there are any: after the checks of conditions, which
-    /// see none, and before all others.
+    /// Declares the variables and returns the fault of each. The caller must call this at most once, after
+    /// the checks of match conditions, which cannot read variables, and before all other checks.
     pub fn variables<'t>(
         &mut self,
         variables: impl IntoIterator<Item = (&'t str, &'t str)>,
@@ -31,22 +32,22 @@ impl Expressions {
         compiled.iter().map(|variable| fault(&variable.expression)).collect()
     }
 
-    /// A condition: `true` or `false`.
+    /// Checks a condition, whose value is a boolean, and returns its fault.
     pub fn condition(&self, text: &str) -> Option<String> {
         self.check(text, self.extent, &[Type::Bool])
     }
 
-    /// A message.
+    /// Checks an expression for a message and returns its fault.
     pub fn message(&self, text: &str) -> Option<String> {
         self.check(text, Extent { authorizer: false, ..self.extent }, &[Type::String])
     }
 
-    /// A value of an audit annotation.
+    /// Checks the value of an audit annotation and returns its fault.
     pub fn annotation(&self, text: &str) -> Option<String> {
         self.check(text, self.extent, &[Type::String, Type::Null])
     }
 
-    /// A mutation.
+    /// Checks the expression of a mutation and returns its fault.
     pub fn mutation(&self, form: Form, text: &str) -> Option<String> {
         let environment = form::environment(&self.declarations, self.extent);
         fault(&Expression::new(text, &environment, &[form.result()]))

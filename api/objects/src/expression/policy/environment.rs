@@ -1,8 +1,8 @@
-//! What the expressions of policies, and of match conditions of webhooks, can speak of.
+//! Variables of the expressions in policies and in match conditions of webhooks.
 //!
-//! `object`, `oldObject` and `params` have no declared type: their fields are looked up when an expression runs. The
-//! request and the namespace have one, as `variables` does, whose fields are the variables that stand before an
-//! expression.
+//! `object`, `oldObject` and `params` have no declared type: their fields are looked up when an expression
+//! runs. The request and the namespace have declared types. `variables` has one too, whose fields are the
+//! variables before an expression.
 
 use cel::environment::{Environment, Origin};
 use cel::library::authorizer::{authorizer_type, resource_check_type};
@@ -11,51 +11,51 @@ use cel::types::Type;
 use crate::expression::types::Types;
 use crate::expression::{Expression, base};
 
-/// The type of `variables`.
+/// Name of the type of `variables`.
 const VARIABLES: &str = "kubernetes.variables";
 
-/// Most that all expressions of one policy may cost for one object and one set of parameters.
+/// Maximum total cost of all expressions of one policy for one object and one set of parameters.
 pub const POLICY_COST_MAX: u64 = 10_000_000;
 
-/// Variables that not all expressions have.
+/// Variables that only some expressions can read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Extent {
-    /// `params`: the policy has a kind of parameters.
+    /// Whether `params` exists, because the policy has a parameter kind.
     pub params: bool,
-    /// `authorizer` and `authorizer.requestResource`.
+    /// Whether `authorizer` and `authorizer.requestResource` exist.
     pub authorizer: bool,
 }
 
-/// The types of what is known of an object before it is there.
+/// Types of an object and its parameters that are known before evaluation.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// Type of `object` and `oldObject`.
     pub object: Type,
-    /// Type of `params`.
+    /// Type of the variable `params`.
     pub params: Type,
-    /// The object types that these need.
+    /// Object types to which these types refer.
     pub types: Types,
 }
 
-/// Nothing is known.
+/// The default has no known types.
 impl Default for Known {
     fn default() -> Self {
         Known { object: Type::Dyn, params: Type::Dyn, types: Types::default() }
     }
 }
 
-/// A named expression of a policy.
+/// A named expression that later expressions of a policy can read.
 #[derive(Debug)]
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable below `variables`.
     pub name: String,
-    /// The expression.
+    /// Compiled expression of the variable.
     pub expression: Expression,
-    /// Its place among the variables of the policy.
+    /// Index among the variables of the policy.
     pub place: usize,
 }
 
-/// Environments of the expressions of one policy. Variables are added in their order.
+/// Environments of the expressions of one policy. Variables are added in order.
 #[derive(Clone)]
 pub struct Declarations {
     base: Environment,
@@ -65,7 +65,7 @@ pub struct Declarations {
 }
 
 impl Declarations {
-    /// Declarations without variables. `origin` tells expressions of a write from those that are stored.
+    /// Creates declarations without variables. `origin` distinguishes new expressions from stored ones.
     pub fn new(origin: Origin, known: Known) -> Declarations {
         let mut types = known.types;
         let request = declare_request(&mut types);
@@ -79,19 +79,19 @@ impl Declarations {
         Declarations { base, params: known.params, types, has_variables: false }
     }
 
-    /// The object types that are declared.
+    /// Returns the object types that are declared.
     pub fn types(&self) -> &Types {
         &self.types
     }
 
-    /// Declares `variables`, with no field yet.
+    /// Declares `variables` without any fields.
     pub fn with_variables(mut self) -> Declarations {
         self.types.declare(VARIABLES, []);
         self.has_variables = true;
         self
     }
 
-    /// The environment of an expression.
+    /// Returns the environment of an expression with these variables.
     pub fn environment(&self, extent: Extent) -> Environment {
         let mut environment = self.base.clone().with_types(Types::clone(&self.types).shared());
         if extent.params {
@@ -108,8 +108,8 @@ impl Declarations {
         environment
     }
 
-    /// Compiles variables in their order; each may read those before it. A variable that is refused is of any type to
-    /// those behind it.
+    /// Compiles variables in order. Each may read the variables before it. For later variables, a refused
+    /// variable has any type.
     pub fn compile_variables<'t>(
         &mut self,
         variables: impl IntoIterator<Item = (&'t str, &'t str)>,
@@ -126,7 +126,8 @@ impl Declarations {
     }
 }
 
-/// The type of a field that holds values of a type. Types other than the plain ones, lists and maps are not declared.
+/// Returns the type of a field that holds values of a type. Only plain types, lists and maps are declared;
+/// other types become dynamic.
 fn as_field(of: &Type) -> Type {
     match of {
         Type::Any

@@ -1,4 +1,4 @@
-//! What the expressions of mutations make, and the types that they make it of.
+//! Results of the expressions of mutations, and the types from which expressions build them.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use cel::types::{Type, TypeProvider};
 use super::environment::{Declarations, Extent};
 use crate::expression::types::Types;
 
-/// The type of configurations; types of their parts are `Object.spec` and so on.
+/// Name of the type of configurations. Types of their parts are `Object.spec` and so on.
 pub const OBJECT: &str = "Object";
 
-/// The type of the operations of a JSON patch.
+/// Name of the type of JSON patch operations.
 const JSON_PATCH: &str = "JSONPatch";
 
-/// What the expression of a mutation makes.
+/// Kind of change that the expression of a mutation returns.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
-    /// A configuration that is merged into the object.
+    /// A configuration that is merged into the object by apply.
     ApplyConfiguration,
     /// The operations of a JSON patch.
     JsonPatch,
 }
 
 impl Form {
-    /// By the name of the patch type.
+    /// Returns the kind of change for a patch type.
     pub fn named(patch_type: &str) -> Form {
         match patch_type {
             "JSONPatch" => Form::JsonPatch,
@@ -33,7 +33,7 @@ impl Form {
         }
     }
 
-    /// The member of a mutation that has its expression.
+    /// Returns the name of the member of a mutation that contains the expression.
     pub fn member(self) -> &'static str {
         match self {
             Form::ApplyConfiguration => "applyConfiguration",
@@ -41,7 +41,7 @@ impl Form {
         }
     }
 
-    /// The type that the expression must have.
+    /// Returns the required type of the expression.
     pub fn result(self) -> Type {
         match self {
             Form::ApplyConfiguration => Type::object(OBJECT),
@@ -50,7 +50,7 @@ impl Form {
     }
 }
 
-/// The environment of mutations: that of other expressions, with the types of changes.
+/// Returns the environment of mutations: that of other expressions, and the types of changes.
 pub fn environment(declarations: &Declarations, extent: Extent) -> Environment {
     declarations
         .environment(extent)
@@ -58,8 +58,8 @@ pub fn environment(declarations: &Declarations, extent: Extent) -> Environment {
         .with_types(Arc::new(Changes(declarations.types().clone())))
 }
 
-/// The types of changes beside other types. All fields of objects are there, of any type: what an object has is known
-/// when there is one.
+/// The types of changes in addition to other types. Any field of an object is declared, with a dynamic type,
+/// because the actual fields are only known with an object.
 struct Changes(Types);
 
 fn is_object(name: &str) -> bool {
@@ -81,7 +81,7 @@ impl TypeProvider for Changes {
         Some(match field {
             "op" | "path" | "from" => Type::String,
             "value" => Type::Dyn,
-            // There is no such field, which the reference tells by a type without a name.
+            // The field does not exist. The reference server expresses that by a type without a name.
             _ => Type::opaque(""),
         })
     }

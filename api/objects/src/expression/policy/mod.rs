@@ -1,4 +1,4 @@
-//! The environments of expressions in admission policies and webhooks, and what is wrong with such an expression.
+//! Environments of expressions in admission policies and webhooks, and checks of these expressions.
 
 pub mod declared;
 pub mod environment;

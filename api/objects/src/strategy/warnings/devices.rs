@@ -1,9 +1,9 @@
-//! Warnings about slices of devices.
+//! Warnings about resource slices.
 
 use super::{SPEC, Texts, Written};
 use values::field::go_quote;
 
-/// A slice of a pool.
+/// Warns about a driver name with uppercase characters.
 pub(in crate::strategy) fn resource_slice(texts: &mut Texts, written: Written) {
     let driver = written.view().child("spec").text("driver");
     if driver != driver.to_lowercase() {

@@ -1,7 +1,7 @@
-//! What writers of valid objects are warned of (docs/api/writes.md#warnings-about-objects): settings that are deprecated, have no
-//! effect, or contradict each other.
+//! Warnings for the writers of valid objects (docs/api/writes.md#warnings-about-objects): about settings that
+//! are deprecated, have no effect, or contradict each other.
 //!
-//! Texts and conditions are those of kube-apiserver. A kind names its warnings by its strategy.
+//! Texts and conditions are those of kube-apiserver. The strategy of a kind names its warnings.
 
 mod devices;
 mod network;
@@ -19,7 +19,7 @@ use values::json::Object;
 use values::naming::Naming;
 use values::object;
 
-/// A valid object, and the one that it replaces.
+/// A valid object and the object that it replaces, if any.
 #[derive(Clone, Copy)]
 pub(super) struct Written<'w> {
     pub(super) new: &'w Object,
@@ -36,19 +36,20 @@ impl<'w> Written<'w> {
         self.view().child("metadata").child("annotations").has(name)
     }
 
-    /// Whether more than metadata and status is written: the generation moves.
+    /// Returns whether the object is new or its generation changes, which excludes writes of only metadata or
+    /// status.
     fn is_specified_anew(self) -> bool {
         let generation = |object: &Object| object::at(object, "metadata.generation").cloned();
         self.old.is_none_or(|old| generation(old) != generation(self.new))
     }
 }
 
-/// The texts for a writer.
+/// Collected warning texts for a writer.
 #[derive(Default)]
 pub(super) struct Texts(Vec<String>);
 
 impl Texts {
-    /// Texts that were found elsewhere.
+    /// Adds texts that another function collected.
     pub(super) fn extend(&mut self, texts: Vec<String>) {
         self.0.extend(texts);
     }
@@ -57,12 +58,12 @@ impl Texts {
         self.0.push(text.into());
     }
 
-    /// `<path>: <text>`.
+    /// Adds the text `<path>: <text>`.
     fn at(&mut self, path: impl std::fmt::Display, text: &str) {
         self.0.push(format!("{path}: {text}"));
     }
 
-    /// Bytes are counted in whole numbers.
+    /// Warns about a fractional number of bytes.
     fn fraction(&mut self, path: &Path, amounts: View, name: &str) {
         if let Some(amount) = amounts.quantity(name).filter(|amount| !is_whole_after_rounding(*amount)) {
             let path = path.key(name);
@@ -71,14 +72,15 @@ impl Texts {
         }
     }
 
-    /// Labels of nodes that have new names.
+    /// Warns about a node label that has a new name.
     fn node_label(&mut self, path: impl std::fmt::Display, label: &str, naming: &Naming) {
         if let Some(why) = node_label_deprecation(label, naming) {
             self.at(path, &format!("{label} is {why}"));
         }
     }
 
-    /// The expressions of one term of a node selector. Values are judged where nothing else judges them.
+    /// Warns about the expressions of one term of a node selector. `judges_values` is true if validation does
+    /// not check the values.
     fn node_selector_term(&mut self, path: &Path, term: View, judges_values: bool, naming: &Naming) {
         let list = path.child("matchExpressions");
         for (at, expression) in term.structs("matchExpressions").enumerate() {
@@ -96,7 +98,7 @@ impl Texts {
         }
     }
 
-    /// A name that pods derive theirs and their host name from.
+    /// Warns about a name from which pods derive their names or host names and that is not a DNS label.
     fn host_name(&mut self, written: Written, used: &str) {
         let faults = names::label(written.view().child("metadata").text("name"));
         if !faults.is_empty() {
@@ -112,26 +114,26 @@ impl Texts {
     }
 }
 
-/// Amounts are looked at in thousandths, rounded up.
+/// Returns whether an amount, rounded up to thousandths, is a whole number.
 fn is_whole_after_rounding(amount: Quantity) -> bool {
     amount.rounded_up_to_milli().is_whole()
 }
 
-/// Why a label of nodes should not be used.
+/// Returns the reason why a node label is deprecated, if it is.
 fn node_label_deprecation(label: &str, naming: &Naming) -> Option<String> {
     let (since, instead) = naming.stable_node_label(label)?;
     Some(format!("deprecated since {since}; use \"{instead}\" instead"))
 }
 
-/// The texts of one kind.
+/// Function that collects the warnings of one kind.
 type Advice = fn(&mut Texts, Written);
 
-/// A strategy that only warns.
+/// Returns a strategy that only produces warnings.
 const fn only(advice: Advice) -> Strategy {
     Strategy { warnings: Some(advice), ..NONE }
 }
 
-/// A strategy that warns, and drops fields.
+/// Returns a strategy that produces warnings and drops fields.
 const fn dropping(advice: Advice, dropped: &'static [Dropped]) -> Strategy {
     Strategy { warnings: Some(advice), dropped, ..NONE }
 }
@@ -174,7 +176,7 @@ pub(super) use network::endpoint_slice;
 pub(super) use pod::{ARMOR, pod, pod_status};
 pub(super) use storage::{volume, volume_claim};
 
-/// The pod template of a workload.
+/// Warns about the pod template of a workload.
 pub(super) fn template(texts: &mut Texts, written: Written) {
     if written.is_specified_anew() {
         let template = written.view().child("spec").child("template");
@@ -189,7 +191,7 @@ fn stateful_set(texts: &mut Texts, written: Written) {
     for (at, claim) in spec.structs("volumeClaimTemplates").enumerate() {
         let element = list.index(at);
         let member = element.child("Spec");
-        // Only warnings about an update name the member.
+        // Only warnings about an update contain the member.
         let place = if written.old.is_some() { &member } else { &element };
         storage::claim(texts, place, claim.child("spec"));
     }
@@ -201,7 +203,8 @@ fn stateful_set(texts: &mut Texts, written: Written) {
     }
 }
 
-/// Completions and parallelism beyond which finished indexes can no longer be told.
+/// If an indexed job exceeds both this number of completions and [`PARALLELISM_MAX`], its finished indexes
+/// may not fit the status.
 const COMPLETIONS_MAX: i64 = 100_000;
 const PARALLELISM_MAX: i64 = 10_000;
 
@@ -273,7 +276,7 @@ pub(super) fn service_account(texts: &mut Texts, written: Written) {
     }
 }
 
-/// Names of objects that are read from files when the server starts.
+/// Warns about names that are reserved for objects read from files at the start of the server.
 pub(super) fn reserved_name(texts: &mut Texts, written: Written) {
     let suffix = format!(".{}", written.naming.group("static", true));
     if written.view().child("metadata").text("name").ends_with(&suffix) {
@@ -295,7 +298,7 @@ fn runtime_class(texts: &mut Texts, written: Written) {
 }
 
 impl Texts {
-    /// The texts, in the order in which they were found.
+    /// Runs `advice` and returns the texts in the order in which it found them.
     pub(super) fn of(advice: Advice, written: Written) -> Vec<String> {
         let mut texts = Texts::default();
         advice(&mut texts, written);

@@ -1,4 +1,4 @@
-//! Warnings about services, their addresses and ingresses.
+//! Warnings about services, their addresses, endpoints, and ingresses.
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,10 +7,10 @@ use super::{SPEC, Texts, Written};
 use crate::validation::{self, Path, View};
 use values::field::go_quote;
 
-/// Type of the services that only name a host: they have no addresses of their own.
+/// Type of services that only refer to a host name and have no addresses of their own.
 const EXTERNAL_NAME: &str = "ExternalName";
 
-/// Shares of traffic to nearby endpoints, by the former name and by the one that says what is near.
+/// Traffic distribution that prefers nearby endpoints: its deprecated value and the value that replaces it.
 const NEAR: (&str, &str) = ("PreferClose", "PreferSameZone");
 
 pub(super) fn service(texts: &mut Texts, written: Written) {
@@ -58,7 +58,8 @@ pub(super) fn service(texts: &mut Texts, written: Written) {
     }
 }
 
-/// Addresses of load balancers, of services as of ingresses. The place that is told is that of the whole entry.
+/// Warns about load balancer addresses of services and ingresses. The path in the warning is that of the
+/// whole entry.
 pub(super) fn balancer_status(texts: &mut Texts, written: Written) {
     let status = Path::ROOT.child("status");
     let balancer = status.child("loadBalancer");
@@ -69,7 +70,7 @@ pub(super) fn balancer_status(texts: &mut Texts, written: Written) {
     }
 }
 
-/// Endpoints that their controller wrote are written well.
+/// Warns about addresses of endpoints, unless their controller wrote them.
 pub(super) fn endpoints(texts: &mut Texts, written: Written) {
     let labels = written.view().child("metadata").child("labels");
     let label = format!("endpoints.{}", written.naming.label("managed-by"));
@@ -94,7 +95,7 @@ fn addresses<'v>(texts: &mut Texts, list: &Path, addresses: impl Iterator<Item =
     }
 }
 
-/// An address that can be read, but is written in another way than all programs agree on.
+/// Warns about an address that is valid but not canonical, so that some programs do not accept it.
 pub(super) fn address(texts: &mut Texts, path: impl Display, given: &str) {
     let Some(parsed) = validation::address(given) else { return };
     let canonical = parsed.to_string();
@@ -103,14 +104,14 @@ pub(super) fn address(texts: &mut Texts, path: impl Display, given: &str) {
     }
     let (given, better) = (go_quote(given), go_quote(&canonical));
     let why = match parsed {
-        // Zeros in front, or an address of the other family in disguise.
+        // The address has leading zeros or is written as an IPv4-mapped IPv6 address.
         IpAddr::V4(_) => format!("non-standard IP address {given} is invalid: use {better}"),
         IpAddr::V6(_) => format!("IPv6 address {given} should be in RFC 5952 canonical format ({better})"),
     };
     texts.at(path, &why);
 }
 
-/// A range of addresses that is valid, but written in another way than all programs agree on.
+/// Warns about an address range that is valid but not canonical, so that some programs do not accept it.
 pub(super) fn range(texts: &mut Texts, path: impl Display, given: &str) {
     let Some((address, bits)) = read_range(given) else { return };
     let network = masked(address, bits);
@@ -131,8 +132,8 @@ pub(super) fn range(texts: &mut Texts, path: impl Display, given: &str) {
     }
 }
 
-/// The address of a range as it is written, also where it is one of the other family in disguise, and the length of its
-/// prefix.
+/// Returns the address of a range as written, which may be an IPv4-mapped IPv6 address, and the prefix
+/// length.
 fn read_range(given: &str) -> Option<(IpAddr, u32)> {
     let (address, bits) = given.split_once('/')?;
     let (read, _) = validation::network(given)?;
@@ -140,13 +141,13 @@ fn read_range(given: &str) -> Option<(IpAddr, u32)> {
     Some((address, bits.parse().ok()?))
 }
 
-/// Whether a range has zeros in front, which not all programs read.
+/// Returns whether a range has leading zeros, which not all programs accept.
 fn is_read_by_some(given: &str) -> bool {
     let (address, bits) = given.split_once('/').unwrap_or((given, ""));
     address.parse::<IpAddr>().is_err() || bits.len() > 1 && bits.starts_with('0')
 }
 
-/// A range as Go writes it: of the other family where all of its addresses are.
+/// Formats a range like Go. An IPv4-mapped range becomes an IPv4 range.
 fn range_text(network: IpAddr, bits: u32) -> String {
     let plain = network.to_canonical();
     let bits = if plain == network { bits } else { bits.saturating_sub(96) };
@@ -200,12 +201,12 @@ pub(super) fn network_policy(texts: &mut Texts, written: Written) {
     }
 }
 
-/// Slices that a controller wrote are written well.
+/// Warns about the addresses of an endpoint slice, unless a controller wrote it.
 pub(in crate::strategy) fn endpoint_slice(texts: &mut Texts, written: Written) {
     let slice = written.view();
     if slice.text("addressType") == "FQDN" {
         if written.old.is_none() {
-            // The reference server names a place that slices do not have.
+            // The reference server reports this path although slices have no `spec`.
             texts.at("spec.addressType", "FQDN endpoints are deprecated");
         }
         return;

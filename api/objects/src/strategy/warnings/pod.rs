@@ -8,7 +8,8 @@ use crate::validation::{Path, View};
 use values::field::go_quote;
 use values::naming::Naming;
 
-/// A new pod. Updates of pods warn of nothing: hardly any of them is made by a person.
+/// Warns about a new pod. Updates of pods produce no warnings, because hardly any of them is made by a
+/// person.
 pub(in crate::strategy) fn pod(texts: &mut Texts, written: Written) {
     if written.old.is_some() {
         return;
@@ -17,7 +18,7 @@ pub(in crate::strategy) fn pod(texts: &mut Texts, written: Written) {
     PodSpec { texts, naming: written.naming, is_template: false }.check(&Path::ROOT, written.view());
 }
 
-/// The addresses in the status of a pod.
+/// Warns about the addresses in the status of a pod.
 pub(in crate::strategy) fn pod_status(texts: &mut Texts, written: Written) {
     let (status, root) = (written.view().child("status"), Path::ROOT.child("status"));
     for name in ["podIPs", "hostIPs"] {
@@ -28,7 +29,7 @@ pub(in crate::strategy) fn pod_status(texts: &mut Texts, written: Written) {
     }
 }
 
-/// A pod template at a path.
+/// Warns about the pod template at a path.
 pub(super) fn template(texts: &mut Texts, path: &Path, template: View, naming: &Naming) {
     PodSpec { texts, naming, is_template: true }.check(path, template);
 }
@@ -39,26 +40,26 @@ struct PodSpec<'t> {
     is_template: bool,
 }
 
-/// A port of a container, and where it stands.
+/// A port of a container with its location.
 struct Port<'v> {
     place: Place,
     address: &'v str,
     on_host: i64,
 }
 
-/// The list of a container, its place there, and that of the port in the container.
+/// Location of a port: the container list, the index of the container, and the index of the port.
 #[derive(Clone, Copy, Eq, PartialEq)]
 struct Place(&'static str, usize, usize);
 
 impl Place {
-    /// The path of the port below `root`, that of the specification.
+    /// Returns the path of the port below `root`, the path of the specification.
     fn path(self, root: &Path) -> String {
         let Place(list, container, port) = self;
         root.child(list).index(container).child("ports").index(port).to_string()
     }
 }
 
-/// Kinds of volumes that are no longer there, and what is said of them.
+/// Volume types that are deprecated or removed, with the warning about them.
 const VOLUMES: [(&str, &str); 10] = [
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
@@ -72,7 +73,7 @@ const VOLUMES: [(&str, &str); 10] = [
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// The lists of containers, in the order in which they are visited.
+/// Container lists of a pod, in the order in which they are visited.
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
@@ -181,7 +182,7 @@ impl PodSpec<'_> {
         for (at, volume) in spec.structs("volumes").enumerate() {
             let place = list.index(at);
             for (kind, why) in VOLUMES.iter().filter(|(kind, _)| volume.has(kind)) {
-                // One name was spelled otherwise when its warning was written.
+                // The warning spells this name differently.
                 let shown = if *kind == "storageos" { "storageOS" } else { kind };
                 if !why.is_empty() {
                     self.texts.at(place.child(shown), why);
@@ -200,7 +201,7 @@ impl PodSpec<'_> {
         }
     }
 
-    /// Elements of lists that repeat an earlier one.
+    /// Warns about list elements that repeat an earlier one.
     fn duplicates(&mut self, root: &Path, spec: View) {
         for (list, name) in [("hostAliases", "ip"), ("imagePullSecrets", "name")] {
             let path = root.child(list);
@@ -266,7 +267,8 @@ impl PodSpec<'_> {
         }
     }
 
-    /// Ports that are defined more than once, and then names of ports that several containers use.
+    /// Warns first about ports that are defined more than once, and then about port names that several
+    /// containers use.
     fn ports(&mut self, root: &Path, spec: View) {
         let places = CONTAINERS.into_iter().flat_map(move |list| {
             spec.structs(list).zip(0..).flat_map(move |(container, at)| {
@@ -353,11 +355,12 @@ impl PodSpec<'_> {
     }
 }
 
-/// Said of an annotation whose profile is a field now.
+/// Warning about an annotation whose profile is a field now.
 pub(in crate::strategy) const ARMOR: &str =
     "deprecated since v1.30; use the \"appArmorProfile\" field instead";
 
 const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 
-/// Earlier elements that one is compared with: a list that is longer than this is no mistake of a person.
+/// Maximum number of earlier elements that an element is compared with. Longer lists are not typing mistakes
+/// of a person.
 const SEEN_MAX: usize = 256;

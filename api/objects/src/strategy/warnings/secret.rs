@@ -5,7 +5,7 @@ use auth::authn::key_pair;
 use super::{Texts, Written};
 use values::base64_text;
 
-/// A certificate and a key that no server could serve with.
+/// Warns about a certificate and a key with which a server cannot serve.
 pub(super) fn secret(texts: &mut Texts, written: Written) {
     let secret = written.view();
     if secret.text("type") != written.naming.label("tls") {

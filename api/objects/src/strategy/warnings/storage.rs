@@ -1,4 +1,4 @@
-//! Warnings about volumes, claims and classes of storage.
+//! Warnings about volumes, claims and storage classes.
 
 use std::fmt::{self, Display};
 
@@ -6,7 +6,7 @@ use super::{SPEC, Texts, Written, node_label_deprecation};
 use crate::validation::{Path, View};
 use values::field::go_quote;
 
-/// Annotations that are fields now.
+/// Warns about annotations that were replaced by fields.
 fn annotations(texts: &mut Texts, written: Written, annotations: &[(&str, &str, &str)]) {
     for (name, since, field) in annotations {
         let name = format!("volume.beta.{}", written.naming.label(name));
@@ -19,7 +19,7 @@ fn annotations(texts: &mut Texts, written: Written, annotations: &[(&str, &str, 
 
 const CLASS: (&str, &str, &str) = ("storage-class", "v1.8", "storageClassName");
 
-/// A persistent volume.
+/// Warns about a persistent volume.
 pub(in crate::strategy) fn volume(texts: &mut Texts, written: Written) {
     annotations(texts, written, &[CLASS, ("mount-options", "v1.31", "mountOptions")]);
     let spec = written.view().child("spec");
@@ -52,13 +52,13 @@ pub(in crate::strategy) fn volume(texts: &mut Texts, written: Written) {
     }
 }
 
-/// A claim.
+/// Warns about a persistent volume claim.
 pub(in crate::strategy) fn volume_claim(texts: &mut Texts, written: Written) {
     annotations(texts, written, &[CLASS]);
     claim(texts, &SPEC, written.view().child("spec"));
 }
 
-/// The specification of a claim.
+/// Warns about the specification of a claim.
 pub(super) fn claim(texts: &mut Texts, path: &Path, spec: View) {
     let resources = path.child("resources");
     for list in ["requests", "limits"] {
@@ -95,7 +95,7 @@ pub(super) fn storage_capacity(texts: &mut Texts, written: Written) {
     }
 }
 
-/// A file of a volume, and where its content comes from; nothing is said of that where the volume has one source only.
+/// A file of a volume, and the source of its content; `None` if the volume has only one source.
 struct File<'v> {
     path: &'v str,
     source: Option<Source<'v>>,
@@ -108,7 +108,7 @@ impl Display for File<'_> {
     }
 }
 
-/// The kind of what a volume is made of, and its name, if it has one.
+/// Kind of a volume's source, and the name of the object, if it has one.
 #[derive(Clone, Copy)]
 struct Source<'v>(&'static str, Option<&'v str>);
 
@@ -120,10 +120,11 @@ impl Display for Source<'_> {
     }
 }
 
-/// Files that are compared with each other: a volume of more is no mistake of a person.
+/// Maximum number of files that are compared with each other. Larger volumes are not typing mistakes of a
+/// person.
 const FILES_MAX: usize = 256;
 
-/// Files of one volume at, above or below the same path.
+/// Warns about files of one volume whose paths are equal or contain each other.
 pub(super) fn overlaps(texts: &mut Texts, volume: View) {
     let mut all = Vec::new();
     let what = if volume.has("configMap") {
@@ -165,16 +166,17 @@ pub(super) fn overlaps(texts: &mut Texts, volume: View) {
     }
 }
 
-/// The files that the items of a source name.
+/// Collects the files that the items of a source name.
 fn files<'v>(of: View<'v>, source: Option<Source<'v>>, all: &mut Vec<File<'v>>) {
     all.extend(of.structs("items").map(|item| File { path: item.text("path"), source }));
 }
 
-/// The members of a source of a projected volume. A source has none if the only one was dropped because its gate is off.
+/// Members of a source of a projected volume. A source is empty if its only member was dropped because its
+/// feature is off.
 const PROJECTIONS: [&str; 6] =
     ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 
-/// The files of one source of a projected volume.
+/// Collects the files of one source of a projected volume.
 fn projected<'v>(source: View<'v>, all: &mut Vec<File<'v>>) {
     for (member, kind) in [("configMap", "ConfigMap"), ("secret", "Secret")] {
         if source.has(member) {
@@ -194,7 +196,7 @@ fn projected<'v>(source: View<'v>, all: &mut Vec<File<'v>>) {
     }
 }
 
-/// Whether one path is the other, or lies below it.
+/// Returns whether the paths are equal or one is below the other.
 fn is_within(a: &str, b: &str) -> bool {
     let below =
         |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));

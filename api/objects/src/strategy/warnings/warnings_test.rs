@@ -1,4 +1,4 @@
-//! Warnings, as a table of objects and texts.
+//! Tests of warnings, as a table of objects and texts.
 
 use super::*;
 use values::naming::KUBERNETES;

@@ -14,7 +14,7 @@ use values::json::Value;
 const CONDITIONS_MAX: usize = 64;
 const URL_FORM: &str = "desired format: https://host[/path]";
 
-/// The webhooks of a configuration have different names.
+/// Checks that the webhooks of a configuration have different names.
 pub(super) fn configuration(validator: &mut Validator, path: &Path, configuration: View) {
     let list = path.child("webhooks");
     let mut seen = Seen::new();
@@ -51,7 +51,7 @@ pub(super) fn webhook(validator: &mut Validator, path: &Path, webhook: View) {
     conditions(validator, &path.child("matchConditions"), webhook, &Expressions::new(false));
 }
 
-/// Versions that a webhook understands: one of them must be known here.
+/// Checks the review versions of a webhook, of which this server must support at least one.
 pub(super) fn review_versions(validator: &mut Validator, path: &Path, owner: View, list: &str) {
     let versions = owner.texts(list);
     if versions.len() == 0 {
@@ -99,14 +99,14 @@ fn conditions(validator: &mut Validator, path: &Path, owner: View, expressions: 
     }
 }
 
-/// An expression of nothing but blanks is none. One that is absent is refused by schema.
+/// Refuses a blank expression. The schema already refuses an absent one.
 fn blank(validator: &mut Validator, path: &Path, text: &str, detail: &str) {
     if !text.is_empty() && text.trim().is_empty() {
         validator.required(path, detail);
     }
 }
 
-/// What is wrong with an expression. One that is absent is refused elsewhere.
+/// Returns the fault of an expression. An absent expression is refused by other checks.
 fn expression(
     validator: &mut Validator,
     path: &Path,
@@ -120,7 +120,7 @@ fn expression(
     }
 }
 
-/// Where a webhook is: a URL or a service.
+/// Checks the location of a webhook, which is a URL or a service.
 pub(super) fn client(validator: &mut Validator, path: &Path, client: View) {
     match (client.get("url").and_then(Value::as_str), client.has("service")) {
         (Some(_), true) | (None, false) => {
@@ -131,7 +131,7 @@ pub(super) fn client(validator: &mut Validator, path: &Path, client: View) {
     }
 }
 
-/// The address of a webhook.
+/// Checks the URL of a webhook.
 pub(super) fn url(validator: &mut Validator, path: &Path, url: &str) {
     let url = match Url::parse(url) {
         Ok(url) => url,
@@ -159,8 +159,8 @@ pub(super) fn url(validator: &mut Validator, path: &Path, url: &str) {
     }
 }
 
-/// A service that is called. Of a missing name and a missing namespace the reference server tells the other one, by a
-/// mistake that clients have learned.
+/// Checks the reference to a service. For a missing name the reference server reports the namespace, and vice
+/// versa. This is a bug of the reference server that clients rely on.
 pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
     for (name, told) in [("namespace", "name"), ("name", "namespace")] {
         if service.text(name).is_empty() {
@@ -182,7 +182,7 @@ pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
         if !target.starts_with('/') {
             validator.invalid(place, target, "must start with a '/'");
         }
-        // Whatever the first character is, it is taken for the slash.
+        // The first character counts as the slash, whatever it is.
         let mut rest = target.chars();
         rest.next();
         let rest = rest.as_str();
@@ -201,7 +201,7 @@ pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
     }
 }
 
-/// A policy that refuses requests.
+/// Checks a validating admission policy.
 pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
     let spec = policy.child("spec");
     let path = path.child("spec");
@@ -255,14 +255,14 @@ pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
     }
 }
 
-/// Most audit annotations of a policy.
+/// Maximum number of audit annotations of a policy.
 const ANNOTATIONS_MAX: usize = 20;
 
-/// Longest expression of an audit annotation, in bytes.
+/// Maximum length in bytes of the expression of an audit annotation.
 const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
 
-/// What both kinds of policies have: requests that are matched, conditions, variables. Conditions see no variables; the
-/// expressions behind them do.
+/// Checks the parts that both kinds of policies have: matched requests, match conditions and variables. Match
+/// conditions cannot read variables; all later expressions can.
 fn matched(validator: &mut Validator, path: &Path, spec: View) -> Expressions {
     if !spec.has("matchConstraints") {
         validator.required(path.child("matchConstraints"), "");
@@ -296,13 +296,13 @@ fn matched(validator: &mut Validator, path: &Path, spec: View) -> Expressions {
     expressions
 }
 
-/// Whether a name can stand in an expression.
+/// Returns whether a name is a valid identifier in expressions.
 fn is_identifier(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     name.bytes().all(fits) && !name.starts_with(|c: char| c.is_ascii_digit()) && !RESERVED.contains(&name)
 }
 
-/// Words that the language keeps for itself.
+/// Reserved words of the expression language.
 const RESERVED: [&str; 21] = [
     "as",
     "break",
@@ -327,7 +327,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// One expression that must hold.
+/// Checks a validation, whose expression must be true.
 fn validation(validator: &mut Validator, path: &Path, validation: View, expressions: &Expressions) {
     let text = validation.text("expression");
     blank(validator, &path.child("expression"), text, "expression is not specified");
@@ -351,10 +351,10 @@ fn validation(validator: &mut Validator, path: &Path, validation: View, expressi
     }
 }
 
-/// Requests that have an object which can be changed: there is no deletion among them.
+/// Checks that no deletion is among the matched requests, because a deletion has no object to change.
 fn mutable_requests(validator: &mut Validator, path: &Path, requests: View) {
     const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
-    // The rules and their lists are not numbered in this error.
+    // The path of this error has no indexes for rules and lists.
     let place = path.child("resourceRules");
     let place = place.child("operations");
     for rule in requests.structs("resourceRules") {
@@ -367,12 +367,12 @@ fn mutable_requests(validator: &mut Validator, path: &Path, requests: View) {
     }
 }
 
-/// The spec of a binding of a policy that changes objects.
+/// Checks the spec of a binding of a mutating admission policy.
 pub(super) fn mutating_binding(validator: &mut Validator, path: &Path, spec: View) {
     mutable_requests(validator, &path.child("matchResources"), spec.child("matchResources"));
 }
 
-/// The spec of a policy that changes objects.
+/// Checks the spec of a mutating admission policy.
 pub(super) fn mutating_policy(validator: &mut Validator, path: &Path, spec: View) {
     mutable_requests(validator, &path.child("matchConstraints"), spec.child("matchConstraints"));
     let expressions = matched(validator, path, spec);
@@ -390,7 +390,7 @@ pub(super) fn mutating_policy(validator: &mut Validator, path: &Path, spec: View
         const FORMS: [(Form, &str); 2] =
             [(Form::ApplyConfiguration, "ApplyConfiguration"), (Form::JsonPatch, "JSONPatch")];
         if !FORMS.iter().any(|(_, name)| *name == patch_type) {
-            // A patch of no known form has no member that is its own.
+            // A patch of an unknown type has no member to check.
             continue;
         }
         for (form, name) in FORMS {
@@ -418,7 +418,7 @@ pub(super) fn mutating_policy(validator: &mut Validator, path: &Path, spec: View
     }
 }
 
-/// The kind of a policy's parameters.
+/// Checks the kind of a policy's parameters.
 pub(super) fn parameters(validator: &mut Validator, path: &Path, kind: View) {
     let whole = kind.text("apiVersion");
     let place = path.child("apiVersion");
@@ -451,7 +451,7 @@ pub(super) fn parameters(validator: &mut Validator, path: &Path, kind: View) {
     }
 }
 
-/// The actions of a binding on a failed validation.
+/// Checks the actions of a binding on a failed validation.
 pub(super) fn binding(validator: &mut Validator, path: &Path, spec: View) {
     let place = path.child("validationActions");
     let mut seen = Seen::new();
@@ -468,7 +468,7 @@ pub(super) fn binding(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Which objects are a policy's parameters: one by name, or some by selector.
+/// Checks the reference to a policy's parameters: one object by name, or several by selector.
 pub(super) fn parameter_reference(validator: &mut Validator, path: &Path, reference: View) {
     let name = reference.text("name");
     match (name.is_empty(), reference.has("selector")) {

@@ -11,7 +11,7 @@ use values::naming;
 
 const STABILIZATION_SECONDS_MAX: i64 = 3600;
 const PERIOD_SECONDS_MAX: i64 = 1800;
-/// Sources of metrics by type.
+/// Members and names of metric sources by type.
 const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
     ("External", "external"),
@@ -20,7 +20,7 @@ const SOURCES: [(&str, &str); 5] = [
     ("Resource", "resource"),
 ];
 
-/// An annotation in which another version keeps a member, in any naming profile, does not stand beside the member.
+/// Removes, in every naming profile, the annotations in which another version keeps members.
 pub(super) fn drop_kept_members(autoscaler: &mut Object, _: Option<&Object>) {
     for naming in naming::ALL {
         drop_annotations(autoscaler, naming);
@@ -29,7 +29,7 @@ pub(super) fn drop_kept_members(autoscaler: &mut Object, _: Option<&Object>) {
 
 pub(super) fn autoscaler(validator: &mut Validator, path: &Path, spec: View) {
     let (min, max) = (spec.int("minReplicas"), spec.int("maxReplicas").unwrap_or(0));
-    // A stored 0 stays valid.
+    // A stored 0 remains valid.
     let old_min = validator.old.and_then(|old| old.child("spec").int("minReplicas"));
     let least = i64::from(old_min != Some(0));
     if let Some(min) = min.filter(|min| *min < least) {
@@ -55,8 +55,8 @@ pub(super) fn autoscaler(validator: &mut Validator, path: &Path, spec: View) {
     workload(validator, &path.child("scaleTargetRef"), spec.child("scaleTargetRef"));
 }
 
-/// The API version of the workload names a group, which the one kind of the core group with a scale need not. On update
-/// it is only looked at when the kind or the version changes.
+/// Checks the reference to the scaled workload. Its API version must have a group, except for the single
+/// scalable kind of the core group. An update checks this only if the kind or the version changes.
 fn workload(validator: &mut Validator, path: &Path, target: View) {
     let (version, kind) = (target.text("apiVersion"), target.text("kind"));
     let old = validator.old.map(|old| old.child("spec").child("scaleTargetRef"));
@@ -72,14 +72,14 @@ fn workload(validator: &mut Validator, path: &Path, target: View) {
     }
 }
 
-/// One metric: the source that its type names, and no other.
+/// Checks a metric, which must have the source of its type and no other source.
 pub(super) fn metric(validator: &mut Validator, path: &Path, metric: View) {
     let types = SOURCES.map(|(kind, _)| kind);
     let kind = metric.text("type");
     let expected = SOURCES.into_iter().find(|(name, _)| *name == kind).map(|(_, source)| source);
     match expected {
         None => {
-            // The reference server finds it twice: in the set of types, and again when it looks for the source.
+            // The reference server reports it twice: as an unknown type, and when it looks for the source.
             for _ in 0..2 {
                 validator.not_supported(path.child("type"), kind, &types);
             }
@@ -113,12 +113,14 @@ pub(super) fn object_metric(validator: &mut Validator, path: &Path, source: View
     }
 }
 
-/// What is wrong with the API version of the object that a metric is of. It need not name a group.
+/// Returns the fault of the API version of the object that a metric describes. The version need not have a
+/// group.
 fn version_fault(source: View) -> Option<String> {
     names::group_version_fault(source.child("describedObject").text("apiVersion"))
 }
 
-/// Whether a stored autoscaler has a metric with such a fault, which lets any other have it.
+/// Returns whether a stored autoscaler has a metric with such a fault. Its update then accepts the fault in
+/// any metric.
 fn has_unreadable_version(stored: View) -> bool {
     let mut metrics =
         stored.child("spec").structs("metrics").filter(|metric| metric.text("type") == "Object");
@@ -174,12 +176,12 @@ fn utilization(validator: &mut Validator, path: &Path, target: View) {
     }
 }
 
-/// The target of a metric.
+/// Checks the target of a metric.
 pub(super) fn target(validator: &mut Validator, path: &Path, target: View) {
     const TYPES: [&str; 3] = ["AverageValue", "Utilization", "Value"];
     let kind = target.text("type");
     if !TYPES.contains(&kind) {
-        // The reference server prints the list of types, not their names.
+        // The message lists the types in a sentence, as in the reference server.
         validator.invalid(path.child("type"), kind, "must be either Utilization, Value, or AverageValue");
     }
     for name in ["value", "averageValue"] {
@@ -193,7 +195,7 @@ pub(super) fn target(validator: &mut Validator, path: &Path, target: View) {
     }
 }
 
-/// The name of a metric can stand in a URL.
+/// Checks the name of a metric, which must be a valid path segment of a URL.
 pub(super) fn identifier(validator: &mut Validator, path: &Path, metric: View) {
     let name = metric.text("name");
     if !name.is_empty() {
@@ -201,7 +203,7 @@ pub(super) fn identifier(validator: &mut Validator, path: &Path, metric: View) {
     }
 }
 
-/// How fast to scale in one direction.
+/// Checks the scaling rules for one direction.
 pub(super) fn rules(validator: &mut Validator, path: &Path, rules: View) {
     if let Some(seconds) = rules.int("stabilizationWindowSeconds") {
         let place = path.child("stabilizationWindowSeconds");
@@ -226,7 +228,7 @@ pub(super) fn rules(validator: &mut Validator, path: &Path, rules: View) {
     }
 }
 
-/// So many pods, or such a share, in so long.
+/// Checks a scaling policy, which limits the change in a period to a number or percentage of pods.
 pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
     let kind = policy.text("type");
     if !matches!(kind, "Pods" | "Percent") {
@@ -245,7 +247,7 @@ pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
     }
 }
 
-/// How many pods must stay, or may go; not both are said.
+/// Checks a disruption budget, which limits either the available or the unavailable pods.
 pub(super) fn disruption_budget(validator: &mut Validator, path: &Path, spec: View) {
     if spec.has("minAvailable") && spec.has("maxUnavailable") {
         let detail = "minAvailable and maxUnavailable cannot be both set";

@@ -13,13 +13,13 @@ use values::field::FieldError;
 use values::json::Value;
 
 const SECONDS_MIN: i64 = 600;
-/// Most bytes of a trust bundle.
+/// Maximum size of a trust bundle in bytes.
 const TRUST_BUNDLE_BYTES_MAX: usize = 1024 * 1024;
 
 pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
     let text = spec.text("request");
     let content = base64_text::decode(text).unwrap_or_default();
-    // The spec never changes; what an older release took stays valid.
+    // The spec is immutable, and stored requests of older releases remain valid.
     if validator.old.is_none()
         && let Err(why) = Request::from_pem(&content)
     {
@@ -46,7 +46,7 @@ pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// A trust bundle: its name begins with its signer, if it has one.
+/// Checks a trust bundle, whose name must begin with its signer, if it has one.
 pub(super) fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View) {
     let name = bundle.child("metadata").text("name");
     let metadata = path.child("metadata");
@@ -54,7 +54,7 @@ pub(super) fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View)
     let (spec, root) = (bundle.child("spec"), path.child("spec"));
     let signer_name = spec.text("signerName");
     let prefix = format!("{}:", signer_name.replace('/', ":"));
-    // Without a name the metadata are refused.
+    // The checks of metadata refuse a missing name.
     match name.strip_prefix(&prefix) {
         _ if name.is_empty() => {}
         _ if signer_name.is_empty() && name.contains(':') => {
@@ -73,7 +73,7 @@ pub(super) fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View)
         signer(validator, &root.child("signerName"), signer_name);
     }
     let text = spec.text("trustBundle");
-    // What an older release took stays valid.
+    // A stored bundle of an older release remains valid.
     if validator.old.is_some_and(|old| old.child("spec").text("trustBundle") == text) {
         return;
     }
@@ -87,20 +87,20 @@ pub(super) fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View)
     }
 }
 
-/// Conditions that are true or not there.
+/// Conditions whose status must be true.
 const VERDICTS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-/// `/approval` approves or denies, once.
+/// Checks an update through `/approval`, which approves or denies the request once.
 pub(super) fn approval(validator: &mut Validator, new: View, _old: View) {
     conditions(validator, new.child("status"), true);
 }
 
-/// `/status` sets the certificate, once, or the failure to issue one.
+/// Checks an update through `/status`, which sets the certificate once, or the failure to issue one.
 pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
     let before = validator.old.map_or(View::from(None), |old| old.child("status"));
     let certificate = status.text("certificate");
     let content = base64_text::decode(certificate).unwrap_or_default();
-    // What an older release took stays valid.
+    // A stored certificate of an older release remains valid.
     if !content.is_empty()
         && certificate != before.text("certificate")
         && let Some(problem) = trust_anchors::chain_problem(&String::from_utf8_lossy(&content))

@@ -8,17 +8,17 @@ use super::View;
 use values::field::FieldError;
 use values::json::{self, Value};
 
-/// Longest list that is searched for repetitions without a set.
+/// Maximum length of a list that is searched for repetitions without a set.
 const FEW: usize = 16;
 
-/// A reference that must have a name.
+/// Checks that a reference has a name.
 pub(super) fn named(validator: &mut Validator, path: &Path, reference: View) {
     if reference.text("name").is_empty() {
         validator.required(path.child("name"), "");
     }
 }
 
-/// Texts seen so far, by how many there are: few are compared, many are hashed.
+/// Strings seen so far: few are compared, many are hashed.
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and lives on the stack")]
 pub(super) enum Seen<'s> {
     Few(smallvec::SmallVec<[&'s str; FEW]>),
@@ -30,7 +30,7 @@ impl<'s> Seen<'s> {
         Seen::Few(smallvec::SmallVec::new())
     }
 
-    /// Adds a text; whether it is new.
+    /// Adds a string and returns whether it is new.
     pub(super) fn insert(&mut self, text: &'s str) -> bool {
         if let Seen::Few(list) = self
             && list.len() == FEW
@@ -63,7 +63,7 @@ impl<'s> Seen<'s> {
         }
     }
 
-    /// All of them, sorted.
+    /// Returns all strings, sorted.
     pub(super) fn sorted(&self) -> Vec<&'s str> {
         let mut all: Vec<&str> = match self {
             Seen::Few(list) => list.to_vec(),
@@ -74,7 +74,8 @@ impl<'s> Seen<'s> {
     }
 }
 
-/// Calls back for each condition of a status: its path, its content, and whether its type occurred before.
+/// Calls back for each condition of a status with its path, its content, and whether its type occurred
+/// before.
 pub(super) fn each_condition<'v>(
     validator: &mut Validator,
     list: &Path,
@@ -91,21 +92,21 @@ pub(super) fn each_condition<'v>(
     }
 }
 
-/// The members of a map, to be found by name.
+/// Returns the members of a map for look-up by name.
 pub(super) fn by_name(map: View<'_>) -> HashMap<&str, &Value> {
     map.members().collect()
 }
 
-/// `Invalid value` without a value.
+/// Creates an `Invalid value` error that shows no value.
 pub(super) fn invalid_without_value(path: &Path, detail: impl Into<String>) -> FieldError {
     FieldError { value: None, ..FieldError::invalid(path, &Value::Null, detail) }
 }
 
-/// Longest domain and path of a signer's name.
+/// Maximum lengths of the domain and the path of a signer's name.
 const SIGNER_DOMAIN_MAX: usize = 253;
 const SIGNER_PATH_MAX: usize = 317;
 
-/// The name of a signer: `example.com/what-it-signs`.
+/// Checks the name of a signer: `example.com/what-it-signs`.
 pub(super) fn signer(validator: &mut Validator, path: &Path, name: &str) {
     let Some((domain, rest)) = name.split_once('/').filter(|(_, rest)| !rest.contains('/')) else {
         let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
@@ -135,8 +136,8 @@ pub(super) fn signer(validator: &mut Validator, path: &Path, name: &str) {
     }
 }
 
-/// The JSON value in an annotation, by its key and the type that the reference server reads it as. One that
-/// cannot be read is refused at `path`.
+/// Returns the JSON value in an annotation. `of` has its key and the type to which the reference server
+/// decodes it. If the annotation is invalid, an error is reported at `path`.
 pub(super) fn annotated(
     validator: &mut Validator,
     path: &Path,

@@ -9,7 +9,7 @@ use values::base64_text;
 use values::field::FieldError;
 use values::json::{self, Key, Object, Value};
 
-/// Most bytes of all values of a config map or secret.
+/// Maximum total size in bytes of the values of a config map or secret.
 const BYTES_MAX: usize = 1024 * 1024;
 
 pub(super) fn config_map(validator: &mut Validator, path: &Path, map: View) {
@@ -42,7 +42,7 @@ pub(super) fn config_map_update(validator: &mut Validator, new: View, old: View)
     frozen(validator, new, old, &["data", "binaryData"]);
 }
 
-/// The fields that `immutable: true` freezes, itself included.
+/// Checks the fields that `immutable: true` protects, including itself.
 fn frozen(validator: &mut Validator, new: View, old: View, fields: &[&str]) {
     const DETAIL: &str = "field is immutable when `immutable` is set";
     if !old.is_true("immutable") {
@@ -58,7 +58,7 @@ fn frozen(validator: &mut Validator, new: View, old: View, fields: &[&str]) {
     }
 }
 
-/// `stringData` is write-only: its values replace those of `data`.
+/// Moves the values of the write-only `stringData` to `data`, where they replace values of the same keys.
 pub(super) fn merge_string_data(secret: &mut Object, _: Option<&Object>) {
     let Some(Value::Object(plain)) = secret.remove("stringData") else { return };
     if plain.is_empty() {
@@ -73,7 +73,7 @@ pub(super) fn merge_string_data(secret: &mut Object, _: Option<&Object>) {
         let encoded = base64_text::encode(value.as_str().unwrap_or_default().as_bytes());
         (key, Value::String(encoded))
     }));
-    // Of equal keys the later one, which is the plain one, stays.
+    // If keys are equal, the last member wins, which is that of `stringData`.
     merged.reverse();
     merged.sort_by(|(a, _), (b, _)| a.cmp(b));
     merged.dedup_by(|(later, _), (kept, _)| later == kept);
@@ -123,7 +123,7 @@ pub(super) fn secret(validator: &mut Validator, path: &Path, secret: View) {
     }
 }
 
-/// The configuration must be there and be a JSON object; its text is never shown.
+/// Checks that the Docker configuration is a JSON object. Errors never show its text.
 fn docker_config(validator: &mut Validator, path: &Path, data: View, key: &str) {
     let place = path.key(key);
     let Some(text) = data.get(key) else { return validator.required(place, "") };

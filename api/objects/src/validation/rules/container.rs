@@ -10,11 +10,12 @@ use super::{View, security};
 use types::schema::table::Form;
 use values::json::Value;
 
-/// The lists of containers, in the order in which names are compared.
+/// Container lists, in the order in which names are compared.
 const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
-/// Fields that only containers which run alongside the pod may set: regular ones and restartable init containers.
+/// Fields that are only permitted for containers that run while the pod runs: regular ones and restartable
+/// init containers.
 const FOR_RUNNING: [&str; 4] = ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
-/// Fields that ephemeral containers may not set.
+/// Fields that are forbidden for ephemeral containers.
 const NOT_FOR_EPHEMERAL: [&str; 8] = [
     "livenessProbe",
     "readinessProbe",
@@ -25,21 +26,21 @@ const NOT_FOR_EPHEMERAL: [&str; 8] = [
     "restartPolicy",
     "restartPolicyRules",
 ];
-/// Most rules for restarting, and most exit codes in one.
+/// Maximum number of restart rules, and maximum number of exit codes in one rule.
 const RESTART_RULES_MAX: usize = 20;
 const EXIT_CODES_MAX: usize = 255;
 
-/// The parts of a pod that its containers refer to.
+/// Parts of a pod to which its containers refer.
 pub(super) struct Surroundings<'v> {
-    /// Volumes by name.
+    /// Volumes of the pod by name.
     pub(super) volumes: HashMap<&'v str, View<'v>>,
     /// Names of device claims.
     pub(super) claims: Seen<'v>,
-    /// The pod's specification.
+    /// Specification of the pod.
     pub(super) spec: View<'v>,
 }
 
-/// A container by itself.
+/// Checks a container on its own.
 pub(super) fn container(validator: &mut Validator, path: &Path, container: View) {
     ports(validator, &path.child("ports"), container);
     resize_policies(validator, &path.child("resizePolicy"), container);
@@ -56,7 +57,7 @@ fn ports(validator: &mut Validator, path: &Path, container: View) {
         if !name.is_empty() && !seen.insert(name) && names::port_name(name).is_empty() {
             validator.duplicate(place.child("name"), name);
         }
-        // Zero is none.
+        // 0 means unset.
         if let Some(host) = port.get("hostPort").filter(|host| host.as_i64() != Some(0)) {
             forms::value(Form::Port, &place.child("hostPort"), host, &mut validator.errors);
         }
@@ -86,7 +87,7 @@ fn resize_policies(validator: &mut Validator, path: &Path, container: View) {
     }
 }
 
-/// Header names, which the reference server refuses at the list.
+/// Checks header names. The reference server reports them at the path of the list.
 pub(super) fn http_get(validator: &mut Validator, path: &Path, action: View) {
     for header in action.structs("httpHeaders") {
         if validator.has_enough() {
@@ -97,7 +98,7 @@ pub(super) fn http_get(validator: &mut Validator, path: &Path, action: View) {
     }
 }
 
-/// All containers of a pod.
+/// Checks all containers of a pod.
 pub(super) fn all(validator: &mut Validator, path: &Path, around: &Surroundings) {
     let spec = around.spec;
     let mut taken = HashSet::new();
@@ -110,7 +111,7 @@ pub(super) fn all(validator: &mut Validator, path: &Path, around: &Surroundings)
             }
             let place = list_path.index(at);
             let name = container.text("name");
-            // Init containers may all be unnamed, unless another container is.
+            // Several init containers may be unnamed, unless another container is.
             let shares_none = list == "initContainers" && name.is_empty();
             let is_new = if shares_none { !taken.contains(name) } else { taken.insert(name) };
             if !is_new {
@@ -121,7 +122,8 @@ pub(super) fn all(validator: &mut Validator, path: &Path, around: &Surroundings)
                 "containers" => {
                     unique_host_ports(validator, &place.child("ports"), container, &mut host_ports);
                 }
-                // They run one after the other. The reference server counts each as the first of its own list.
+                // Init containers run one after the other, so their ports do not conflict. The errors have
+                // the path of the first one, as in the reference server.
                 "initContainers" => {
                     host_ports.clear();
                     let first = list_path.index(0);
@@ -135,7 +137,7 @@ pub(super) fn all(validator: &mut Validator, path: &Path, around: &Surroundings)
     targets(validator, &path.child("ephemeralContainers"), spec);
 }
 
-/// The target of an ephemeral container is another container of the pod.
+/// Checks that the target of an ephemeral container is another container of the pod.
 fn targets(validator: &mut Validator, path: &Path, spec: View) {
     let ephemeral = spec.structs("ephemeralContainers");
     if ephemeral.len() == 0 {
@@ -206,7 +208,7 @@ fn in_pod(validator: &mut Validator, path: &Path, container: View, list: &str, a
     let lifecycle = path.child("lifecycle");
     for moment in ["postStart", "preStop"] {
         let handler = container.child("lifecycle").child(moment);
-        // Sleeping is the last type of handler, which is not looked at beside another.
+        // Sleeping is the last type of handler, and is not checked if there is another one.
         let seconds = handler.child("sleep").int("seconds").filter(|_| handler.members().count() == 1);
         if let (Some(seconds), Some(grace)) = (seconds, grace)
             && !(0..=grace).contains(&seconds)
@@ -222,7 +224,7 @@ fn in_pod(validator: &mut Validator, path: &Path, container: View, list: &str, a
     }
 }
 
-/// Files of variables are on volumes that begin and end with the pod.
+/// Checks that files with variables are on `emptyDir` volumes.
 fn files(validator: &mut Validator, path: &Path, container: View, around: &Surroundings) {
     for (at, variable) in container.structs("env").enumerate() {
         let file = variable.child("valueFrom").child("fileKeyRef");
@@ -243,7 +245,8 @@ fn files(validator: &mut Validator, path: &Path, container: View, around: &Surro
     }
 }
 
-/// A container that runs before the others, and ends. What it may not have is not looked into.
+/// Checks an init container that ends before the other containers start. The content of forbidden fields is
+/// not checked.
 fn starting(validator: &mut Validator, path: &Path, container: View) {
     for name in FOR_RUNNING.into_iter().filter(|name| container.has(name)) {
         let detail = "may not be set for init containers without restartPolicy=Always";
@@ -285,7 +288,7 @@ fn ephemeral(validator: &mut Validator, path: &Path, container: View) {
     }
 }
 
-/// When a container restarts, where it differs from its pod.
+/// Checks the restart policy of a container that differs from that of its pod.
 fn restarting(validator: &mut Validator, path: &Path, container: View) {
     let place = path.child("restartPolicy");
     let rules = container.structs("restartPolicyRules");
@@ -332,7 +335,7 @@ fn restarting(validator: &mut Validator, path: &Path, container: View) {
     }
 }
 
-/// No two containers that run together may claim the same port of the node.
+/// Checks that containers that run at the same time do not use the same port of the node.
 fn unique_host_ports<'v>(
     validator: &mut Validator,
     path: &Path,
@@ -378,7 +381,7 @@ fn mounts(validator: &mut Validator, path: &Path, container: View, around: &Surr
         }
         let (below, expression) = (mount.text("subPath"), mount.text("subPathExpr"));
         for (field, text) in [("subPath", below), ("subPathExpr", expression)] {
-            // The reference server names the list here.
+            // The error has the path of the list, as in the reference server.
             forms::text(Form::Descending, &path.child(field), text, &mut validator.errors);
         }
         if !below.is_empty() && !expression.is_empty() {

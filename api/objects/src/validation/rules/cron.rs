@@ -1,15 +1,15 @@
 //! Syntax of cron schedules: five fields of lists, ranges and steps, or a descriptor such as `@daily`.
 //!
-//! Only the syntax is checked; the messages are those of the reference server's parser.
+//! This module checks only the syntax. The messages are those of the reference server's parser.
 
 use go::duration;
 
 use super::time_zone;
 
-/// The form of a schedule.
+/// A cron schedule, used only to check its syntax.
 pub(super) struct Schedule;
 
-/// A field: its least and greatest number, and names for numbers from the least on.
+/// Limits of a field: its minimum and maximum, and names for the numbers from the minimum on.
 struct Bounds {
     min: u32,
     max: u32,
@@ -32,10 +32,10 @@ const DESCRIPTORS: [&str; 7] =
     ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 
 impl Schedule {
-    /// Checks the form of a schedule.
+    /// Checks the syntax of a schedule.
     ///
     /// # Errors
-    /// The message of the failure.
+    /// Returns the message of the failure.
     pub(super) fn check(text: &str) -> Result<(), String> {
         let mut rest = text;
         if rest.starts_with("TZ=") || rest.starts_with("CRON_TZ=") {
@@ -73,7 +73,7 @@ fn list(field: &str, bounds: &Bounds) -> Result<(), String> {
     field.split(',').filter(|part| !part.is_empty()).try_for_each(|part| range(part, bounds))
 }
 
-/// `*`, `?`, `a`, `a-b`, each with `/step`.
+/// Checks one of `*`, `?`, `a`, `a-b`, each with an optional `/step`.
 fn range(text: &str, bounds: &Bounds) -> Result<(), String> {
     let parts: Vec<&str> = text.split('/').collect();
     let ends: Vec<&str> = parts[0].split('-').collect();

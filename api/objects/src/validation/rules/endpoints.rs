@@ -17,7 +17,7 @@ const PORTS_MAX: usize = 20_000;
 const TOPOLOGY_MAX: usize = 16;
 const HINTS_MAX: usize = 8;
 
-/// Addresses with the ports they share.
+/// Checks addresses and the ports that they share.
 pub(super) fn subset(validator: &mut Validator, path: &Path, subset: View) {
     if subset.items("addresses").is_empty() && subset.items("notReadyAddresses").is_empty() {
         validator.required(path, "must specify `addresses` or `notReadyAddresses`");
@@ -32,7 +32,7 @@ pub(super) fn subset(validator: &mut Validator, path: &Path, subset: View) {
             let text = address.text("ip");
             usable_address(validator, &place.child("ip"), text);
             if forms::address(text).is_none() {
-                // Found again when it is looked at whether it is of a special kind.
+                // Reported again, because the check for special addresses fails as well.
                 validator.invalid(place.child("ip"), text, "must be a valid IP address");
             }
         }
@@ -80,7 +80,7 @@ pub(super) fn slice(validator: &mut Validator, path: &Path, slice: View) {
     }
 }
 
-/// Returns the addresses that the slice has already. An update may keep those that are not in canonical form.
+/// Returns the addresses of the stored slice. An update may keep those that are not in canonical form.
 fn stored_addresses(validator: &Validator) -> HashSet<String> {
     let old = validator.old.into_iter().flat_map(|old| old.structs("endpoints"));
     let addresses = old.flat_map(|endpoint| endpoint.texts("addresses"));
@@ -108,7 +108,7 @@ fn one(validator: &mut Validator, path: &Path, endpoint: View, (kind, stored): (
                 }
                 let Some(address) = forms::address(text) else { continue };
                 if !matches!((kind, address), ("IPv4", IpAddr::V4(_)) | ("IPv6", IpAddr::V6(_))) {
-                    // The reference server names the list, not the element.
+                    // The error has the path of the list, as in the reference server.
                     validator.invalid(list, text, format!("must be an {kind} address"));
                 } else if let Some(fault) = forms::canonical_address_fault(text)
                     && !stored.contains(text)
@@ -148,7 +148,7 @@ fn one(validator: &mut Validator, path: &Path, endpoint: View, (kind, stored): (
     }
 }
 
-/// A domain of two labels or more.
+/// Checks a domain of at least two labels.
 fn domain(validator: &mut Validator, path: &Path, text: &str) {
     let name = text.strip_suffix('.').unwrap_or(text);
     let faults = names::subdomain(name);

@@ -28,7 +28,7 @@ const RESOURCES: [&str; 6] = [
 ];
 const BYTES: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-/// A variable: a value, or one source of it.
+/// Checks a variable, which has a value or a single source.
 pub(super) fn variable(validator: &mut Validator, path: &Path, variable: View) {
     let source = variable.child("valueFrom");
     if !source.is_there() {
@@ -58,7 +58,7 @@ pub(super) fn variable(validator: &mut Validator, path: &Path, variable: View) {
     validator.invalid(place, "", detail);
 }
 
-/// A source whose entries all become variables; failures name the list.
+/// Checks a source whose entries all become variables. Errors have the path of the list.
 pub(super) fn source(validator: &mut Validator, path: &Path, source: View) {
     for kind in ["configMapRef", "secretRef"] {
         let name = source.child(kind).text("name");
@@ -75,7 +75,7 @@ pub(super) fn source(validator: &mut Validator, path: &Path, source: View) {
     validator.invalid(path.parent(), "", detail);
 }
 
-/// A downward API file; failures of its source name the volume.
+/// Checks a downward API file. Errors of its source have the path of the volume.
 pub(super) fn file(validator: &mut Validator, path: &Path, file: View) {
     let volume = path.parent().parent();
     let target = file.text("path");
@@ -101,7 +101,7 @@ pub(super) fn file(validator: &mut Validator, path: &Path, file: View) {
     }
 }
 
-/// A field of the pod.
+/// Checks a reference to a field of the pod.
 fn field(validator: &mut Validator, path: &Path, reference: View, known: &[&str]) {
     if !reference.is_there() {
         return;
@@ -120,7 +120,7 @@ fn field(validator: &mut Validator, path: &Path, reference: View, known: &[&str]
         return validator.invalid(place, field, detail);
     }
     let field = match field {
-        "spec.host" => "spec.nodeName", // as old clients call it
+        "spec.host" => "spec.nodeName", // the name that old clients use
         field => field,
     };
     if let Some((map, key)) =
@@ -149,7 +149,7 @@ fn field(validator: &mut Validator, path: &Path, reference: View, known: &[&str]
     }
 }
 
-/// A resource of a container; a file must name the container.
+/// Checks a reference to a resource of a container. In files, the reference must name the container.
 fn resource(validator: &mut Validator, path: &Path, reference: View, names_container: bool) {
     if !reference.is_there() {
         return;
@@ -165,7 +165,7 @@ fn resource(validator: &mut Validator, path: &Path, reference: View, names_conta
         validator.not_supported(path.child("resource"), resource, &RESOURCES);
     }
     let Some(divisor) = reference.quantity("divisor").filter(|divisor| !divisor.is_zero()) else { return };
-    // The text counts: "1024" is not "1Ki".
+    // The text is compared, so "1024" differs from "1Ki".
     let written = divisor.to_text();
     let is_one_of = |texts: &[&str]| texts.contains(&written.as_str());
     let (fits, what) = match resource {

@@ -1,17 +1,18 @@
-//! Rules for events (docs/api/validation.md#events). They are stored in the form of the core group; the newer group asks for
-//! more, and lets an update change nothing but the series.
+//! Rules for events (docs/api/validation.md#events). Events are stored in the form of the core group. The
+//! newer group has more requirements, and its updates may change only the series.
 
 use super::super::path::Path;
 use super::super::{Validator, internal, is_same, names};
 use super::View;
 use values::field::FieldError;
 
-/// Most bytes of an action, a reason and the name of an instance.
+/// Maximum length in bytes of the action, the reason and the name of the reporting instance.
 const EVENT_WORD_MAX: usize = 128;
-/// Most bytes of an event's message.
+/// Maximum length in bytes of an event's message.
 const EVENT_NOTE_MAX: usize = 1024;
 
-/// What no update through the newer group changes, in the order in which it is checked: the reason twice.
+/// Members that no update through the newer group may change, in the order of the checks. The reason is
+/// checked twice.
 const IMMUTABLE: [&str; 14] = [
     "involvedObject",
     "reason",
@@ -28,23 +29,25 @@ const IMMUTABLE: [&str; 14] = [
     CONTROLLER,
     "reportingInstance",
 ];
-/// The stored name of [`NEWER_CONTROLLER`], which the core group shows.
+/// Stored name of [`NEWER_CONTROLLER`], which the core group uses.
 const CONTROLLER: &str = "reportingComponent";
-/// The name of the same member in the newer group.
+/// Name of [`CONTROLLER`] in the newer group.
 const NEWER_CONTROLLER: &str = "reportingController";
 
 fn is_newer(validator: &Validator) -> bool {
     validator.group == validator.naming.group("events", true)
 }
 
-/// An event is in the namespace of its involved object; for cluster-scoped objects in `default`.
+/// Checks that an event is in the namespace of its involved object, or in `default` for cluster-scoped
+/// objects.
 pub(super) fn event(validator: &mut Validator, path: &Path, event: View) {
     let namespace = event.child("involvedObject").text("namespace");
     let own = event.child("metadata").text("namespace");
     let fits = match (event.has("eventTime"), namespace) {
         (false, "") => matches!(own, "" | "default"),
         (false, namespace) => own == namespace,
-        // An event with a precise time may lie anywhere, and about a cluster object in the system's namespace too.
+        // An event with a precise time may be in any namespace; for cluster-scoped objects, only in `default`
+        // or the system namespace.
         (true, "") => own == "default" || own == validator.naming.system("system"),
         (true, _) => true,
     };
@@ -60,7 +63,7 @@ pub(super) fn event(validator: &mut Validator, path: &Path, event: View) {
     }
 }
 
-/// The newer group changes only the series.
+/// Checks that an update through the newer group changes only the series.
 pub(super) fn update(validator: &mut Validator, new: View, old: View) {
     if !is_newer(validator) {
         return;
@@ -77,7 +80,7 @@ pub(super) fn update(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// An event with a precise time says who reports what.
+/// Checks the reporter, the action and the reason, which are required for events with a precise time.
 fn reported(validator: &mut Validator, path: &Path, event: View) {
     let controller = event.text(CONTROLLER);
     let place = path.child(if is_newer(validator) { NEWER_CONTROLLER } else { CONTROLLER });
@@ -100,7 +103,7 @@ fn reported(validator: &mut Validator, path: &Path, event: View) {
     }
 }
 
-/// What the newer version asks for, and has no place for.
+/// Checks fields that the newer group requires or no longer has.
 fn newer_event(validator: &mut Validator, path: &Path, event: View) {
     series(validator, path, event);
     if !event.has("eventTime") {
@@ -123,7 +126,7 @@ fn newer_event(validator: &mut Validator, path: &Path, event: View) {
     }
 }
 
-/// A series has happened more than once.
+/// Checks that a series consists of at least two occurrences.
 fn series(validator: &mut Validator, path: &Path, event: View) {
     let series = event.child("series");
     if !series.is_there() {

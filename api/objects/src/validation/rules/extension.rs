@@ -8,8 +8,8 @@ use values::base64_text;
 const GROUP_PRIORITY_MAX: i64 = 20_000;
 const VERSION_PRIORITY_MAX: i64 = 1000;
 
-/// The name follows from the group version, and so does the base of a generated one. The rules for metadata refuse names
-/// that are absent or no segments of paths.
+/// Checks the name, which must match the group and version, and the base of a generated name. The rules for
+/// metadata refuse names that are absent or are not path segments.
 fn named(validator: &mut Validator, path: &Path, service: View) {
     let spec = service.child("spec");
     let wanted = format!("{}.{}", spec.text("version"), spec.text("group"));
@@ -23,7 +23,7 @@ fn named(validator: &mut Validator, path: &Path, service: View) {
     }
 }
 
-/// The status of each condition is one of three.
+/// Checks that the status of each condition is one of the three values.
 pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
     const STATES: [&str; 3] = ["True", "False", "Unknown"];
     let list = path.child("conditions");
@@ -39,7 +39,7 @@ pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-/// Another server behind this one, or a group version of this one.
+/// Checks an API service, which is an extension server, or a group version of this server.
 pub(super) fn api_service(validator: &mut Validator, path: &Path, service: View) {
     let spec = service.child("spec");
     let root = path.child("spec");

@@ -9,18 +9,18 @@ use values::json::{Object, Value, parse};
 
 const QUEUES_MAX: i64 = 10_000_000;
 
-/// Most random bits that dealing queues to a flow may take.
+/// Maximum number of random bits for assigning queues to a flow.
 const ENTROPY_BITS_MAX: f64 = 60.0;
 
 const PRECEDENCE_MAX: i64 = 10_000;
 
-/// The level and the schema of requests that are not limited.
+/// Name of the priority level and of the flow schema for requests that are exempt from limits.
 const EXEMPT: &str = "exempt";
 
-/// An annotation that an older version had instead of a number of shares that may be absent.
+/// Annotation of an older version that marks an explicit 0 as the number of shares. It is refused.
 const PRESERVES_ZERO: &str = "v1beta3-preserve-zero-concurrency-shares";
 
-/// The bundled objects that stay as they are.
+/// Mandatory objects, which cannot be changed.
 static SCHEMAS: LazyLock<Vec<Value>> =
     LazyLock::new(|| mandatory(include_str!("../../../../bootstrap/flow_schemas.json")));
 static LEVELS: LazyLock<Vec<Value>> =
@@ -34,13 +34,13 @@ fn mandatory(file: &str) -> Vec<Value> {
     entries
 }
 
-/// Spec of the mandatory object of this name.
+/// Returns the spec of the mandatory object with this name.
 fn fixed<'e>(entries: &'e [Value], name: &str) -> Option<View<'e>> {
     let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name)?;
     Some(View::from(entry.get("spec")))
 }
 
-/// Whether two values are equal, whatever the order of their members.
+/// Returns whether two values are equal, regardless of the order of members.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
@@ -52,7 +52,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The spec of a flow schema.
+/// Checks the spec of a flow schema.
 pub(super) fn schema(validator: &mut Validator, path: &Path, spec: View) {
     let name = validator.object.child("metadata").text("name");
     let precedence = spec.int("matchingPrecedence").unwrap_or_default();
@@ -73,7 +73,7 @@ pub(super) fn schema(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// One rule of a flow schema reaches something.
+/// Checks that a rule of a flow schema matches any requests.
 pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
     if rule.items("resourceRules").is_empty() && rule.items("nonResourceRules").is_empty() {
         let detail = "at least one of resourceRules and nonResourceRules has to be non-empty";
@@ -81,7 +81,8 @@ pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
     }
 }
 
-/// A subject whose requests match, named by its kind. A member of another kind is forbidden, and not looked into.
+/// Checks a subject of a rule by its kind. Members of other kinds are forbidden, and their content is not
+/// checked.
 pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
     let members = [("User", "user"), ("Group", "group"), ("ServiceAccount", "serviceAccount")];
     let kind = subject.text("kind");
@@ -101,7 +102,7 @@ pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
     }
 }
 
-/// The member that names a subject.
+/// Checks the member that names a subject.
 fn named(validator: &mut Validator, path: &Path, member: View, is_account: bool) {
     let (name, namespace) = (member.text("name"), member.text("namespace"));
     if name.is_empty() {
@@ -120,7 +121,7 @@ fn named(validator: &mut Validator, path: &Path, member: View, is_account: bool)
     }
 }
 
-/// The resource part of a rule.
+/// Checks the resource part of a rule.
 pub(super) fn resources(validator: &mut Validator, path: &Path, rule: View) {
     verbs(validator, path, rule);
     for (list, what) in [("apiGroups", "api groups"), ("resources", "resources")] {
@@ -145,7 +146,7 @@ pub(super) fn resources(validator: &mut Validator, path: &Path, rule: View) {
     }
 }
 
-/// The non-resource part of a rule.
+/// Checks the non-resource part of a rule.
 pub(super) fn paths(validator: &mut Validator, path: &Path, rule: View) {
     verbs(validator, path, rule);
     let place = path.child("nonResourceURLs");
@@ -174,7 +175,7 @@ pub(super) fn paths(validator: &mut Validator, path: &Path, rule: View) {
     }
 }
 
-/// Known verbs, or all.
+/// Checks that the verbs are known ones, or a single wildcard.
 fn verbs(validator: &mut Validator, path: &Path, rule: View) {
     const VERBS: [&str; 9] =
         ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
@@ -186,7 +187,7 @@ fn verbs(validator: &mut Validator, path: &Path, rule: View) {
     }
 }
 
-/// Whether a list names everything; then it names nothing else.
+/// Returns whether a list contains the wildcard, which must then be its only element.
 fn wildcard_alone(validator: &mut Validator, path: &Path, rule: View, list: &str, what: &str) -> bool {
     let items = rule.texts(list);
     let is_all = items.clone().any(|item| item == "*");
@@ -198,7 +199,7 @@ fn wildcard_alone(validator: &mut Validator, path: &Path, rule: View, list: &str
     is_all
 }
 
-/// The spec of a priority level.
+/// Checks the spec of a priority level.
 pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
     let metadata = validator.object.child("metadata");
     let annotation = format!("{}/{PRESERVES_ZERO}", validator.naming.group("flowcontrol", true));
@@ -231,7 +232,7 @@ pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
         validator.invalid(path.child("type"), kind, detail);
     }
     let Some(fixed) = fixed(&LEVELS, name) else { return };
-    // The seats of the exempt level may be counted as one likes.
+    // The seats of the exempt level may be changed.
     let compared = |spec: View| {
         let mut spec = spec.object().cloned().unwrap_or_default();
         if name == EXEMPT {
@@ -246,7 +247,7 @@ pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// A struct as upstream shows it: its members under their internal names, absent ones too.
+/// Returns a struct in the reference server's internal form: with internal names and all members.
 fn shown<const N: usize>(members: [(&str, Value); N]) -> Value {
     Object::from_iter(members.map(|(name, value)| (name.to_owned().into(), value))).into()
 }
@@ -338,7 +339,7 @@ fn each<'v>(view: View<'v>, list: &str, shown: impl Fn(View<'v>) -> Value) -> Va
     if view.has(list) { Value::Array(view.structs(list).map(shown).collect()) } else { Value::Null }
 }
 
-/// The response to requests above the limit.
+/// Checks the response to requests above the limit.
 pub(super) fn response(validator: &mut Validator, path: &Path, response: View) {
     let place = path.child("queuing");
     match response.text("type") {
@@ -349,7 +350,7 @@ pub(super) fn response(validator: &mut Validator, path: &Path, response: View) {
             let detail = "must not be empty if limited.limitResponse.type is Limited";
             validator.required(place, detail);
         }
-        // Whether there must be one, the type of the level decides.
+        // The type of the level determines whether queuing is required.
         "Reject" | "Queue" | "" => {}
         other => response_type(validator, path, other),
     }
@@ -359,7 +360,7 @@ fn response_type(validator: &mut Validator, path: &Path, given: &str) {
     validator.not_supported(path.child("type"), given, &["Queue", "Reject"]);
 }
 
-/// Queues, and how many of them a flow is dealt.
+/// Checks the queues and the number of queues per flow.
 pub(super) fn queues(validator: &mut Validator, path: &Path, queuing: View) {
     for name in ["queueLengthLimit", "queues"] {
         let number = queuing.int(name).unwrap_or(0);
@@ -388,7 +389,7 @@ pub(super) fn queues(validator: &mut Validator, path: &Path, queuing: View) {
 pub(super) fn distinguisher(validator: &mut Validator, path: &Path, method: View) {
     let kind = method.text("type");
     if !matches!(kind, "ByNamespace" | "ByUser") {
-        // The reference server shows the whole method.
+        // The error shows the whole method, as in the reference server.
         let value = shown([("Type", kind.into())]);
         validator.not_supported(path.child("type"), value, &["ByNamespace", "ByUser"]);
     }

@@ -11,24 +11,24 @@ use types::schema::table::Form;
 use values::field::FieldError;
 use values::json::{Object, Value};
 
-/// Longest name of a cron job: its jobs get eleven characters more.
+/// Maximum length of the name of a cron job. Names of its jobs are eleven characters longer.
 const CRON_JOB_NAME_MAX: usize = 52;
 
 const FAILURE_RULES_MAX: usize = 20;
 const EXIT_CODES_MAX: usize = 255;
 const CONDITIONS_MAX: usize = 20;
 const SUCCESS_RULES_MAX: usize = 20;
-/// Bounds of indexed jobs: pods at a time, indexes that may fail, and the lower ones above many completions.
+/// Limits of indexed jobs: parallelism, number of failed indexes, and lower limits for many completions.
 const INDEXED_PARALLELISM_MAX: i64 = 100_000;
 const INDEXED_FAILED_MAX: i64 = 100_000;
 const MANY_COMPLETIONS: i64 = 100_000;
 const PARALLELISM_OF_MANY_MAX: i64 = 10_000;
 const FAILED_OF_MANY_MAX: i64 = 10_000;
-/// Longest list of indexes of a success rule.
+/// Maximum length in bytes of the indexes of a success rule.
 const INDEXES_BYTES_MAX: usize = 64 * 1024;
 const MANAGER_MAX: usize = 63;
 
-/// A job as a whole.
+/// Checks a job as a whole.
 pub(super) fn job(validator: &mut Validator, path: &Path, job: View) {
     let spec = job.child("spec");
     let root = path.child("spec");
@@ -60,8 +60,8 @@ pub(super) fn job(validator: &mut Validator, path: &Path, job: View) {
     }
 }
 
-/// Forgets faults of labels that a new job has only because they were generated for its template. The reference server copies
-/// them when it reads the stored job.
+/// Removes errors of labels that a new job has only because they were generated for its template. The
+/// reference server copies such labels only when it reads the stored job.
 fn generated_labels_unchecked(validator: &mut Validator, path: &Path, job: View) {
     let metadata = path.child("metadata");
     let labels = job.child("metadata").child("labels");
@@ -73,7 +73,7 @@ fn generated_labels_unchecked(validator: &mut Validator, path: &Path, job: View)
     }
 }
 
-/// The generated selector matches the generated labels.
+/// Checks that the generated selector matches the generated labels.
 fn generated_selector(validator: &mut Validator, path: &Path, job: View) {
     let spec = job.child("spec");
     if spec.is_true("manualSelector") || !spec.child("selector").is_there() {
@@ -115,7 +115,7 @@ fn generated_selector(validator: &mut Validator, path: &Path, job: View) {
     }
 }
 
-/// A job specification, in jobs and in job templates.
+/// Checks a job specification, in jobs and in job templates.
 pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) {
     let refuse = |validator: &mut Validator, name: &str, detail: String| {
         validator.invalid(path.child(name), spec.int(name).unwrap_or(0), detail);
@@ -382,7 +382,7 @@ fn success_rule(validator: &mut Validator, path: &Path, rule: View, completions:
     }
 }
 
-/// How many indexes `0,2-5` names; they ascend and stay below `completions`.
+/// Returns the number of indexes in a text such as `0,2-5`. Indexes must ascend and be below `completions`.
 pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let (mut total, mut last) = (0, None::<i64>);
     if text.is_empty() {
@@ -399,7 +399,7 @@ pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String>
     Ok(total)
 }
 
-/// The first and last index of `3` or `2-5`.
+/// Returns the first and last index of an interval such as `3` or `2-5`.
 fn index_interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     let number = |part: &str| -> Result<i64, String> {
         let found = part.parse::<i32>().map(i64::from);
@@ -433,7 +433,8 @@ fn index_interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     Ok((start, end))
 }
 
-/// The first index that both texts name. Intervals that cannot be read are passed over: they are refused elsewhere.
+/// Returns the first index that both texts contain. Invalid intervals are skipped, because other checks
+/// refuse them.
 pub(super) fn first_common_index(a: &str, b: &str, completions: i64) -> Option<i64> {
     let mut intervals = [a, b].map(|text| {
         text.split(',').filter_map(|interval| index_interval(interval, completions).ok()).peekable()
@@ -452,9 +453,10 @@ pub(super) fn first_common_index(a: &str, b: &str, completions: i64) -> Option<i
     }
 }
 
-/// The template and how much is to be done stay, unless the job is suspended or indexed.
+/// Checks that the template and the completions do not change, except for suspended jobs (template) and
+/// indexed jobs (completions).
 pub(super) fn job_update(validator: &mut Validator, new: View, old: View) {
-    // The specification is checked twice, but not what the server generated.
+    // The specification is checked twice, except for the generated parts.
     generated_selector(validator, &Path::ROOT.child("spec"), new);
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     if !is_same(spec.get("completions"), old_spec.get("completions")) {
@@ -480,7 +482,7 @@ pub(super) fn job_update(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// Whether a suspended job has no pods, and either never had any or is marked as suspended.
+/// Returns whether a suspended job has no pods and either never had any or has the condition `Suspended`.
 fn is_at_rest(status: View) -> bool {
     let is_mark =
         |condition: View| condition.text("type") == "Suspended" && condition.text("status") == "True";
@@ -488,7 +490,8 @@ fn is_at_rest(status: View) -> bool {
         && (!status.has("startTime") || status.structs("conditions").any(is_mark))
 }
 
-/// Scheduling and resources of the pods of a suspended job are still mutable.
+/// Returns whether pods are equal except for scheduling and resources, which stay mutable while a job is
+/// suspended.
 fn same_but_directives(new: View, old: View) -> bool {
     let strip = |pods: View| {
         let mut pods = pods.object().cloned().unwrap_or_default();

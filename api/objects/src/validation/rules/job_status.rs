@@ -1,7 +1,7 @@
-//! Rules for the status of jobs: counters agree with each other, and a finished job stays finished.
+//! Rules for the status of jobs: counters must be consistent, and a finished job stays finished.
 //!
-//! A rule is checked only if the update changes one of the members it reads. A change of the spec may have made other
-//! members invalid, and the controller must be able to correct them one at a time.
+//! A rule is only checked if the update changes one of the members that it reads. A change of the spec may
+//! have made other members invalid, and the controller must be able to correct them one at a time.
 
 use super::super::Validator;
 use super::super::path::Path;
@@ -10,7 +10,7 @@ use super::common::{Seen, invalid_without_value};
 use super::job::{count_indexes, first_common_index};
 use super::status::is_kept;
 
-/// The conditions that a job can have, true or not.
+/// The conditions of a job that are true.
 #[derive(Clone, Copy, Default, Eq, PartialEq)]
 struct State {
     complete: bool,
@@ -51,7 +51,7 @@ pub(super) fn job(validator: &mut Validator, path: &Path, status: View) {
     progress(validator, path, (status, old), spec);
 }
 
-/// Pods that are not counted yet are named once.
+/// Checks that the uncounted pods are listed once each.
 fn uncounted(validator: &mut Validator, path: &Path, status: View) {
     let place = path.child("uncountedTerminatedPods");
     let lists = status.child("uncountedTerminatedPods");
@@ -71,7 +71,7 @@ fn uncounted(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-/// Conditions that exclude or need each other.
+/// Checks conditions that exclude or require each other.
 fn states(validator: &mut Validator, path: &Path, (now, before): (State, State), spec: View) {
     let place = path.child("conditions");
     let completes = now.complete != before.complete;
@@ -120,7 +120,8 @@ fn states(validator: &mut Validator, path: &Path, (now, before): (State, State),
     }
 }
 
-/// When it began and ended. Times are written alike, so that their texts compare as they do.
+/// Checks the start and completion times. All times have the same format, so comparing their texts compares
+/// the times.
 fn times(
     validator: &mut Validator,
     path: &Path,
@@ -153,7 +154,7 @@ fn times(
     }
 }
 
-/// Nothing goes on in a job that is over.
+/// Checks that a finished job has no active, terminating or uncounted pods, and has a start time.
 fn ends(validator: &mut Validator, path: &Path, status: View, (now, before): (State, State)) {
     let finishes = now.is_finished() != before.is_finished();
     let concerns = |validator: &Validator, name: &str| {
@@ -177,7 +178,8 @@ fn ends(validator: &mut Validator, path: &Path, status: View, (now, before): (St
     }
 }
 
-/// Indexes that are done: written as they should be, of a job that has some, and each either succeeded or failed.
+/// Checks completed and failed indexes: their syntax, that the job is indexed, and that no index is in both
+/// lists.
 fn indexes(validator: &mut Validator, path: &Path, status: View, spec: View) {
     let completed_changes = !is_kept(validator, status, "completedIndexes");
     let failed_changes = !is_kept(validator, status, "failedIndexes");
@@ -217,14 +219,14 @@ fn indexes(validator: &mut Validator, path: &Path, status: View, spec: View) {
     }
 }
 
-/// Counts that only grow, and a part that is no more than the whole.
+/// Checks that counters do not decrease, and that ready pods are not more than active ones.
 fn progress(validator: &mut Validator, path: &Path, (status, old): (View, View), spec: View) {
     let active = status.int("active").unwrap_or(0);
     let ready_changes = !is_kept(validator, status, "ready") || !is_kept(validator, status, "active");
     if let Some(ready) = status.int("ready").filter(|ready| ready_changes && *ready > active) {
         validator.invalid(path.child("ready"), ready, "cannot set more ready pods than active");
     }
-    // An indexed job whose parallelism is its completions can shrink.
+    // An indexed job whose parallelism equals its completions may shrink.
     let can_shrink =
         spec.text("completionMode") == "Indexed" && spec.int("completions") == spec.int("parallelism");
     for (name, counts) in [("failed", true), ("succeeded", !can_shrink)] {

@@ -1,4 +1,4 @@
-//! The rule for the requests that a webhook or an admission policy matches.
+//! Rule for the requests that a webhook or an admission policy matches.
 
 use hashbrown::HashSet;
 
@@ -8,7 +8,7 @@ use super::View;
 use super::common::Seen;
 use values::json::Value;
 
-/// The requests that a webhook or policy matches.
+/// Checks the requests that a webhook or policy matches.
 pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
     for (list, what) in
         [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")]
@@ -50,7 +50,7 @@ pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
         let detail = "if '*/*' is present, must not specify other resources";
         validator.invalid(place, shown(rule), detail);
     }
-    // The last resource without a subresource decides, whatever came before it.
+    // Only the last resource without a subresource decides.
     let last = resources.clone().filter(|one| !one.is_empty() && !one.contains('/')).last();
     if last.is_some_and(|last| last != "*") && resources.clone().any(|one| one == "*") {
         let detail = "if '*' is present, must not specify other resources without subresources";
@@ -63,7 +63,7 @@ fn shown(rule: View) -> Value {
     rule.get("resources").cloned().unwrap_or_default()
 }
 
-/// Each resource by itself, and by the wildcards before it.
+/// Checks each resource on its own, and against the wildcards before it.
 fn resources(validator: &mut Validator, path: &Path, rule: View) {
     let (mut with_all_subresources, mut of_all_resources) = (HashSet::new(), HashSet::new());
     for (at, resource) in rule.texts("resources").enumerate() {

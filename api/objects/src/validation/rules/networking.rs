@@ -10,7 +10,7 @@ use values::json::{Key, Object, Value};
 
 const SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const ENDS: [&str; 2] = ["/..", "/."];
-/// One network for each family.
+/// Maximum number of networks: one for each IP family.
 const NETWORKS_MAX: usize = 2;
 
 pub(super) fn ingress(validator: &mut Validator, path: &Path, ingress: View) {
@@ -61,7 +61,7 @@ fn host(validator: &mut Validator, path: &Path, name: &str, may_be_empty: bool) 
     validator.refuse(path, name, faults);
 }
 
-/// One path of a host.
+/// Checks a path of a host.
 pub(super) fn ingress_path(validator: &mut Validator, path: &Path, rule: View) {
     let target = rule.text("path");
     let place = path.child("path");
@@ -87,7 +87,7 @@ pub(super) fn ingress_path(validator: &mut Validator, path: &Path, rule: View) {
     }
 }
 
-/// Where requests go: a service's port, or a resource.
+/// Checks a backend: a service's port, or a resource.
 pub(super) fn ingress_backend(validator: &mut Validator, path: &Path, backend: View) {
     let service = backend.child("service");
     match (backend.has("resource"), service.is_there()) {
@@ -127,7 +127,7 @@ pub(super) fn ingress_backend(validator: &mut Validator, path: &Path, backend: V
     }
 }
 
-/// The parameters of an ingress class, cluster-scoped or namespaced.
+/// Checks the parameters of an ingress class, which are cluster-scoped or namespaced.
 pub(super) fn class_parameters(validator: &mut Validator, path: &Path, parameters: View) {
     let place = path.child("namespace");
     let namespace = parameters.get("namespace").and_then(Value::as_str);
@@ -144,7 +144,7 @@ pub(super) fn class_parameters(validator: &mut Validator, path: &Path, parameter
     }
 }
 
-/// A port, or a range of them.
+/// Checks a port or a range of ports.
 pub(super) fn policy_port(validator: &mut Validator, path: &Path, port: View) {
     let Some(end) = port.int("endPort") else { return };
     let place = path.child("endPort");
@@ -160,7 +160,7 @@ pub(super) fn policy_port(validator: &mut Validator, path: &Path, port: View) {
     }
 }
 
-/// Pods, or a block of addresses.
+/// Checks a peer: pods, or a block of addresses.
 pub(super) fn policy_peer(validator: &mut Validator, path: &Path, peer: View) {
     let count = ["podSelector", "namespaceSelector", "ipBlock"].iter().filter(|name| peer.has(name)).count();
     if count == 0 {
@@ -170,7 +170,7 @@ pub(super) fn policy_peer(validator: &mut Validator, path: &Path, peer: View) {
     }
 }
 
-/// A block of addresses but for some inside it.
+/// Checks a block of addresses with exceptions, which must be inside it.
 pub(super) fn ip_block(validator: &mut Validator, path: &Path, block: View) {
     let Some((network, length)) = forms::network(block.text("cidr")) else { return };
     let list = path.child("except");
@@ -195,7 +195,7 @@ fn contains(network: IpAddr, length: u8, address: IpAddr) -> bool {
     is_v4 == other_is_v4 && (length == 0 || network & mask == address & mask)
 }
 
-/// A network policy covers no more types of traffic than there are; of more, none is looked at.
+/// Checks the policy types of a network policy. If there are more than exist, only their number is reported.
 pub(super) fn network_policy(validator: &mut Validator, path: &Path, spec: View) {
     let list = path.child("policyTypes");
     if spec.items("policyTypes").len() > 2 {
@@ -205,14 +205,14 @@ pub(super) fn network_policy(validator: &mut Validator, path: &Path, spec: View)
     }
 }
 
-/// The networks that services get addresses from; an update has rules of its own.
+/// Checks the networks from which services get addresses. Updates have their own rule.
 pub(super) fn service_networks(validator: &mut Validator, path: &Path, spec: View) {
     if validator.is_create() {
         networks(validator, &path.child("cidrs"), spec);
     }
 }
 
-/// One network, or one of each family.
+/// Checks that there is one network, or one of each family.
 fn networks(validator: &mut Validator, list: &Path, spec: View) {
     let networks = spec.texts("cidrs");
     if networks.len() == 0 {
@@ -232,7 +232,8 @@ fn networks(validator: &mut Validator, list: &Path, spec: View) {
     };
     if let Some(fault) = fault {
         let value = spec.get("cidrs").cloned().unwrap_or_default();
-        // The reference server shows the whole specification of too many networks.
+        // If there are too many networks, the error shows the whole specification, as in the reference
+        // server.
         let shown = match networks.len() {
             NETWORKS_MAX => value,
             _ => Value::Object(Object::from_iter([(Key::Borrowed("CIDRs"), value)])),
@@ -246,7 +247,7 @@ fn networks(validator: &mut Validator, list: &Path, spec: View) {
     }
 }
 
-/// Networks stay; one of the other family can be added.
+/// Checks that an update keeps the networks. A network of the other family may be added.
 pub(super) fn service_networks_update(validator: &mut Validator, new: View, old: View) {
     const DETAIL: &str = "field is immutable";
     let (new, old) = (new.child("spec"), old.child("spec"));
@@ -266,7 +267,7 @@ pub(super) fn service_networks_update(validator: &mut Validator, new: View, old:
     }
 }
 
-/// An object named by an address.
+/// Checks an object whose name is an IP address.
 pub(super) fn ip_address(validator: &mut Validator, path: &Path, address: View) {
     let name = address.child("metadata").text("name");
     if validator.is_create()
@@ -274,7 +275,7 @@ pub(super) fn ip_address(validator: &mut Validator, path: &Path, address: View) 
     {
         let metadata = path.child("metadata");
         let place = metadata.child("name");
-        // This rule replaces that of names as parts of paths.
+        // This rule replaces that of names as path segments.
         validator.forget(&place);
         validator.invalid(place, name, fault);
     }

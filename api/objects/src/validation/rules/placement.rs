@@ -8,7 +8,7 @@ use super::View;
 
 const OPERATOR: &str = "not a valid selector operator";
 
-/// Terms of which a node must fit one.
+/// Checks a node selector. A node must match one of its terms.
 pub(super) fn node_selector(validator: &mut Validator, path: &Path, selector: View) {
     let terms = path.child("nodeSelectorTerms");
     for (at, one) in selector.structs("nodeSelectorTerms").enumerate() {
@@ -16,7 +16,7 @@ pub(super) fn node_selector(validator: &mut Validator, path: &Path, selector: Vi
     }
 }
 
-/// A term that only makes a node better. Values that no label can have are no matter.
+/// Checks a preferred node selector term. Invalid label values are accepted in it.
 pub(super) fn preferred_term(validator: &mut Validator, path: &Path, preferred: View) {
     term(validator, &path.child("preference"), preferred.child("preference"), false);
 }
@@ -91,10 +91,10 @@ fn term(validator: &mut Validator, path: &Path, term: View, judges_values: bool)
     }
 }
 
-/// Pods to be near to, or far from.
+/// Checks an affinity term, which selects pods to be near to or far from.
 pub(super) fn affinity_term(validator: &mut Validator, path: &Path, term: View) {
     if term.text("topologyKey").is_empty() {
-        // Besides being missing it is no name.
+        // An empty key is reported as missing and as an invalid name.
         validator.refuse(&path.child("topologyKey"), "", names::qualified(""));
     }
     for name in term.texts("namespaces") {
@@ -106,7 +106,8 @@ pub(super) fn affinity_term(validator: &mut Validator, path: &Path, term: View) 
     keys_of_labels(validator, path, term);
 }
 
-/// Keys of the pod's own labels: each became a requirement of the selector, which must not say more of the same key.
+/// Checks the keys of the pod's own labels. Each became a requirement of the selector, which must have no
+/// other requirement for that key.
 fn keys_of_labels(validator: &mut Validator, path: &Path, term: View) {
     let selector = term.child("labelSelector");
     for list in ["matchLabelKeys", "mismatchLabelKeys"] {
@@ -154,7 +155,7 @@ fn label_keys<'v>(validator: &mut Validator, path: &Path, keys: impl Iterator<It
     }
 }
 
-/// A taint that a pod goes along with.
+/// Checks a toleration of a taint.
 pub(super) fn toleration(validator: &mut Validator, path: &Path, toleration: View) {
     let (key, operator) = (toleration.text("key"), toleration.text("operator"));
     let value = toleration.text("value");
@@ -180,13 +181,13 @@ pub(super) fn toleration(validator: &mut Validator, path: &Path, toleration: Vie
                 validator.invalid(place, value, "value must be empty when `operator` is 'Exists'");
             }
         }
-        // Comparing numbers is not in force, but the reference server names its operators where they are asked for.
+        // Numeric comparison is not supported, but the reference server lists its operators in this error.
         "Lt" | "Gt" => validator.not_supported(place, operator, &["Equal", "Exists", "Lt", "Gt"]),
         other => validator.not_supported(place, other, &["Equal", "Exists"]),
     }
 }
 
-/// How pods of a kind are spread.
+/// Checks a topology spread constraint.
 pub(super) fn spread(validator: &mut Validator, path: &Path, constraint: View) {
     let action = constraint.text("whenUnsatisfiable");
     if let Some(least) = constraint.int("minDomains")
@@ -198,7 +199,7 @@ pub(super) fn spread(validator: &mut Validator, path: &Path, constraint: View) {
     keys_of_labels(validator, path, constraint);
 }
 
-/// Constraints are unique; of two equal ones the earlier is refused.
+/// Checks that constraints are unique. The earlier one of two equal constraints is refused.
 pub(super) fn not_repeated(validator: &mut Validator, path: &Path, spec: View) {
     let pair = |constraint: View<'_>| -> (String, String) {
         (constraint.text("topologyKey").to_owned(), constraint.text("whenUnsatisfiable").to_owned())

@@ -15,12 +15,12 @@ use super::{View, placement, pod_profiles, pod_subresource, security};
 use values::json::Value;
 use values::naming::Naming;
 
-/// Most name servers, and most domains to search, that resolvers take.
+/// Limits of resolvers: number of name servers, number of search domains, and their total bytes.
 const NAMESERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
 const SEARCH_BYTES_MAX: usize = 2048;
 
-/// Rules for pods that do not apply to pod templates.
+/// Checks rules for pods that do not apply to pod templates.
 pub(super) fn pod(validator: &mut Validator, path: &Path, pod: View) {
     let spec = pod.child("spec");
     let root = path.child("spec");
@@ -75,7 +75,7 @@ fn refuse_tokens(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Names of the claims that are made for a pod's volumes.
+/// Checks that no volume refers to a claim that is created for an ephemeral volume of the pod.
 fn claims_of_volumes(validator: &mut Validator, path: &Path, pod: &str, spec: View) {
     let mut made = HashSet::new();
     for (at, volume) in spec.structs("volumes").enumerate() {
@@ -101,7 +101,7 @@ fn claims_of_volumes(validator: &mut Validator, path: &Path, pod: &str, spec: Vi
     }
 }
 
-/// Annotations that pods understand.
+/// Checks the annotations of pods that have a meaning.
 fn annotations(validator: &mut Validator, path: &Path, metadata: View, spec: View) {
     let annotations = metadata.child("annotations");
     if !annotations.is_there() {
@@ -118,7 +118,7 @@ fn annotations(validator: &mut Validator, path: &Path, metadata: View, spec: Vie
     let cost_key = format!("controller.{}/pod-deletion-cost", validator.naming.domain);
     if let Some(cost) = annotations.get(&cost_key) {
         let text = cost.as_str().unwrap_or_default();
-        // Zeros in front of the number are taken after a sign only.
+        // Leading zeros are only accepted after a sign.
         let begins_well = text == "0" || !text.starts_with(['0', '+']);
         if !(begins_well && text.parse::<i32>().is_ok()) {
             validator.invalid(path.key(&cost_key), text, "must be a 32bit integer");
@@ -131,12 +131,12 @@ fn annotations(validator: &mut Validator, path: &Path, metadata: View, spec: Vie
     pod_profiles::annotations(validator, path, annotations, spec);
 }
 
-/// The annotation that held the tolerations of a pod before there was a field.
+/// Returns the annotation that contained the tolerations of a pod before there was a field.
 pub(super) fn tolerations_key(naming: &Naming) -> String {
     format!("scheduler.alpha.{}/tolerations", naming.domain)
 }
 
-/// Tolerations that no schema was applied to.
+/// Checks tolerations from an annotation, to which no schema was applied.
 fn tolerations(validator: &mut Validator, path: &Path, list: &[Value]) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     for (at, toleration) in list.iter().enumerate() {
@@ -155,7 +155,7 @@ fn tolerations(validator: &mut Validator, path: &Path, list: &[Value]) {
     }
 }
 
-/// A template: its labels and annotations. Its `spec` is checked by the rule of pod specifications.
+/// Checks labels and annotations of a template. The rule of pod specifications checks its `spec`.
 pub(super) fn template(validator: &mut Validator, path: &Path, template: View) {
     let metadata = template.child("metadata");
     metadata::labels(&path.child("labels"), metadata.get("labels"), &mut validator.errors);
@@ -170,7 +170,7 @@ pub(super) fn template(validator: &mut Validator, path: &Path, template: View) {
     }
 }
 
-/// A pod's specification: containers against volumes and claims, and pod-level fields.
+/// Checks a pod's specification: containers against volumes and claims, and pod-level fields.
 pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) {
     let mut volumes = HashMap::with_capacity(spec.items("volumes").len());
     let volumes_path = path.child("volumes");
@@ -180,7 +180,7 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
         }
         let name = volume.text("name");
         let place = volumes_path.index(at);
-        // What is wrong with a volume is no volume of the pod.
+        // An invalid volume does not count as a volume of the pod.
         if volumes.contains_key(name) {
             validator.duplicate(place.child("name"), name);
         } else if validator.errors.is_empty() || !validator.has_errors_in(&place) {
@@ -192,7 +192,7 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
     let claims = extra.iter().flat_map(|set| set.structs("volumeClaimTemplates"));
     for (at, claim) in claims.enumerate() {
         let name = claim.child("metadata").text("name");
-        // The claims become volumes behind those of the template. Those of a stored set cannot change.
+        // The claims become volumes after those of the template. The claims of a stored set cannot change.
         if validator.is_create() && !validator.has_enough() {
             validator.refuse(&volumes_path.index(count + at).child("name"), name, names::label(name));
         }
@@ -218,7 +218,8 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
     security::whole_pod(validator, path, spec);
 }
 
-/// The stateful set around the specification, whose claims become volumes of its pods.
+/// Returns the specification of the stateful set that contains the pod specification. Its claims become
+/// volumes of its pods.
 fn extra_volumes<'v>(validator: &Validator<'v>) -> Option<View<'v>> {
     (validator.kind == "StatefulSet").then(|| validator.object.child("spec"))
 }
@@ -236,12 +237,13 @@ fn resource_claims<'v>(validator: &mut Validator, path: &Path, spec: View<'v>) -
     seen
 }
 
-/// Whether the object is a pod that a node runs by itself.
+/// Returns whether the object is a static pod.
 fn is_static(validator: &Validator) -> bool {
     validator.kind == "Pod" && pod_subresource::is_static(validator, validator.object)
 }
 
-/// One claim of a pod. A pod that a node runs by itself has none; more is not said of one.
+/// Checks a resource claim of a pod. Static pods must not have any, and no other error is reported for such a
+/// claim.
 pub(super) fn resource_claim(validator: &mut Validator, path: &Path, claim: View) {
     if is_static(validator) {
         validator.forget(path);
@@ -255,7 +257,7 @@ pub(super) fn resource_claim(validator: &mut Validator, path: &Path, claim: View
     validator.invalid(path, claim.to_value(), detail);
 }
 
-/// Resources of the pod as a whole, which one of the other system cannot have.
+/// Checks pod-level resources, which Windows pods cannot have.
 fn pod_resources(validator: &mut Validator, path: &Path, spec: View, claims: &Seen) {
     if spec.child("os").text("name") == "windows" {
         return validator.forbidden(path, "may not be set for a windows pod");
@@ -270,7 +272,8 @@ fn pod_resources(validator: &mut Validator, path: &Path, spec: View, claims: &Se
     within_pod_limits(validator, path, spec);
 }
 
-/// The sum of what containers request fits what the pod does, where it does. Of limits, only those of huge pages add up.
+/// Checks that pod-level amounts are at least the sums of the containers' amounts. For limits, only huge
+/// pages are summed.
 fn fits_containers(validator: &mut Validator, path: &Path, spec: View, list: &str) {
     let amounts = spec.child("resources").child(list);
     let path = path.child(list);
@@ -288,7 +291,7 @@ fn fits_containers(validator: &mut Validator, path: &Path, spec: View, list: &st
     }
 }
 
-/// Each container's limits fit the pod's limits.
+/// Checks that each container's limits do not exceed the pod's limits.
 fn within_pod_limits(validator: &mut Validator, path: &Path, spec: View) {
     let limits = spec.child("resources").child("limits");
     let containers = path.child("containers");
@@ -307,8 +310,8 @@ fn within_pod_limits(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Sum of the requests or limits of running containers, or the maximum during startup (as in defaulting), by resource
-/// name.
+/// Returns the sum of the requests or limits of running containers or, if that is larger, the maximum during
+/// startup, by resource name. Defaulting uses the same computation.
 fn aggregate<'v>(spec: View<'v>, list: &str) -> Vec<(&'v str, Quantity)> {
     let mut running: std::collections::BTreeMap<&str, Quantity> = Default::default();
     let mut peak = running.clone();
@@ -345,13 +348,13 @@ fn aggregate<'v>(spec: View<'v>, list: &str) -> Vec<(&'v str, Quantity)> {
     running.into_iter().collect()
 }
 
-/// The runtime's overhead beyond the containers.
+/// Checks the overhead of the container runtime.
 pub(super) fn overhead<'v>(
     validator: &mut Validator,
     path: &Path,
     amounts: impl Iterator<Item = (&'v str, &'v Value)>,
 ) {
-    let limits = path.child("limits"); // the reference server judges overhead as limits
+    let limits = path.child("limits"); // the reference server reports overhead as limits
     for (name, value) in amounts {
         if validator.has_enough() {
             break;
@@ -361,7 +364,8 @@ pub(super) fn overhead<'v>(
     }
 }
 
-/// On the node's network a container's port is the node's. Templates may leave the node's open.
+/// Checks ports of pods in the node's network, where the container port is the port of the node. Templates
+/// may leave the node's port unset.
 fn host_ports(validator: &mut Validator, path: &Path, spec: View) {
     if !spec.is_true("hostNetwork") {
         return;

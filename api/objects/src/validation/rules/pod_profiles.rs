@@ -1,5 +1,5 @@
-//! Annotations of pods that name profiles of seccomp and AppArmor, and the fields that took their place: both may be
-//! there, and then they agree (docs/api/validation.md#pods).
+//! Annotations of pods that contain seccomp and AppArmor profiles, and the fields that replaced them. Both
+//! may exist and must then agree (docs/api/validation.md#pods).
 
 use super::super::path::Path;
 use super::super::{Validator, forms};
@@ -10,7 +10,7 @@ use values::json::Value;
 
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Keys of the annotations: the one of a pod whole, those of containers up to the name of the container.
+/// Keys of the annotations: that of the whole pod, and the prefixes of those for a container.
 struct Keys {
     pod_seccomp: String,
     seccomp: String,
@@ -28,13 +28,13 @@ impl Keys {
     }
 }
 
-/// Whether a key may be one of them: all that is asked of most annotations.
+/// Returns whether a key may be one of these annotations. This quick test is sufficient for most annotations.
 fn is_of_profile(key: &str) -> bool {
     let rest = key.strip_prefix("container.").unwrap_or(key);
     rest.starts_with("seccomp.") || rest.starts_with("apparmor.")
 }
 
-/// The annotations by themselves.
+/// Checks the annotations on their own.
 pub(super) fn annotations(validator: &mut Validator, path: &Path, annotations: View, spec: View) {
     if !annotations.members().any(|(key, _)| is_of_profile(key)) {
         return;
@@ -68,7 +68,7 @@ fn seccomp(validator: &mut Validator, path: &Path, profile: &str) {
     }
 }
 
-/// The annotations beside the fields.
+/// Checks the annotations against the fields.
 pub(super) fn matching(validator: &mut Validator, path: &Path, annotations: View, spec: View) {
     if !annotations.members().any(|(key, _)| is_of_profile(key)) {
         return;
@@ -97,7 +97,7 @@ pub(super) fn matching(validator: &mut Validator, path: &Path, annotations: View
     }
 }
 
-/// A field and an annotation name the same profile.
+/// Checks that a field and an annotation have the same profile.
 fn agree(validator: &mut Validator, path: &Path, field: View, said: Option<&Value>, what: &str) {
     let Some(said) = said.and_then(Value::as_str).filter(|_| field.is_there()) else { return };
     let is_type = match field.text("type") {

@@ -15,9 +15,9 @@ const NO_CONTAINER: &str =
     "must match the name of an entry in spec.initContainers.name or spec.containers.name";
 const NO_RESOURCE: &str = "must match the extended resource name of an entry in \
                            spec.initContainers.resources.requests or spec.containers.resources.requests";
-/// Conditions of the system, whose names are no qualified ones only by chance.
+/// Types of the server's own conditions, which are not checked as qualified names.
 const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
-/// Largest id of a user or group.
+/// Maximum id of a user or group.
 const ID_MAX: i64 = i32::MAX as i64;
 
 pub(super) fn pod(validator: &mut Validator, path: &Path, status: View) {
@@ -66,7 +66,7 @@ pub(super) fn pod(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-/// A pod that has a node is not nominated for another.
+/// Checks the nominated node. A pod that is bound to a node must not be nominated for another.
 fn nominated(validator: &mut Validator, path: &Path, (status, old): (View, View), spec: View) {
     let name = status.text("nominatedNodeName");
     if name.is_empty() || name == old.text("nominatedNodeName") {
@@ -88,7 +88,7 @@ fn generation(validator: &mut Validator, path: &Path, of: View) {
 const EXTENDED: &str = "extendedResourceClaimStatus";
 const HEALTH: &str = "allocatedResourcesStatus";
 
-/// The health of resources that a container has: of those it asks for, each known by an id of its own.
+/// Checks the health of the resources of containers: each resource must be requested, and ids must be unique.
 fn health<'v>(
     validator: &mut Validator,
     path: &Path,
@@ -128,7 +128,7 @@ fn health<'v>(
     }
 }
 
-/// Why a container has no resource of this name.
+/// Returns the reason if a container does not request the resource.
 fn unasked(container: View, name: &str) -> Option<&'static str> {
     let resources = container.child("resources");
     let (is_asked, detail) = match name.strip_prefix("claim:") {
@@ -166,7 +166,7 @@ fn exit_code(status: View) -> Option<i64> {
     ended.is_there().then(|| ended.int("exitCode").unwrap_or(0))
 }
 
-/// A terminated container may run again only if the restart policy allows it.
+/// Checks that a terminated container only runs again if the restart policy permits it.
 fn transitions(
     validator: &mut Validator,
     path: &Path,
@@ -196,7 +196,7 @@ fn transitions(
     }
 }
 
-/// Whether one container can have all of them started again.
+/// Returns whether a container has a rule that restarts all containers.
 fn restarts_all(spec: View) -> bool {
     let mut containers = ["initContainers", "containers"].into_iter().flat_map(|list| spec.structs(list));
     containers.any(|container| {
@@ -205,8 +205,8 @@ fn restarts_all(spec: View) -> bool {
     })
 }
 
-/// Whether a container that ended with this code is started again: its own rules come first, then its own policy, then
-/// the pod's.
+/// Returns whether a container that ended with this exit code is restarted. Its own rules take precedence
+/// over its own policy, which takes precedence over the pod's policy.
 fn is_restarted(container: View, spec: View, exit_code: i64) -> bool {
     let by_policy = |policy: &str| match policy {
         "OnFailure" => exit_code != 0,
@@ -250,7 +250,7 @@ fn claims(validator: &mut Validator, path: &Path, status: View, spec: View) {
     }
 }
 
-/// The claim that stands for extended resources: which requests of it, for which resources of which containers.
+/// Checks the claim for extended resources: the mappings from containers and resources to its requests.
 fn extended_claim(validator: &mut Validator, path: &Path, claim: View, spec: View) {
     let list = path.child("requestMappings");
     if claim.items("requestMappings").is_empty() {
@@ -274,7 +274,7 @@ fn extended_claim(validator: &mut Validator, path: &Path, claim: View, spec: Vie
             }
             Some(_) => {}
         }
-        // The reference server names the request beside the list.
+        // The error has a path next to the list instead of inside it, as in the reference server.
         validator.refuse(&path.child("requestName"), request, names::label(request));
         if !seen.insert((container, resource, request)) {
             for member in members {
@@ -290,7 +290,7 @@ fn extended_claim(validator: &mut Validator, path: &Path, claim: View, spec: Vie
     }
 }
 
-/// One address of each family at most.
+/// Checks that there is at most one address of each family.
 fn addresses(validator: &mut Validator, path: &Path, status: View, list: &str) {
     for (at, address) in status.structs(list).enumerate() {
         if validator.has_enough() {
@@ -323,7 +323,7 @@ fn addresses(validator: &mut Validator, path: &Path, status: View, list: &str) {
     }
 }
 
-/// Whom the first process of a container runs as.
+/// Checks the users as which the first processes of containers run.
 fn users(validator: &mut Validator, path: &Path, status: View, list: &str, spec: View) {
     let system = match spec.child("os").text("name") {
         "" => "linux",

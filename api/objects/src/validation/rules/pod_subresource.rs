@@ -8,23 +8,23 @@ use super::super::{Validator, is_same, is_same_struct};
 use super::View;
 use values::qos::qos_class;
 
-/// The resources that can be resized.
+/// Resources that can be resized.
 const RESIZED: [&str; 2] = ["cpu", "memory"];
 const ONLY: &str = "only cpu and memory resources are mutable";
 
-/// Whether a node runs the pod by itself.
+/// Returns whether the pod is a static pod.
 pub(super) fn is_static(validator: &Validator, pod: View) -> bool {
     let mirror = validator.naming.label("config.mirror");
     pod.child("metadata").child("annotations").has(&mirror)
 }
 
-/// Refuses the object as a whole; nothing else is said then.
+/// Refuses the object as a whole. Drops all other errors.
 fn only(validator: &mut Validator, detail: &str) {
     validator.errors.clear();
     validator.forbidden("[]", detail);
 }
 
-/// Ephemeral containers come, and stay as they are.
+/// Checks that ephemeral containers are only added and never changed.
 pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: View) {
     if is_static(validator, old) {
         return only(validator, "static pods do not support ephemeral containers");
@@ -53,7 +53,7 @@ pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: Vi
     }
 }
 
-/// A resize changes only amounts of resources.
+/// Checks that a resize changes only amounts of resources.
 pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
     if is_static(validator, old) {
         return only(validator, "static pods cannot be resized");
@@ -121,13 +121,13 @@ pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// Whether a pod as a whole has any resources.
+/// Returns whether a pod has pod-level resources.
 fn has_amounts(spec: View) -> bool {
     let resources = spec.child("resources");
     ["requests", "limits"].iter().any(|list| resources.child(list).members().next().is_some())
 }
 
-/// Resources of the pod as a whole stay, and only the amounts that can be resized differ.
+/// Checks that pod-level resources are not added or removed, and that only resizable amounts change.
 fn resize_whole(validator: &mut Validator, path: &Path, new: View, old: View) {
     if old.has("resources") && !new.has("resources") {
         return validator.forbidden(path.child("resources"), "pod-level resources cannot be removed");
@@ -138,7 +138,7 @@ fn resize_whole(validator: &mut Validator, path: &Path, new: View, old: View) {
     }
 }
 
-/// The same containers in the same order.
+/// Checks that the containers are the same in the same order.
 fn same_containers(validator: &mut Validator, list: &str, new: View, old: View) {
     let spec = Path::ROOT.child("spec");
     let path = spec.child(list);
@@ -153,7 +153,7 @@ fn same_containers(validator: &mut Validator, list: &str, new: View, old: View) 
     }
 }
 
-/// An amount that was given stays given, whether to a container or to the pod as a whole, which `what` says.
+/// Checks that no amount is removed. `what` says whether the amounts are those of a container or of the pod.
 fn nothing_removed(validator: &mut Validator, path: &Path, what: &str, now: View, before: View) {
     let path = path.child("resources");
     for amounts in ["requests", "limits"] {
@@ -164,7 +164,7 @@ fn nothing_removed(validator: &mut Validator, path: &Path, what: &str, now: View
     }
 }
 
-/// Whether two versions of a container differ only in resizable resources.
+/// Returns whether two versions of a container differ only in resizable resources.
 fn is_resize(now: View, before: View) -> bool {
     let but_resources = |container: View| {
         let mut container = container.object().cloned().unwrap_or_default();
@@ -175,7 +175,7 @@ fn is_resize(now: View, before: View) -> bool {
     is_same_struct(View::of(&rest), View::of(&former)) && is_same_but_for_amounts(now, before)
 }
 
-/// Whether two resource requirements differ only in amounts of resizable resources.
+/// Returns whether two resource requirements differ only in amounts of resizable resources.
 fn is_same_but_for_amounts(now: View, before: View) -> bool {
     let (now, before) = (now.child("resources"), before.child("resources"));
     let rest = |resources: View, member: &str| {

@@ -1,6 +1,6 @@
 //! Rules for updates of a pod, most of whose fields are immutable (docs/api/validation.md#pods).
 //!
-//! Each allowed change is checked and then reverted in a copy; any difference that remains is refused.
+//! Each permitted change is checked and then reverted in a copy. Any difference that remains is refused.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -53,7 +53,7 @@ pub(super) fn pod(validator: &mut Validator, new_pod: View, old_pod: View) {
     }
 }
 
-/// Annotations with which a pod was made, and those that say what may be done in it, stay.
+/// Checks that the mirror pod and AppArmor annotations do not change.
 fn annotations(validator: &mut Validator, new: View, old: View) {
     let metadata = Path::ROOT.child("metadata");
     let path = metadata.child("annotations");
@@ -64,7 +64,7 @@ fn annotations(validator: &mut Validator, new: View, old: View) {
         None => false,
     };
     let found: Vec<_> = validator.errors.iter().filter(is_of_pods).cloned().collect();
-    validator.errors.extend(found); // they are looked at twice
+    validator.errors.extend(found); // the reference server checks them twice
     let mirror = validator.naming.label("config.mirror");
     let profiles = format!("container.apparmor.security.beta.{}/", validator.naming.domain);
     let (new, old) = (new.child("annotations"), old.child("annotations"));
@@ -82,7 +82,7 @@ fn annotations(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// It can be set, and lowered. Whether the rest is to be looked at.
+/// Checks the active deadline, which can be set and lowered. Returns whether the checks go on.
 fn deadline(validator: &mut Validator, new: View, old: View) -> bool {
     const PATH: &str = "spec.activeDeadlineSeconds";
     match (new.int("activeDeadlineSeconds"), old.int("activeDeadlineSeconds")) {
@@ -102,7 +102,7 @@ fn deadline(validator: &mut Validator, new: View, old: View) -> bool {
     true
 }
 
-/// They can be added to, and how long they hold can change.
+/// Checks that tolerations are only added. The seconds of existing ones may change.
 fn tolerations(validator: &mut Validator, new: View, old: View) {
     let but_duration = |toleration: View<'_>| {
         ["key", "operator", "value", "effect"].map(|name| toleration.text(name).to_owned())
@@ -117,7 +117,7 @@ fn tolerations(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// Gates can only be opened. A new one is named once, where it is last.
+/// Checks that scheduling gates are only removed. A new gate is reported at its last occurrence.
 fn gates(validator: &mut Validator, new: View, old: View) {
     let former: HashSet<&str> = old.structs("schedulingGates").map(|gate| gate.text("name")).collect();
     let last: HashMap<&str, usize> =
@@ -131,7 +131,7 @@ fn gates(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// While a gate is closed the choice of nodes can be narrowed.
+/// Checks that the node selector of a gated pod is only extended.
 fn node_selector(validator: &mut Validator, new: View, old: View) {
     let now: HashMap<&str, &Value> = new.map("nodeSelector").collect();
     if !old.map("nodeSelector").all(|(name, value)| now.get(name) == Some(&value)) {
@@ -140,7 +140,7 @@ fn node_selector(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// So can the terms that a node must fit, by adding to each.
+/// Checks that the required node affinity of a gated pod is only narrowed, by adding to each term.
 fn node_affinity(validator: &mut Validator, new: View, old: View) {
     const PATH: &str =
         "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
@@ -170,7 +170,7 @@ fn required_nodes(spec: View) -> View {
     affinity.child("requiredDuringSchedulingIgnoredDuringExecution")
 }
 
-/// Undoes in `spec` every change that is allowed, or has been judged.
+/// Reverts every change in `spec` that is permitted or was already checked.
 fn take_back(spec: &mut Object, old: View, was_gated: bool) {
     for list in ["containers", "initContainers"] {
         let Some(containers) = spec.get_mut(list).and_then(Value::as_array_mut) else { continue };

@@ -11,7 +11,7 @@ use super::View;
 use super::resources;
 use values::json::Value;
 
-/// The limits of a namespace, one for each type of thing.
+/// Checks the limits of a namespace, which are unique by type.
 pub(super) fn limit_range(validator: &mut Validator, path: &Path, spec: View) {
     let limits = path.child("limits");
     let mut seen = HashSet::new();
@@ -71,7 +71,7 @@ fn limit_item(validator: &mut Validator, path: &Path, limit: View) {
     }
 }
 
-/// Least, usual and most of one resource ascend.
+/// Checks that minimum, default and maximum of a resource are in ascending order.
 fn in_order(validator: &mut Validator, path: &Path, limit: View, name: &str) {
     let of = |list: &str| limit.child(list).quantity(name);
     let pod = limit.text("type") == "Pod";
@@ -79,7 +79,7 @@ fn in_order(validator: &mut Validator, path: &Path, limit: View, name: &str) {
     let default = of("default").filter(|_| !pod);
     let request = of("defaultRequest").filter(|_| !pod);
     let ratio = of("maxLimitRequestRatio");
-    // (lower, its name, upper, its name, where it is said, and of which value)
+    // Lower amount, its name, upper amount, its name, list of the error, and value in the error.
     let pairs = [
         (min, "min", max, "max", "min", min),
         (min, "min", request, "default request", "defaultRequest", request),
@@ -134,7 +134,7 @@ fn in_order(validator: &mut Validator, path: &Path, limit: View, name: &str) {
 
 const CONFLICTS: [(&str, &str); 2] = [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")];
 
-/// The totals that a namespace may use.
+/// Checks a resource quota.
 pub(super) fn resource_quota(validator: &mut Validator, path: &Path, spec: View) {
     let hard = path.child("hard");
     for (name, amount) in spec.map("hard") {
@@ -187,7 +187,8 @@ fn is_scope(scope: &str) -> bool {
     )
 }
 
-/// How many counted resources each scope does not apply to. Lists may repeat a scope: it is counted once.
+/// Number of counted resources to which a scope does not apply, by scope. Lists may repeat scopes, so the
+/// numbers are cached.
 struct Unfit<'v> {
     spec: View<'v>,
     by_scope: HashMap<&'v str, usize>,
@@ -206,7 +207,7 @@ impl<'v> Unfit<'v> {
     }
 }
 
-/// Counted resources to which a scope does not apply.
+/// Returns the counted resources to which a scope does not apply.
 fn unfit<'v>(spec: View<'v>, scope: &str) -> impl Iterator<Item = &'v str> + use<'v> {
     let fits: fn(&str) -> bool = match scope {
         "BestEffort" => |name| name == "pods",
@@ -221,7 +222,7 @@ fn unfit<'v>(spec: View<'v>, scope: &str) -> impl Iterator<Item = &'v str> + use
     spec.map("hard").map(|(name, _)| name).filter(move |name| resources::is_quota(name) && !fits(name))
 }
 
-/// Resources that pods consume from a quota.
+/// Returns whether pods consume this resource of a quota.
 fn is_of_pods(name: &str) -> bool {
     let bare = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
     name == "pods" || matches!(bare, "cpu" | "memory")
@@ -271,6 +272,6 @@ fn scope_selector<'v>(validator: &mut Validator, path: &Path, spec: View<'v>, mu
         }
         scopes.insert(scope);
     }
-    // The reference server shows the other scopes here.
+    // The error shows the other list of scopes, as in the reference server.
     refuse_conflicts(validator, &list, &scopes, || spec.get("scopes").cloned().unwrap_or_default());
 }

@@ -6,7 +6,7 @@ use super::super::{Validator, names};
 use super::View;
 use values::json::{Object, Value};
 
-/// One rule of a role. Only cluster roles may have non-resource URLs.
+/// Checks a rule of a role. Only cluster roles may have non-resource URLs.
 pub(super) fn policy_rule(validator: &mut Validator, path: &Path, rule: View) {
     let is_empty = |name: &str| rule.items(name).is_empty();
     let require = |validator: &mut Validator, name: &str, detail: &str| {
@@ -44,14 +44,14 @@ pub(super) fn aggregation(validator: &mut Validator, path: &Path, aggregation: V
         if validator.has_enough() {
             return;
         }
-        // What is wrong within it is said, and that it selects nothing.
+        // Reported in addition to the errors inside it: the selector selects nothing.
         if !validator.errors.is_empty() && validator.has_errors_in(&list.index(at)) {
             validator.invalid(list.index(at), Value::Null, "invalid label selector.");
         }
     }
 }
 
-/// The role that a binding gives.
+/// Checks the reference to a role in a binding.
 pub(super) fn reference(validator: &mut Validator, path: &Path, reference: View) {
     let group = validator.naming.group("rbac.authorization", true);
     if reference.text("apiGroup") != group {
@@ -65,7 +65,7 @@ pub(super) fn reference(validator: &mut Validator, path: &Path, reference: View)
     }
 }
 
-/// One to whom a binding gives a role.
+/// Checks a subject of a binding.
 pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
     let group = validator.naming.group("rbac.authorization", true);
     let (kind, name, own_group) = (subject.text("kind"), subject.text("name"), subject.text("apiGroup"));
@@ -92,7 +92,7 @@ pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
     }
 }
 
-/// The role reference of a binding is immutable.
+/// Checks that the role reference of a binding does not change.
 pub(super) fn binding_update(validator: &mut Validator, new: View, old: View) {
     let (new, old) = (new.get("roleRef"), old.get("roleRef"));
     if is_same(new, old) {

@@ -11,7 +11,7 @@ use super::view::quantity;
 use values::json::Value;
 use values::naming::Naming;
 
-/// Resources that are counted in whole numbers.
+/// Resources with integer amounts.
 const COUNTED: [&str; 9] = [
     "configmaps",
     "persistentvolumeclaims",
@@ -23,7 +23,7 @@ const COUNTED: [&str; 9] = [
     "services.loadbalancers",
     "services.nodeports",
 ];
-/// Resources that are measured.
+/// Resources with measured amounts.
 const MEASURED: [&str; 9] = [
     "cpu",
     "ephemeral-storage",
@@ -36,7 +36,7 @@ const MEASURED: [&str; 9] = [
     "requests.memory",
 ];
 
-/// Whose resources they are, which decides the names.
+/// Owner of the resources, which determines the valid names.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(super) enum Owner {
     Container,
@@ -47,7 +47,7 @@ pub(super) fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Names without a domain, or in the system's.
+/// Returns whether a name has no domain or is in the domain of the system.
 pub(super) fn is_native(naming: &Naming, name: &str) -> bool {
     match name.split_once('/') {
         None => true,
@@ -55,7 +55,7 @@ pub(super) fn is_native(naming: &Naming, name: &str) -> bool {
     }
 }
 
-/// Names in another domain, which the system does not know.
+/// Returns whether a name is in another domain, so that the system does not know the resource.
 pub(super) fn is_extended(naming: &Naming, name: &str) -> bool {
     !is_native(naming, name)
         && !name.starts_with("requests.")
@@ -66,7 +66,7 @@ pub(super) fn allows_overcommit(naming: &Naming, name: &str) -> bool {
     is_native(naming, name) && !is_huge_page(name)
 }
 
-/// The name of a compute resource; whether it is one.
+/// Checks the name of a compute resource and returns whether it is valid.
 pub(super) fn name(validator: &mut Validator, path: &Path, name: &str) -> bool {
     let faults = names::qualified(name);
     if !faults.is_empty() {
@@ -85,7 +85,7 @@ pub(super) fn name(validator: &mut Validator, path: &Path, name: &str) -> bool {
     true
 }
 
-/// The name of a resource that containers can have.
+/// Checks the name of a resource that containers can have.
 pub(super) fn container_name(validator: &mut Validator, path: &Path, name: &str) {
     if matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge_page(name) {
         return;
@@ -98,7 +98,7 @@ pub(super) fn container_name(validator: &mut Validator, path: &Path, name: &str)
     }
 }
 
-/// The name of a resource that quotas count.
+/// Checks the name of a resource that quotas count.
 pub(super) fn quota_name(validator: &mut Validator, path: &Path, name: &str) {
     self::name(validator, path, name);
     if !name.contains('/') && !is_quota(name) {
@@ -120,7 +120,7 @@ fn pod_name(validator: &mut Validator, path: &Path, name: &str) {
     }
 }
 
-/// An amount that fits its resource.
+/// Checks an amount against the rules of its resource.
 pub(super) fn amount(validator: &mut Validator, path: &Path, name: &str, value: &Value) {
     let Some(quantity) = quantity(value) else { return };
     if quantity.is_negative() {
@@ -142,7 +142,7 @@ fn pages(validator: &mut Validator, path: &Path, name: &str, value: &Value) {
     }
 }
 
-/// Requests and limits of a container or pod. `claims` are the names of the pod's claims.
+/// Checks requests and limits of a container or pod. `claims` are the names of the pod's claims.
 pub(super) fn requirements(
     validator: &mut Validator,
     path: &Path,

@@ -11,13 +11,13 @@ use values::field::FieldError;
 use values::json::Value;
 
 const SYSCTL_MAX: usize = 253;
-/// Longest path on a node.
+/// Maximum length of a path on a node.
 const PROFILE_MAX: usize = 4095;
 const CREDENTIAL_KIB_MAX: usize = 64;
 const USER_DOMAIN_MAX: usize = 256;
 const USER_MAX: usize = 104;
 
-/// The context of a container.
+/// Checks the security context of a container.
 pub(super) fn container(validator: &mut Validator, path: &Path, context: View) {
     if context.is_true("privileged") && !PRIVILEGED.load(Ordering::Relaxed) {
         validator.forbidden(path.child("privileged"), "disallowed by cluster policy");
@@ -35,7 +35,7 @@ pub(super) fn container(validator: &mut Validator, path: &Path, context: View) {
     }
 }
 
-/// The context of a pod.
+/// Checks the security context of a pod.
 pub(super) fn pod(validator: &mut Validator, path: &Path, context: View) {
     let sysctls = path.child("sysctls");
     let mut seen = Seen::new();
@@ -60,7 +60,8 @@ pub(super) fn pod(validator: &mut Validator, path: &Path, context: View) {
     }
     let had_policy = validator.before(path).has("seLinuxChangePolicy");
     if let Some(policy) = context.get("seLinuxChangePolicy").and_then(Value::as_str) {
-        // Without the gate SELinuxMount, which is off, only an object that names a policy already may name the other one.
+        // The feature gate SELinuxMount is off, so only an object that already has a policy may use the other
+        // one.
         let supported: &[&str] = if had_policy { &["MountOption", "Recursive"] } else { &["Recursive"] };
         if !supported.contains(&policy) {
             validator.not_supported(path.child("seLinuxChangePolicy"), policy, supported);
@@ -78,7 +79,7 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= SYSCTL_MAX && name.split(['.', '/']).all(is_segment)
 }
 
-/// A profile on the node is named where the type asks for one, and only there.
+/// Checks a seccomp profile. Its path on the node is required for one type and forbidden for others.
 pub(super) fn seccomp(validator: &mut Validator, path: &Path, profile: View) {
     let place = path.child("localhostProfile");
     match (profile.text("type"), profile.get("localhostProfile")) {
@@ -92,7 +93,7 @@ pub(super) fn seccomp(validator: &mut Validator, path: &Path, profile: View) {
     }
 }
 
-/// As for seccomp, with other messages.
+/// Checks an AppArmor profile, like a seccomp profile but with other messages.
 pub(super) fn app_armor(validator: &mut Validator, path: &Path, profile: View) {
     const MISSING: &str = "must be set when AppArmor type is Localhost";
     let place = path.child("localhostProfile");
@@ -116,7 +117,7 @@ pub(super) fn app_armor(validator: &mut Validator, path: &Path, profile: View) {
     }
 }
 
-/// The Windows identity of a container.
+/// Checks the Windows options of a container.
 pub(super) fn windows(validator: &mut Validator, path: &Path, options: View) {
     if let Some(credential) = options.get("gmsaCredentialSpec").and_then(Value::as_str) {
         let place = path.child("gmsaCredentialSpec");
@@ -188,7 +189,7 @@ fn is_windows_domain(domain: &str) -> bool {
     })
 }
 
-/// A signal that ends a container exists on its pod's system.
+/// Checks that the stop signal of a container exists on the pod's operating system.
 pub(super) fn stop_signal(validator: &mut Validator, path: &Path, lifecycle: View, spec: View) {
     let signal = lifecycle.text("stopSignal");
     match spec.child("os").text("name") {
@@ -200,8 +201,8 @@ pub(super) fn stop_signal(validator: &mut Validator, path: &Path, lifecycle: Vie
     }
 }
 
-/// What a pod may not share with its node when its users are its own. Block devices of a stored pod are tolerated: earlier
-/// releases took them.
+/// Checks pods with a user namespace, which must not use other namespaces of the node or block devices. Block
+/// devices of a stored pod are accepted, because earlier releases accepted them.
 fn own_users(validator: &mut Validator, path: &Path, spec: View) {
     const DETAIL: &str = "when `hostUsers` is false";
     for (name, place) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
@@ -222,7 +223,7 @@ fn own_users(validator: &mut Validator, path: &Path, spec: View) {
     });
 }
 
-/// Fields that must agree between a pod and its containers.
+/// Checks fields that must agree between a pod and its containers.
 pub(super) fn whole_pod(validator: &mut Validator, path: &Path, spec: View) {
     let context = spec.child("securityContext");
     let context_path = path.child("securityContext");
@@ -312,7 +313,7 @@ fn refuse_linux_settings(validator: &mut Validator, path: &Path, spec: View) {
     });
 }
 
-/// Kernel settings that a pod shares with its node are the node's.
+/// Refuses kernel settings of namespaces that the pod shares with its node.
 fn host_sysctls(validator: &mut Validator, path: &Path, spec: View) {
     let shares_network = spec.is_true("hostNetwork");
     let shares_ipc = spec.is_true("hostIPC");
@@ -337,7 +338,7 @@ fn host_sysctls(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Containers that are processes of a Windows node: all of a pod's, or none.
+/// Checks containers that are Windows host processes: either all containers of a pod are, or none.
 fn host_processes(validator: &mut Validator, path: &Path, spec: View) {
     let flag = |context: View| context.child("securityContext").child("windowsOptions").flag("hostProcess");
     let of_pod = flag(spec);

@@ -6,7 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
 
-/// Checks a label selector; its `matchLabels` are checked by schema.
+/// Checks a label selector. The schema checks its `matchLabels`.
 pub(super) fn selector(validator: &mut Validator, path: &Path, selector: View) {
     let list = path.child("matchExpressions");
     for (at, expression) in selector.structs("matchExpressions").enumerate() {
@@ -38,7 +38,8 @@ pub(super) fn selector(validator: &mut Validator, path: &Path, selector: View) {
     }
 }
 
-/// Whether a selector can be applied: keys and values are such as labels have, and operators have what they need.
+/// Returns whether a selector is valid: keys and values have the syntax of labels, and operators have the
+/// values that they need.
 pub(super) fn is_readable(selector: View) -> bool {
     let is_key = |key: &str| names::qualified(key).is_empty();
     let is_value = |value: &str| names::label_value(value).is_empty();
@@ -56,14 +57,14 @@ pub(super) fn is_readable(selector: View) -> bool {
         })
 }
 
-/// Whether a selector selects everything.
+/// Returns whether a selector selects everything.
 pub(super) fn is_empty(selector: View) -> bool {
     selector.map("matchLabels").next().is_none() && selector.items("matchExpressions").is_empty()
 }
 
-/// Whether a selector selects an object with these labels.
+/// Returns whether a selector matches an object with these labels.
 pub(super) fn selects(selector: View, labels: View) -> bool {
-    // By hash, because both may be as large as a body can be.
+    // Uses a hash map, because both may be as large as a request.
     let found: HashMap<&str, &str> =
         labels.members().filter_map(|(key, value)| Some((key, value.as_str()?))).collect();
     let label = |key: &str| found.get(key).copied();

@@ -11,17 +11,17 @@ use super::common::Seen;
 use types::schema::table::Form;
 use values::json::{Object, Value};
 
-/// Longest time a client stays with one endpoint.
+/// Maximum duration of session affinity in seconds.
 const AFFINITY_SECONDS_MAX: i64 = 86_400;
 const LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
-/// Port on which nodes' agents listen.
+/// Port on which node agents listen.
 const NODE_AGENT_PORT: i64 = 10_250;
-/// One address for each family.
+/// Maximum number of addresses: one for each IP family.
 const ADDRESSES_MAX: usize = 2;
 
 fn is_headless(spec: View) -> bool {
     let addresses = spec.texts("clusterIPs");
-    // Before the allocator has run, the single field may be all there is.
+    // Before allocation, the list may be empty and only the single field set.
     (addresses.len() == 1 && addresses.clone().next() == Some("None"))
         || (addresses.len() == 0 && spec.text("clusterIP") == "None")
 }
@@ -72,7 +72,7 @@ pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
     traffic(validator, &root, spec);
 }
 
-/// The port of the node agent is not opened to clients of a load balancer.
+/// Refuses the port of the node agent for services with a load balancer.
 fn node_agent_unexposed(validator: &mut Validator, path: &Path, spec: View) {
     for (at, port) in spec.structs("ports").enumerate() {
         if port.int("port") == Some(NODE_AGENT_PORT) && !validator.has_enough() {
@@ -134,7 +134,7 @@ fn ports(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// A port as the reference server prints its internal form.
+/// Returns a port in the reference server's internal form.
 fn shown(protocol: &str, port: i64) -> Object {
     [
         ("Name", Value::from("")),
@@ -176,7 +176,7 @@ fn affinity(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// The addresses inside the cluster, and their families.
+/// Checks the cluster addresses and their families.
 fn addresses(validator: &mut Validator, path: &Path, spec: View) {
     let place = path.child("clusterIPs");
     let first = spec.text("clusterIP");
@@ -244,7 +244,7 @@ fn addresses(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// An address that traffic can come to: of no special kind.
+/// Checks that traffic can be sent to an address: it must not be of a special kind.
 pub(super) fn usable_address(validator: &mut Validator, path: &Path, text: &str) {
     if let Some(fault) = forms::address_fault(text) {
         return validator.invalid(path, text, fault);
@@ -269,7 +269,7 @@ pub(super) fn usable_address(validator: &mut Validator, path: &Path, text: &str)
     }
 }
 
-/// Fields that only services of type LoadBalancer may set.
+/// Checks fields that only services of type LoadBalancer may set.
 fn balancing(validator: &mut Validator, path: &Path, spec: View) {
     const DETAIL: &str = LOAD_BALANCER;
     let is_balanced = spec.text("type") == "LoadBalancer";
@@ -319,7 +319,7 @@ fn balancer_class(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Whether traffic comes from outside the cluster.
+/// Returns whether traffic can come from outside the cluster.
 fn is_external(spec: View) -> bool {
     match spec.text("type") {
         "LoadBalancer" | "NodePort" => true,
@@ -367,7 +367,8 @@ fn traffic(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Addresses and families stay, unless the service becomes or was a mere name; a second one may come and go.
+/// Checks that addresses and families do not change, unless the type changes from or to `ExternalName`. The
+/// second ones may be added and removed.
 pub(super) fn service_update(validator: &mut Validator, new: View, old: View) {
     let (new, old) = (new.child("spec"), old.child("spec"));
     if ![new, old].iter().any(|spec| spec.text("type") == "ExternalName") {
@@ -380,7 +381,7 @@ pub(super) fn service_update(validator: &mut Validator, new: View, old: View) {
         }
     }
     let is_balanced = |spec: View| spec.text("type") == "LoadBalancer";
-    // The class is looked at once more than on creation.
+    // The class is checked once more than on creation.
     balancer_class(validator, &Path::ROOT.child("spec").child("loadBalancerClass"), new);
     let balanced = is_balanced(new) && is_balanced(old);
     if balanced && !super::super::is_same(new.get("loadBalancerClass"), old.get("loadBalancerClass")) {
@@ -393,7 +394,8 @@ pub(super) fn service_update(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// A list of one or two: the first is immutable, the second may go only when the IP family policy allows it.
+/// Checks a list of one or two values. The first is immutable, and the second may only be removed if the IP
+/// family policy permits it.
 fn kept(validator: &mut Validator, new: View, old: View, name: &str, one: &str) {
     let (now, before) = (new.texts(name), old.texts(name));
     let value = || new.get(name).cloned().unwrap_or(Value::Array(Vec::new()));
@@ -401,7 +403,7 @@ fn kept(validator: &mut Validator, new: View, old: View, name: &str, one: &str) 
     if now.len() == before.len() {
         for (at, (now, before)) in now.zip(before).enumerate() {
             if now != before {
-                // Of families the reference server names the first.
+                // For families the error has the index of the first, as in the reference server.
                 let at = if name == "ipFamilies" { 0 } else { at };
                 validator.invalid(format!("{path}[{at}]"), value(), "may not change once set");
             }
@@ -410,10 +412,10 @@ fn kept(validator: &mut Validator, new: View, old: View, name: &str, one: &str) 
     }
     let releases = now.len() < before.len();
     if now.len() == 0 {
-        return; // what is not said is kept, which is the allocator's work
+        return; // the allocator keeps absent addresses
     }
     if before.len() > 0 && now.clone().next() != before.clone().next() {
-        // And it shows the addresses.
+        // The error shows the addresses, as in the reference server.
         let value = new.get("clusterIPs").cloned().unwrap_or_default();
         validator.invalid(format!("{path}[0]"), value, "may not change once set");
     }

@@ -1,6 +1,7 @@
-//! Rules for statuses written through `/status`: counters that must agree, and members that must not change back.
+//! Rules for statuses that are written through `/status`: counters must be consistent, and some members must
+//! not change back.
 //!
-//! Single numbers were checked by the walk. Anything else in a status is accepted as written.
+//! The schema walk checks single numbers. Everything else in a status is accepted as written.
 
 use hashbrown::HashSet;
 
@@ -14,7 +15,7 @@ use values::json::Value;
 const ABOVE_REPLICAS: &str = "cannot be greater than status.replicas";
 const ABOVE_READY: &str = "cannot be greater than readyReplicas";
 
-/// None of the parts is more than the whole.
+/// Checks that no part is larger than the whole.
 fn at_most(validator: &mut Validator, path: &Path, status: View, parts: &[&str], whole: &str, detail: &str) {
     let most = status.int(whole).unwrap_or(0);
     for part in parts {
@@ -25,7 +26,7 @@ fn at_most(validator: &mut Validator, path: &Path, status: View, parts: &[&str],
     }
 }
 
-/// A count of collisions only grows.
+/// Checks that the collision count does not decrease.
 fn collisions(validator: &mut Validator, path: &Path, status: View) {
     let before = validator.old.and_then(|old| old.child("status").int("collisionCount"));
     let now = status.int("collisionCount");
@@ -41,7 +42,7 @@ pub(super) fn deployment(validator: &mut Validator, path: &Path, status: View) {
     collisions(validator, path, status);
 }
 
-/// Of a replica set or a replication controller.
+/// Checks the status of a replica set or a replication controller.
 pub(super) fn replica_set(validator: &mut Validator, path: &Path, status: View) {
     let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
     at_most(validator, path, status, &parts, "replicas", ABOVE_REPLICAS);
@@ -60,13 +61,13 @@ pub(super) fn daemon_set(validator: &mut Validator, path: &Path, status: View) {
     collisions(validator, path, status);
 }
 
-/// The phase follows from whether the namespace is being deleted.
+/// Checks that the phase matches whether the namespace is being deleted.
 pub(super) fn namespace(validator: &mut Validator, path: &Path, status: View) {
     let phase = status.text("phase");
     let is_ending = validator.object.child("metadata").has("deletionTimestamp");
     if !is_ending && phase != "Active" {
         let detail = "may only be 'Active' if `deletionTimestamp` is empty";
-        validator.invalid(path.child("Phase"), phase, detail); // as the reference server has it
+        validator.invalid(path.child("Phase"), phase, detail); // the path in the reference server
     } else if is_ending && phase != "Terminating" {
         let detail = "may only be 'Terminating' if `deletionTimestamp` is not empty";
         validator.invalid(path.child("Phase"), phase, detail);
@@ -88,14 +89,14 @@ pub(super) fn node(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-/// What a node has in all, and what of it pods may take.
+/// Checks the capacity of a node and the part that pods may use.
 pub(super) fn node_amounts(validator: &mut Validator, path: &Path, status: View) {
     for list in ["capacity", "allocatable"] {
         amounts(validator, &path.child(list), status, list);
     }
 }
 
-/// The features that a node declares are names in ascending order, each of them once.
+/// Checks that the declared features of a node are valid, sorted and unique.
 pub(super) fn declared_features(validator: &mut Validator, path: &Path, status: View) {
     let mut features = status.texts("declaredFeatures").enumerate().peekable();
     while let Some((at, feature)) = features.next() {
@@ -116,8 +117,8 @@ pub(super) fn declared_features(validator: &mut Validator, path: &Path, status: 
     }
 }
 
-/// What is wrong with the name of a feature of a node: segments of letters and digits that begin with a letter, the
-/// first with a capital.
+/// Returns the fault of a feature name. It consists of segments of letters and digits; each begins with a
+/// letter, and the first one with an upper-case letter.
 fn feature_fault(name: &str) -> Option<&'static str> {
     const LENGTH_MAX: usize = 253;
     if name.len() > LENGTH_MAX {
@@ -140,7 +141,7 @@ pub(super) fn amounts(validator: &mut Validator, path: &Path, status: View, list
         if validator.has_enough() {
             return;
         }
-        resources::amount(validator, &path.child(name), name, amount); // as the reference server has it
+        resources::amount(validator, &path.child(name), name, amount); // the path in the reference server
     }
 }
 
@@ -187,7 +188,7 @@ pub(super) fn claim(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-/// How far a resize can have come.
+/// States of a resize.
 const RESIZING: [&str; 5] = [
     "ControllerResizeInProgress",
     "ControllerResizeInfeasible",
@@ -196,7 +197,7 @@ const RESIZING: [&str; 5] = [
     "NodeResizePending",
 ];
 
-/// Of the system's own resources only storage can be resized.
+/// Checks that storage is the only native resource that can be resized.
 fn resized(validator: &mut Validator, path: &Path, name: &str) {
     let faults = names::qualified(name);
     if !faults.is_empty() {
@@ -206,7 +207,7 @@ fn resized(validator: &mut Validator, path: &Path, name: &str) {
     }
 }
 
-/// Longest text of an error of a volume, and most bytes about an attached one.
+/// Maximum lengths in bytes of a volume's error message and of the metadata of an attachment.
 const ERROR_MAX: usize = 1024;
 const ATTACHMENT_MAX: usize = 256 * 1024;
 
@@ -221,7 +222,7 @@ pub(super) fn attachment(validator: &mut Validator, path: &Path, status: View) {
     for name in ["attachError", "detachError"] {
         let (place, error) = (path.child(name), status.child(name));
         if error.text("message").len() > ERROR_MAX {
-            // The reference server names the limit of what is attached.
+            // The error contains the limit for attached volumes, as in the reference server.
             validator.errors.push(FieldError::too_long(place.child("message"), ATTACHMENT_MAX));
         }
         if let Some(code) = error.int("errorCode").filter(|code| *code < 0) {
@@ -235,11 +236,11 @@ pub(super) fn disruption_budget(validator: &mut Validator, path: &Path, status: 
     conditions(validator, &path.child("conditions"), status);
 }
 
-/// Longest reason and message of a condition.
+/// Maximum lengths of the reason and the message of a condition.
 const REASON_MAX: usize = 1024;
 const MESSAGE_MAX: usize = 32768;
 
-/// Conditions of the form that all kinds share.
+/// Checks conditions in the common form.
 pub(super) fn conditions(validator: &mut Validator, path: &Path, status: View) {
     const STATES: [&str; 3] = ["False", "True", "Unknown"];
     each_condition(validator, path, status, |validator, place, condition, is_again| {
@@ -274,7 +275,7 @@ pub(super) fn conditions(validator: &mut Validator, path: &Path, status: View) {
     });
 }
 
-/// Conditions of flow schemas and priority levels: each type once.
+/// Checks the conditions of flow schemas and priority levels, whose types are unique.
 pub(super) fn flow(validator: &mut Validator, path: &Path, status: View) {
     each_condition(validator, &path.child("conditions"), status, |validator, place, condition, is_again| {
         let kind = condition.text("type");
@@ -336,7 +337,7 @@ fn address(validator: &mut Validator, path: &Path, point: View) {
     }
 }
 
-/// The name of a balancer is a name.
+/// Checks that the host name of a load balancer is a valid name.
 fn balancer_name(validator: &mut Validator, path: &Path, point: View) {
     let name = point.text("hostname");
     if name.is_empty() {
@@ -364,7 +365,7 @@ pub(super) fn admission_policy(validator: &mut Validator, path: &Path, status: V
     conditions(validator, &path.child("conditions"), status);
 }
 
-/// Whether a member is equal in the new and the stored status.
+/// Returns whether a member is equal in the new and the stored status.
 pub(super) fn is_kept(validator: &Validator, status: View, name: &str) -> bool {
     let before = validator.old.and_then(|old| old.child("status").get(name));
     is_same(status.get(name), before)

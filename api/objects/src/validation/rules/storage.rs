@@ -8,7 +8,7 @@ use super::view::quantity;
 use values::field::FieldError;
 use values::json::{Object, Value};
 
-/// Members of a volume's specification that are no source.
+/// Members of a volume's specification that are not its source.
 const NO_SOURCE: [&str; 9] = [
     "capacity",
     "accessModes",
@@ -21,7 +21,7 @@ const NO_SOURCE: [&str; 9] = [
     "volumeAttributesClassName",
 ];
 
-/// Modes of access do not mix with the one for a single pod.
+/// Access modes of volumes. The mode for a single pod excludes the others.
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 fn access_modes(validator: &mut Validator, path: &Path, spec: View) {
@@ -31,7 +31,7 @@ fn access_modes(validator: &mut Validator, path: &Path, spec: View) {
         if validator.has_enough() {
             return;
         }
-        // The reference server names the list, not the element.
+        // The error has the path of the list, as in the reference server.
         validator.not_supported(path.child("accessModes"), mode, &ACCESS_MODES);
     }
     let others = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce"];
@@ -41,7 +41,7 @@ fn access_modes(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Sources that take options of mounting from an annotation.
+/// Volume sources that accept mount options in an annotation.
 const MOUNTED_WITH_OPTIONS: [&str; 13] = [
     "gcePersistentDisk",
     "awsElasticBlockStore",
@@ -58,7 +58,7 @@ const MOUNTED_WITH_OPTIONS: [&str; 13] = [
     "photonPersistentDisk",
 ];
 
-/// Options of mounting in an annotation, as they were given before there was a field.
+/// Checks mount options in an annotation, which was used before there was a field.
 pub(super) fn mounting(validator: &mut Validator, path: &Path, volume: View) {
     let key = format!("volume.beta.{}/mount-options", validator.naming.domain);
     let (metadata, spec) = (volume.child("metadata"), volume.child("spec"));
@@ -117,7 +117,7 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Whether a path leads to the root, steps back included.
+/// Returns whether a path leads to the root, taking `..` into account.
 fn is_root(path: &str) -> bool {
     let depth = path.split('/').fold(0_usize, |depth, step| match step {
         "" | "." => depth,
@@ -127,14 +127,15 @@ fn is_root(path: &str) -> bool {
     path.starts_with('/') && depth == 0
 }
 
-/// An amount below zero, shown as a whole number.
+/// Refuses a negative amount. The error shows it as an integer.
 pub(super) fn not_below_zero(validator: &mut Validator, path: &Path, amount: &Value) {
     let Some(number) = quantity(amount).filter(|amount| amount.is_negative()) else { return };
     let whole = number.to_f64().floor() as i64;
     validator.invalid(path, Value::Int(whole), "must be a valid resource quantity");
 }
 
-/// A volume that an attachment describes itself is its driver's, and nothing but that.
+/// Checks the inline volume of an attachment, which must have a CSI source and nothing that depends on a
+/// claim.
 fn inline_volume(validator: &mut Validator, path: &Path, spec: View) {
     const DETAIL: &str = "may not be specified in the context of inline volumes";
     for name in ["claimRef", "capacity", "nodeAffinity"] {
@@ -159,7 +160,7 @@ fn inline_volume(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// A secret of a volume driver is named in full.
+/// Checks the secret references of a CSI driver, which need a name and a namespace.
 pub(super) fn driver(validator: &mut Validator, path: &Path, source: View) {
     for name in [
         "controllerPublishSecretRef",
@@ -183,17 +184,17 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
-/// Where the data lies does not change.
+/// Checks that the source of a volume does not change.
 pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
     const EXPAND: &str = "controllerExpandSecretRef";
-    validator.repeat(&Path::ROOT.child("spec")); // checked as new, and again as changed
+    validator.repeat(&Path::ROOT.child("spec")); // checked once as new and once as changed
     let (new, old) = (new.child("spec"), old.child("spec"));
     let source = |spec: View| -> Object {
         let members = spec.members().filter(|(name, _)| !NO_SOURCE.contains(name));
         members.map(|(name, value)| (name.to_owned().into(), value.clone())).collect()
     };
     let (mut now, before) = (source(new), source(old));
-    // A secret for growing can be named later.
+    // The secret for expansion may be added later.
     if old.has("csi")
         && !old.child("csi").has(EXPAND)
         && let Some(csi) = now.get_mut("csi").and_then(Value::as_object_mut)
@@ -216,7 +217,7 @@ pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// Whether two volumes are for the same nodes; a beta label may have become its stable one.
+/// Returns whether the node affinity is unchanged. A beta label may change to its stable name.
 fn is_same_place(validator: &Validator, new: View, old: View) -> bool {
     let naming = validator.naming;
     let is_renamed =
@@ -240,18 +241,18 @@ fn is_same_place(validator: &Validator, new: View, old: View) -> bool {
     is_same(Some(&now), old.get("nodeAffinity"))
 }
 
-/// The member of a struct.
+/// Returns a member of a struct for modification.
 fn at_mut<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
     value.as_object_mut()?.get_mut(name)
 }
 
-/// The elements of a list in a struct.
+/// Returns the elements of a list in a struct for modification.
 fn elements<'v>(owner: Option<&'v mut Value>, list: &str) -> &'v mut [Value] {
     let items = owner.and_then(|owner| at_mut(owner, list)).and_then(Value::as_array_mut);
     items.map_or(&mut [], Vec::as_mut_slice)
 }
 
-/// Whether a volume is a device or files stays; the reference server names no parent here.
+/// Checks that the volume mode does not change. The error has no parent path, as in the reference server.
 fn mode_kept(validator: &mut Validator, new: View, old: View) {
     if !is_same(new.get("volumeMode"), old.get("volumeMode")) {
         let value = new.get("volumeMode").cloned().unwrap_or_default();
@@ -285,7 +286,7 @@ pub(super) fn claim(validator: &mut Validator, path: &Path, spec: View) {
         (false, true) => "must match dataSourceRef",
         (false, false) => return,
     };
-    // The reference server prints a path, which has no members.
+    // The error shows an empty struct, as in the reference server, which prints a path there.
     validator.errors.push(FieldError::invalid(path, &Object::new().into(), detail));
 }
 
@@ -303,7 +304,7 @@ fn data_source(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
-/// A claim is immutable, except that a bound one may request more storage.
+/// Checks that a claim does not change, except that a bound claim may request more storage.
 pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim: View) {
     let status = old_claim.child("status");
     let bound = status.text("phase") == "Bound";
@@ -354,7 +355,7 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
     }
 }
 
-/// The two versions of a claim's specification, made the same where it may change.
+/// Returns both specifications of a claim, with the mutable parts made equal.
 fn compared(new: View, old: View, bound: bool) -> [Object; 2] {
     let spec = |spec: View| -> Object {
         spec.members().map(|(name, value)| (name.to_owned().into(), value.clone())).collect()

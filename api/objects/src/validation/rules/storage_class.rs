@@ -12,13 +12,13 @@ use values::json::{Object, Value};
 
 const PARAMETERS_MAX: usize = 512;
 const PARAMETER_BYTES_MAX: usize = 256 * 1024;
-/// Least time between two questions how many volumes a node can take, in seconds.
+/// Minimum period in seconds between updates of the number of volumes that a node can take.
 const PERIOD_MIN: i64 = 10;
 const NODE_ID_MAX: usize = 192;
 const TOKEN_SECONDS: std::ops::RangeInclusive<i64> = 600..=1 << 32;
 
 fn provisioner(validator: &mut Validator, path: &Path, name: &str) {
-    // Letters count as small ones, and are shown so.
+    // Names are compared and shown in lower case.
     let name = name.to_lowercase();
     if !name.is_empty() {
         validator.refuse(path, &name, names::qualified(&name));
@@ -55,14 +55,14 @@ pub(super) fn storage_class(validator: &mut Validator, path: &Path, class: View)
     }
     let list = path.child("allowedTopologies");
     let terms = class.structs("allowedTopologies");
-    // The reference server's list of earlier terms begins with an empty one for each term.
+    // The reference server's list of earlier terms begins with an empty term for each term.
     let mut seen: Vec<Vec<(&str, Vec<&str>)>> = vec![Vec::new(); terms.len()];
     for (at, term) in terms.enumerate() {
         if validator.has_enough() {
             return;
         }
         let places = places(term);
-        // Of terms that say the same each later one is reported as often as it was said before.
+        // A term that equals earlier ones is reported once for each of them.
         for _ in seen.iter().filter(|earlier| **earlier == places) {
             let element = list.index(at);
             validator.duplicate(element.child("matchLabelExpressions"), "");
@@ -71,7 +71,7 @@ pub(super) fn storage_class(validator: &mut Validator, path: &Path, class: View)
     }
 }
 
-/// What a term says, whatever the order: each label and its values, each once.
+/// Returns the content of a term regardless of order: its labels with their unique values.
 fn places(term: View<'_>) -> Vec<(&str, Vec<&str>)> {
     let mut places: Vec<(&str, Vec<&str>)> = Vec::new();
     for expression in term.structs("matchLabelExpressions") {
@@ -79,7 +79,7 @@ fn places(term: View<'_>) -> Vec<(&str, Vec<&str>)> {
         values.sort_unstable();
         values.dedup();
         let key = expression.text("key");
-        // The last of several with the same label counts.
+        // The last expression for a label counts.
         places.retain(|(other, _)| *other != key);
         places.push((key, values));
     }
@@ -92,7 +92,7 @@ pub(super) fn attributes_class(validator: &mut Validator, path: &Path, class: Vi
     parameters(validator, &path.child("parameters"), class, true);
 }
 
-/// Places that a class is confined to: each label once, each of its values once.
+/// Checks a topology term of a storage class: labels are unique, and so are the values of each.
 pub(super) fn topology(validator: &mut Validator, path: &Path, term: View) {
     let list = path.child("matchLabelExpressions");
     let mut keys = Seen::new();
@@ -109,7 +109,7 @@ pub(super) fn topology(validator: &mut Validator, path: &Path, term: View) {
     }
 }
 
-/// Which driver attaches where; what is attached has its own rule.
+/// Checks the driver and node of an attachment. Its source has its own rule.
 pub(super) fn attachment(validator: &mut Validator, path: &Path, spec: View) {
     let node = spec.text("nodeName");
     validator.refuse(&path.child("nodeName"), node, names::subdomain(node));
@@ -127,7 +127,7 @@ pub(super) fn attachment(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// The source of a volume attachment: an inline volume or the name of a persistent volume, not both.
+/// Checks the source of a volume attachment: either an inline volume or the name of a persistent volume.
 pub(super) fn attachment_source(validator: &mut Validator, path: &Path, source: View) {
     const DETAIL: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     match (source.has("inlineVolumeSpec"), source.has("persistentVolumeName")) {
@@ -194,7 +194,8 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, driver: View) {
     }
 }
 
-/// Whether a driver attaches never changes; the reference server knows the member by another name.
+/// Checks that `attachRequired` of a driver does not change. The error has another name for it, as in the
+/// reference server.
 pub(super) fn driver_update(validator: &mut Validator, new: View, old: View) {
     let said = |driver: View| driver.child("spec").flag("attachRequired");
     if said(new) != said(old) {
@@ -203,7 +204,7 @@ pub(super) fn driver_update(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// The drivers of a node, each once.
+/// Checks that the drivers of a node are unique.
 pub(super) fn node_drivers(validator: &mut Validator, path: &Path, spec: View) {
     let list = path.child("drivers");
     let mut seen = HashSet::new();
@@ -221,7 +222,7 @@ pub(super) fn node_drivers(validator: &mut Validator, path: &Path, spec: View) {
             let detail = format!("must be {NODE_ID_MAX} characters or less");
             validator.invalid(place.child("nodeID"), id, detail);
         }
-        // The reference server names the driver, not its keys.
+        // The error has the path of the driver, as in the reference server.
         let mut seen_keys = Seen::new();
         for key in driver.texts("topologyKeys") {
             if validator.has_enough() {
@@ -238,7 +239,8 @@ pub(super) fn node_drivers(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// An entry of a node's driver is immutable once it is reported, but for how much the driver can take.
+/// Checks that entries of a node's drivers do not change, except for the number of volumes that a driver can
+/// take.
 pub(super) fn node_drivers_update(validator: &mut Validator, new: View, old: View) {
     let entry = |driver: View| {
         let mut entry = driver.object().cloned().unwrap_or_default();

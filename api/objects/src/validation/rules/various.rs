@@ -9,10 +9,11 @@ use super::{View, pod, status};
 use values::field::FieldError;
 use values::json::Value;
 
-/// Highest priority that users may define.
+/// Maximum priority that users may define.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 
-/// The finalizers of a namespace itself. Where it is created the reference server names the list, not the element.
+/// Checks the finalizers of a namespace. On create, errors have the path of the list instead of the element,
+/// as in the reference server.
 pub(super) fn namespace(validator: &mut Validator, path: &Path, spec: View) {
     let list = path.child("finalizers");
     for (at, name) in spec.texts("finalizers").enumerate() {
@@ -29,9 +30,9 @@ pub(super) fn namespace(validator: &mut Validator, path: &Path, spec: View) {
 pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
     let metadata = path.child("metadata");
     node_annotations(validator, &metadata.child("annotations"), node);
-    // The reference server names the taints of the specification like this.
+    // The path of errors of taints is that in the reference server.
     taints(validator, &metadata.child("taints"), node.child("spec").items("taints"));
-    // A node may register with what it can take; later the status has a way of its own.
+    // A node may register with its capacity. Later writes of the status have their own endpoint.
     let status = node.child("status");
     if validator.old.is_none() {
         status::node_amounts(validator, &path.child("status"), status);
@@ -44,14 +45,14 @@ pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
     pod_networks(validator, &root.child("podCIDRs"), spec);
 }
 
-/// The swap space of a node, which the reference server judges in writes of the whole object alone.
+/// Checks the swap space of a node, which the reference server only checks in writes of the whole object.
 fn swap(validator: &mut Validator, path: &Path, swap: View) {
     if let Some(capacity) = swap.int("capacity").filter(|capacity| *capacity <= 0) {
         validator.invalid(path.child("capacity"), capacity, "must be greater than zero");
     }
 }
 
-/// A taint has a key and a known effect, and no other taint has both.
+/// Checks that taints have a key and a valid effect, and are unique by both.
 fn taints(validator: &mut Validator, path: &Path, list: &[Value]) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     let mut seen = HashSet::new();
@@ -82,7 +83,8 @@ fn taints(validator: &mut Validator, path: &Path, list: &[Value]) {
     }
 }
 
-/// Annotations in which a node once stated its taints, and the controllers whose pods it would rather not run.
+/// Checks the annotations in which a node once declared its taints, and those about controllers whose pods it
+/// avoids.
 fn node_annotations(validator: &mut Validator, path: &Path, node: View) {
     let annotations = node.child("metadata").child("annotations");
     let key = |name: &str| format!("scheduler.alpha.{}/{name}", validator.naming.domain);
@@ -108,7 +110,7 @@ fn node_annotations(validator: &mut Validator, path: &Path, node: View) {
     }
 }
 
-/// The networks of a node's pods are one of each family.
+/// Checks that the pod networks of a node are at most one for each family.
 fn pod_networks(validator: &mut Validator, path: &Path, spec: View) {
     let networks = spec.texts("podCIDRs");
     let count = networks.clone().count();
@@ -131,8 +133,8 @@ fn pod_networks(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Where a node's pods get addresses, and which machine it is, is said once. Taints and annotations are looked at
-/// twice.
+/// Checks that the pod networks and the provider id of a node are set only once. Taints and annotations are
+/// checked twice.
 pub(super) fn node_update(validator: &mut Validator, new: View, old: View) {
     let metadata = Path::ROOT.child("metadata");
     node_annotations(validator, &metadata.child("annotations"), new);
@@ -158,7 +160,7 @@ pub(super) fn node_update(validator: &mut Validator, new: View, old: View) {
 }
 
 pub(super) fn priority_class(validator: &mut Validator, path: &Path, class: View) {
-    // Neither the name nor the value nor the policy changes.
+    // Name, value and policy are immutable.
     if validator.old.is_some() {
         return;
     }
@@ -191,7 +193,7 @@ pub(super) fn priority_class(validator: &mut Validator, path: &Path, class: View
     }
 }
 
-/// The overhead and the scheduling of a runtime class.
+/// Checks the overhead and the scheduling of a runtime class.
 pub(super) fn runtime_class(validator: &mut Validator, path: &Path, class: View) {
     pod::overhead(validator, &path.child("overhead"), class.child("overhead").map("podFixed"));
     let scheduling = path.child("scheduling");

@@ -1,106 +1,106 @@
-//! Read access to a struct for rules: members by name, with absent members read as their zero value.
+//! Read access to a struct for rules: members by name, where absent members read as their zero value.
 
 use quantity::Quantity;
 
 use values::json::{Object, Value};
 
-/// A struct that may be absent. Members that are absent, `null` or of another type read as zero.
+/// A struct that may be absent. Members that are absent, `null` or of another type read as zero values.
 #[derive(Clone, Copy)]
 pub struct View<'v>(Option<&'v Object>);
 
 impl<'v> View<'v> {
-    /// A struct that is there.
+    /// Returns the view of a struct that is present.
     pub fn of(object: &'v Object) -> Self {
         View(Some(object))
     }
 
-    /// The struct that a value is, absent if it is none.
+    /// Returns the view of a value, which is absent if the value is not a struct.
     pub fn from(value: Option<&'v Value>) -> Self {
         View(value.and_then(Value::as_object))
     }
 
-    /// Whether the struct is there.
+    /// Returns whether the struct is present.
     pub fn is_there(self) -> bool {
         self.0.is_some()
     }
 
-    /// The member, if it is there and not `null`.
+    /// Returns the member, unless it is absent or `null`.
     pub fn get(self, name: &str) -> Option<&'v Value> {
         self.0.and_then(|object| object.get(name)).filter(|value| !value.is_null())
     }
 
-    /// Whether the member is there.
+    /// Returns whether the member is present and not `null`.
     pub fn has(self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// The struct at a member.
+    /// Returns the struct in a member.
     pub fn child(self, name: &str) -> View<'v> {
         View::from(self.get(name))
     }
 
-    /// The text at a member.
+    /// Returns the string in a member.
     pub fn text(self, name: &str) -> &'v str {
         self.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The number at a member.
+    /// Returns the integer in a member.
     pub fn int(self, name: &str) -> Option<i64> {
         self.get(name).and_then(Value::as_i64)
     }
 
-    /// The truth of a member, if it is there.
+    /// Returns the boolean in a member, if it is present.
     pub fn flag(self, name: &str) -> Option<bool> {
         self.get(name).and_then(Value::as_bool)
     }
 
-    /// Whether a member is `true`.
+    /// Returns whether a member is `true`.
     pub fn is_true(self, name: &str) -> bool {
         self.flag(name) == Some(true)
     }
 
-    /// The elements of a list.
+    /// Returns the elements of a list.
     pub fn items(self, name: &str) -> &'v [Value] {
         self.get(name).and_then(Value::as_array).unwrap_or_default()
     }
 
-    /// The elements of a list of structs.
+    /// Returns the elements of a list of structs.
     pub fn structs(self, name: &str) -> impl ExactSizeIterator<Item = View<'v>> + Clone + use<'v> {
         self.items(name).iter().map(|item| View::from(Some(item)))
     }
 
-    /// The elements of a list of texts.
+    /// Returns the elements of a list of strings.
     pub fn texts(self, name: &str) -> impl ExactSizeIterator<Item = &'v str> + Clone + use<'v> {
         self.items(name).iter().map(|item| item.as_str().unwrap_or_default())
     }
 
-    /// The members of a map, in their order.
+    /// Returns the members of a map, in order.
     pub fn map(self, name: &str) -> impl Iterator<Item = (&'v str, &'v Value)> + use<'v> {
         self.child(name).members()
     }
 
-    /// The own members, `null` ones left out.
+    /// Returns the members of the struct itself, except those that are `null`.
     pub fn members(self) -> impl Iterator<Item = (&'v str, &'v Value)> + use<'v> {
         self.0.into_iter().flat_map(Object::iter).filter(|(_, value)| !value.is_null())
     }
 
-    /// The quantity at a member.
+    /// Returns the quantity in a member.
     pub fn quantity(self, name: &str) -> Option<Quantity> {
         quantity(self.get(name)?)
     }
 
-    /// The struct as a value, to print.
+    /// Returns the struct as a value, for error messages.
     pub fn to_value(self) -> Value {
         self.0.map_or(Value::Null, |object| Value::Object(object.clone()))
     }
 
-    /// The struct itself.
+    /// Returns the struct itself.
     pub fn object(self) -> Option<&'v Object> {
         self.0
     }
 }
 
-/// A value as a quantity.
+/// Returns a value as a quantity.
 pub fn quantity(value: &Value) -> Option<Quantity> {
     Quantity::parse(value.as_str()?).ok()
 }

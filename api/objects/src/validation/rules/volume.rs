@@ -8,15 +8,15 @@ use super::{View, common};
 use types::schema::table::Form;
 use values::json::Value;
 
-/// Longest name of a volume and its portal together, where an initiator is named.
+/// Maximum total length of the name and the portal of a volume with an initiator.
 const PORTAL_MAX: usize = 64;
 const TENANT_MAX: usize = 64;
 const TOKEN_SECONDS_MIN: i64 = 600;
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
-/// Bounds of a pod certificate's life.
+/// Valid lifetimes of a pod certificate in seconds.
 const CERTIFICATE_SECONDS: std::ops::RangeInclusive<i64> = 3600..=7_862_400;
 
-/// A volume whose name counts where it is reached.
+/// Checks a volume with the rules that depend on its name.
 pub(super) fn volume(validator: &mut Validator, path: &Path, volume: View) {
     let name = volume.text("name");
     let iscsi = volume.child("iscsi");
@@ -28,14 +28,14 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, volume: View) {
 const PORTAL: &str = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
                       iscsi.initiatorName is specified.";
 
-/// Templates may leave it to others which image it is.
+/// Checks an image volume. Templates may leave the reference unset.
 pub(super) fn image(validator: &mut Validator, path: &Path, image: View) {
     if image.text("reference").is_empty() && validator.kind == "Pod" {
         validator.required(path.child("reference"), "");
     }
 }
 
-/// A driver's secret has a name.
+/// Checks that a CSI driver's secret has a name.
 pub(super) fn csi(validator: &mut Validator, path: &Path, csi: View) {
     if !csi.has("nodePublishSecretRef") {
         return;
@@ -48,21 +48,21 @@ pub(super) fn csi(validator: &mut Validator, path: &Path, csi: View) {
     }
 }
 
-/// What is expected at a path of the node is not looked at where there is no path.
+/// Checks a host path. Its type is not checked if the path is missing.
 pub(super) fn host_path(validator: &mut Validator, path: &Path, source: View) {
     if source.text("path").is_empty() {
         validator.forget(&path.child("type"));
     }
 }
 
-/// An empty directory has room for something.
+/// Checks that the size limit of an empty directory is not negative.
 pub(super) fn empty_directory(validator: &mut Validator, path: &Path, directory: View) {
     if directory.quantity("sizeLimit").is_some_and(|limit| limit.is_negative()) {
         validator.forbidden(path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
     }
 }
 
-/// Files of all sources of a projected volume have different names.
+/// Checks that the files of all sources of a projected volume have different paths.
 pub(super) fn projections(validator: &mut Validator, path: &Path, projected: View) {
     let mut taken = HashSet::new();
     for source in projected.structs("sources") {
@@ -83,7 +83,7 @@ pub(super) fn projections(validator: &mut Validator, path: &Path, projected: Vie
     }
 }
 
-/// One source of a projected volume.
+/// Checks a source of a projected volume.
 pub(super) fn projection(validator: &mut Validator, path: &Path, source: View) {
     if source.members().count() > 1 {
         validator.forbidden(path, "may not specify more than 1 volume type per source");
@@ -98,7 +98,7 @@ pub(super) fn projection(validator: &mut Validator, path: &Path, source: View) {
         }
     }
     if source.has("serviceAccountToken") {
-        // The reference server names the volume here.
+        // The error has the path of the volume, as in the reference server.
         let volume = path.parent().parent();
         let file = source.child("serviceAccountToken").text("path");
         match file {
@@ -167,7 +167,7 @@ fn certificate(validator: &mut Validator, path: &Path, certificate: View) {
     }
 }
 
-/// Where a claim is made for a pod: nothing but labels and annotations can be said about it.
+/// Checks the metadata of an ephemeral claim's template, which may only have labels and annotations.
 pub(super) fn claim_template(validator: &mut Validator, path: &Path, template: View) {
     let place = path.child("metadata");
     let given = template.child("metadata");
@@ -178,7 +178,7 @@ pub(super) fn claim_template(validator: &mut Validator, path: &Path, template: V
     }
 }
 
-/// Disks of a storage network are named one way or the other.
+/// Checks a Fibre Channel volume, which has either target names or worldwide identifiers.
 pub(super) fn fibre_channel(validator: &mut Validator, path: &Path, source: View) {
     let (names, ids) = (source.items("targetWWNs"), source.items("wwids"));
     let place = path.child("targetWWNs");
@@ -199,9 +199,9 @@ pub(super) fn fibre_channel(validator: &mut Validator, path: &Path, source: View
     }
 }
 
-/// Names of targets and initiators, and the secret that two-way checks need.
+/// Checks names of iSCSI targets and initiators, and the secret that CHAP authentication needs.
 pub(super) fn iscsi(validator: &mut Validator, path: &Path, source: View) {
-    // What persistent volumes say of a name of no sort is shorter.
+    // The message for persistent volumes is shorter.
     let is_persistent = validator.kind == "PersistentVolume";
     for (field, place) in [("iqn", "iqn"), ("initiatorName", "initiatorname")] {
         let name = source.text(field);
@@ -236,7 +236,8 @@ pub(super) fn iscsi(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
-/// `iqn.2001-04.com.example:disk`, `eui.` with 16 digits, `naa.` with 32.
+/// Returns whether a name has one of the forms `iqn.2001-04.com.example:disk`, `eui.` with 16 digits, or
+/// `naa.` with 32.
 fn is_iscsi_name(name: &str) -> bool {
     let alphanumeric =
         |text: &str, len: usize| text.len() == len && text.bytes().all(|b| b.is_ascii_alphanumeric());
@@ -258,7 +259,7 @@ fn is_iscsi_name(name: &str) -> bool {
     (name.starts_with("eui") && alphanumeric(id, 16)) || (name.starts_with("naa") && alphanumeric(id, 32))
 }
 
-/// A dataset is named one way or the other.
+/// Checks a Flocker volume, which has either a name or a UUID.
 pub(super) fn flocker(validator: &mut Validator, path: &Path, source: View) {
     let (name, id) = (source.text("datasetName"), source.text("datasetUUID"));
     match (name.is_empty(), id.is_empty()) {
@@ -274,7 +275,7 @@ pub(super) fn flocker(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
-/// Options may not pretend to be the system's.
+/// Checks that options do not use a reserved prefix of the system.
 pub(super) fn flex(validator: &mut Validator, path: &Path, source: View) {
     let (domain, suffix) = (validator.naming.domain, validator.naming.group_suffix);
     let options = path.child("options");
@@ -290,7 +291,7 @@ pub(super) fn flex(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
-/// A registry is a list of hosts with ports.
+/// Checks that a Quobyte registry is a list of hosts with ports.
 pub(super) fn quobyte(validator: &mut Validator, path: &Path, source: View) {
     let registry = source.text("registry");
     if registry.is_empty() {
@@ -313,7 +314,7 @@ pub(super) fn quobyte(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
-/// Where a shared directory is.
+/// Checks an NFS volume.
 pub(super) fn nfs(validator: &mut Validator, path: &Path, source: View) {
     let directory = source.text("path");
     if !directory.starts_with('/') {
@@ -321,7 +322,8 @@ pub(super) fn nfs(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
-/// A disk of the provider; the reference server calls it by another name than its member has.
+/// Checks a disk of the cloud provider. The error has another name for the member, as in the reference
+/// server.
 pub(super) fn compute_disk(validator: &mut Validator, path: &Path, source: View) {
     let place = path.parent().child("persistentDisk");
     if source.text("pdName").is_empty() {
@@ -332,7 +334,7 @@ pub(super) fn compute_disk(validator: &mut Validator, path: &Path, source: View)
     }
 }
 
-/// The namespace of the addresses of a file system can be said.
+/// Checks the namespace of the endpoints of a Glusterfs volume.
 pub(super) fn glusterfs(validator: &mut Validator, path: &Path, source: View) {
     let place = path.child("endpointsNamespace");
     match source.get("endpointsNamespace").and_then(Value::as_str) {
@@ -345,14 +347,14 @@ pub(super) fn glusterfs(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
-/// The namespace of a secret is left out or named.
+/// Checks the namespace of a secret, which is unset or a name.
 pub(super) fn azure_file(validator: &mut Validator, path: &Path, source: View) {
     if source.has("secretNamespace") && source.text("secretNamespace").is_empty() {
         validator.required(path.child("secretNamespace"), "");
     }
 }
 
-/// The address of a disk fits its kind.
+/// Checks that the URI of an Azure disk matches its kind.
 pub(super) fn azure_disk(validator: &mut Validator, path: &Path, source: View) {
     const MANAGED: &str =
         "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
@@ -368,7 +370,7 @@ pub(super) fn azure_disk(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
-/// A secret that is referred to has a name.
+/// Checks that a referenced secret has a name.
 pub(super) fn secret_named(validator: &mut Validator, path: &Path, source: View) {
     if source.has("secretRef") && source.child("secretRef").text("name").is_empty() {
         let place = path.child("secretRef");
@@ -376,7 +378,7 @@ pub(super) fn secret_named(validator: &mut Validator, path: &Path, source: View)
     }
 }
 
-/// A secret that is referred to has a name and a namespace.
+/// Checks that a referenced secret has a name and a namespace.
 pub(super) fn secret_placed(validator: &mut Validator, path: &Path, source: View) {
     secret_named(validator, path, source);
     if source.has("secretRef") && source.child("secretRef").text("namespace").is_empty() {

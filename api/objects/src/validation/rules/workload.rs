@@ -1,5 +1,5 @@
-//! Rules for deployments, replica sets, stateful sets and daemon sets: the selector matches the template, and the
-//! update strategy can make progress (docs/api/validation.md#workloads).
+//! Rules for deployments, replica sets, stateful sets and daemon sets: the selector must match the template,
+//! and the update strategy must permit progress (docs/api/validation.md#workloads).
 
 use super::super::is_same;
 use super::super::path::Path;
@@ -13,7 +13,7 @@ use values::json::Value;
 const MISMATCH: &str = "`selector` does not match template `labels`";
 const PERCENT: &str = "must not be greater than 100%";
 
-/// Selector and template of a workload. `kind` is how the reference server calls it in its sentences.
+/// Checks selector and template of a workload. `kind` has the names that error messages use.
 fn selected_template(validator: &mut Validator, path: &Path, spec: View, kind: (&str, &str)) {
     let template = spec.child("template");
     let template_path = path.child("template");
@@ -35,8 +35,8 @@ fn selected_template(validator: &mut Validator, path: &Path, spec: View, kind: (
     runs_forever(validator, &template_path, template, kind.1);
 }
 
-/// A selector that cannot be read is refused as a whole, and the template is not looked at; but not for daemon sets.
-/// Whether the rest of the template is to be judged.
+/// Handles a selector that cannot be applied: except for daemon sets, it is refused as a whole, and errors of
+/// the template are dropped. Returns whether the rest of the template is checked.
 fn unreadable(validator: &mut Validator, path: &Path, wanted: View, kind: &str) -> bool {
     let (detail, goes_on) = match kind {
         "daemonset" => return true,
@@ -48,7 +48,7 @@ fn unreadable(validator: &mut Validator, path: &Path, wanted: View, kind: &str) 
     goes_on
 }
 
-/// The labels of a template must be selected.
+/// Checks that the selector matches the labels of the template.
 pub(super) fn matching(validator: &mut Validator, path: &Path, wanted: View, template: View) {
     let labels = template.child("metadata").child("labels");
     if !selector::selects(wanted, labels) {
@@ -56,7 +56,7 @@ pub(super) fn matching(validator: &mut Validator, path: &Path, wanted: View, tem
     }
 }
 
-/// The labels of a template that is not selected. No selector selects nothing.
+/// Refuses the labels of a template that the selector does not match. A missing selector matches nothing.
 pub(super) fn refuse_labels(validator: &mut Validator, path: &Path, labels: View) {
     let shown = labels.object().cloned().map_or(Value::Null, Value::Object);
     let metadata = path.child("metadata");
@@ -76,7 +76,7 @@ fn runs_forever(validator: &mut Validator, path: &Path, template: View, kind: &s
     }
 }
 
-/// The reference server uses the messages of deployments.
+/// Checks a replica set. The messages are those of deployments, as in the reference server.
 pub(super) fn replica_set(validator: &mut Validator, path: &Path, spec: View) {
     selected_template(validator, path, spec, ("deployment", "ReplicaSet"));
 }
@@ -92,7 +92,7 @@ pub(super) fn deployment(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// The revision that a deployment is to go back to, a member of it in former versions.
+/// Checks the revision to roll back to, which was a member of deployments in former versions.
 pub(super) fn rollback(validator: &mut Validator, path: &Path, deployment: View) {
     let revision = deployment.child("metadata").child("annotations").text(ROLLBACK_REVISION);
     if let Ok(revision) = revision.parse::<i64>()
@@ -103,7 +103,7 @@ pub(super) fn rollback(validator: &mut Validator, path: &Path, deployment: View)
     }
 }
 
-/// How a deployment's pods are replaced.
+/// Checks the update strategy of a deployment.
 pub(super) fn deployment_strategy(validator: &mut Validator, path: &Path, strategy: View) {
     let rolling = strategy.child("rollingUpdate");
     let place = path.child("rollingUpdate");
@@ -127,8 +127,8 @@ pub(super) fn deployment_strategy(validator: &mut Validator, path: &Path, strate
     }
 }
 
-/// How many pods may be missing, and how many too many may be there, each a count or a share. Only looked at where pods
-/// are replaced step by step.
+/// Checks the maximum number of unavailable and surplus pods, each a count or a percentage, and returns both.
+/// Only applies to rolling updates.
 fn rolling_update<'v>(
     validator: &mut Validator,
     place: &Path,
@@ -144,7 +144,7 @@ fn rolling_update<'v>(
     (amount("maxUnavailable"), amount("maxSurge"))
 }
 
-/// A share of more than all there is.
+/// Refuses a percentage above 100.
 pub(super) fn not_over_all(validator: &mut Validator, path: &Path, amount: Option<&Value>) {
     if let Some(amount @ Value::String(text)) = amount
         && forms::is_percent(text)
@@ -154,14 +154,14 @@ pub(super) fn not_over_all(validator: &mut Validator, path: &Path, amount: Optio
     }
 }
 
-/// Whether a count or share is none at all.
+/// Returns whether a count or percentage is zero.
 fn is_nothing(amount: Option<&Value>) -> bool {
     match amount {
         Some(Value::Int(count)) => *count == 0,
         Some(Value::String(text)) if forms::is_percent(text) => {
             text.trim_end_matches('%').bytes().all(|byte| byte == b'0')
         }
-        // What is no number counts as none.
+        // Any other text counts as 0.
         Some(Value::String(text)) => text.parse::<i64>().unwrap_or(0) == 0,
         _ => true,
     }
@@ -171,7 +171,7 @@ pub(super) fn daemon_set(validator: &mut Validator, path: &Path, spec: View) {
     selected_template(validator, path, spec, ("daemonset", "DaemonSet"));
 }
 
-/// How a daemon set's pods are replaced.
+/// Checks the update strategy of a daemon set.
 pub(super) fn daemon_set_strategy(validator: &mut Validator, path: &Path, strategy: View) {
     match strategy.text("type") {
         "RollingUpdate" => {}
@@ -204,7 +204,7 @@ pub(super) fn daemon_set_strategy(validator: &mut Validator, path: &Path, strate
 
 pub(super) fn stateful_set(validator: &mut Validator, path: &Path, spec: View) {
     if !validator.is_create() {
-        // They never change, and what an older release took stays.
+        // These fields are immutable, and stored ones of older releases remain valid.
         validator.forget(&path.child("serviceName"));
         validator.forget(&path.child("volumeClaimTemplates"));
     }
@@ -257,7 +257,7 @@ fn strategy(validator: &mut Validator, path: &Path, strategy: View) {
     }
 }
 
-/// Everything but these members stays as it was made.
+/// Checks that an update changes only the mutable members.
 pub(super) fn stateful_set_update(validator: &mut Validator, new: View, old: View) {
     const FREE: [&str; 7] = [
         "replicas",
@@ -298,7 +298,7 @@ pub(super) fn replication_controller(validator: &mut Validator, path: &Path, spe
     runs_forever(validator, &place, template, "ReplicationController");
 }
 
-/// A snapshot of a workload holds an object, which no update changes.
+/// Checks a controller revision, which contains an object and is immutable.
 pub(super) fn controller_revision(validator: &mut Validator, path: &Path, revision: View) {
     if !validator.is_create() {
         return;

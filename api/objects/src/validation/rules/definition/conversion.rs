@@ -1,4 +1,4 @@
-//! How objects are converted between versions: not at all, or by a webhook.
+//! Rules for the conversion of objects between versions, with or without a webhook.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -13,19 +13,19 @@ use values::base64_text;
 use values::field::FieldError;
 use values::json::Value;
 
-/// Versions of the review that are known here.
+/// Supported versions of the conversion review.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// Which checks the stored definition suspends.
+/// Checks that are skipped because the stored definition fails them.
 #[derive(Clone, Copy)]
 pub(super) struct Tolerated {
-    /// No known version of the review is asked for.
+    /// Whether the stored definition lists only unsupported review versions.
     pub(super) unknown_reviews: bool,
-    /// Certificate authorities that cannot be read.
+    /// Whether the certificate authorities of the stored definition are invalid.
     pub(super) bad_bundle: bool,
 }
 
-/// Checks `spec.conversion`; `client` is the webhook's `clientConfig` as it was given.
+/// Checks `spec.conversion`. `client` is the webhook's `clientConfig` as it was given.
 pub(super) fn conversion(
     validator: &mut Validator,
     path: &Path,
@@ -82,7 +82,7 @@ fn webhook(
     }
 }
 
-/// Whether a bundle has a certificate; an empty one stands for the system's.
+/// Checks that a bundle contains a certificate. An empty bundle stands for the authorities of the system.
 pub(super) fn read_bundle(bundle: &str) -> Result<(), &'static str> {
     let is_there = |pem: &[u8]| matches!(CertificateDer::pem_slice_iter(pem).next(), Some(Ok(_)));
     if bundle.is_empty() || base64_text::decode(bundle).is_some_and(|pem| is_there(&pem)) {
@@ -114,7 +114,7 @@ fn review_versions(validator: &mut Validator, path: &Path, versions: &[String], 
     }
 }
 
-/// Whether one of the versions is known here.
+/// Returns whether this server supports one of the versions.
 pub(super) fn knows_reviews(versions: &[String]) -> bool {
     versions.iter().any(|version| REVIEW_VERSIONS.contains(&version.as_str()))
 }

@@ -1,11 +1,12 @@
-//! What the rules of a definition may cost: each one, and all together.
+//! Cost limits of the rules of a definition: for each rule, and for all rules together.
 //!
 //! ```text
-//! cost of a rule = cost of one evaluation × how many values of its node an object can have
+//! cost of a rule = cost of one evaluation × number of values of its node that an object can have
 //! ```
 //!
-//! That number is the product of the limits of the lists and maps around the node (`maxItems`, `maxProperties`); where
-//! one of them has no limit, the compiler's bound by the size of a request takes its place. Numbers saturate.
+//! That number is the product of the limits of the lists and maps around the node (`maxItems`,
+//! `maxProperties`). If one of them has no limit, the compiler's bound by the size of a request is used
+//! instead. Numbers saturate.
 
 use super::internal;
 use super::words::Words;
@@ -14,21 +15,21 @@ use crate::custom::schema::{Rule, Schema};
 use crate::validation::path::Path;
 use values::field::FieldError;
 
-/// Most that one expression may cost.
+/// Maximum cost of one expression.
 const EXPRESSION_MAX: u64 = 10_000_000;
 
-/// Most that all expressions of a schema may cost together.
+/// Maximum total cost of all expressions of a schema.
 const SCHEMA_MAX: u64 = 100_000_000;
 
-/// Expressions that are named when all together cost too much.
+/// Maximum number of expressions that are listed if the total cost is too high.
 const NAMED_MAX: usize = 4;
 
-/// How many values of a node an object can have.
+/// Number of values of a node that an object can have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Cardinality {
-    /// At most so many.
+    /// The number is at most this.
     AtMost(u64),
-    /// No limit is stated.
+    /// The schema declares no limit.
     Unbounded,
 }
 
@@ -36,7 +37,7 @@ impl Cardinality {
     pub(super) const ONE: Cardinality = Cardinality::AtMost(1);
 }
 
-/// The cardinality of what is directly below a node.
+/// Returns the cardinality of the values directly below a node.
 pub(super) fn below(cardinality: Option<Cardinality>, schema: &Schema) -> Option<Cardinality> {
     let most = match schema.kind.as_str() {
         "object" if schema.additional_properties.is_some() => schema.max_properties,
@@ -51,11 +52,11 @@ pub(super) fn below(cardinality: Option<Cardinality>, schema: &Schema) -> Option
     })
 }
 
-/// What the expressions cost together, and which of them cost most.
+/// Total cost of the expressions, and the most expensive ones.
 #[derive(Debug, Default)]
 pub(super) struct TotalCost {
     total: u64,
-    /// Paths and costs, the highest first.
+    /// Paths and costs, in descending order of cost.
     most_expensive: Vec<(String, u64)>,
 }
 
@@ -72,7 +73,7 @@ impl TotalCost {
         }
     }
 
-    /// The errors if all together cost too much; `path` is that of the schema.
+    /// Returns the errors if the total cost is too high. `path` is that of the schema.
     pub(super) fn errors(self, path: &Path, words: &Words) -> Vec<FieldError> {
         if self.total <= SCHEMA_MAX {
             return Vec::new();
@@ -88,18 +89,18 @@ impl TotalCost {
     }
 }
 
-/// A compiled rule, to be judged where it stands.
+/// A compiled rule with its context.
 pub(super) struct Judged<'r> {
     pub(super) rule: &'r Rule,
     pub(super) compiled: &'r CompiledRule,
     pub(super) cardinality: Cardinality,
-    /// The limit of a single expression holds.
+    /// Whether the limit of a single expression applies.
     pub(super) limits_each: bool,
     pub(super) uncorrelatable: Option<&'r Path<'r>>,
 }
 
 impl Judged<'_> {
-    /// Appends the errors of the rule at `path`, and adds what it costs.
+    /// Appends the errors of the rule at `path` and adds its cost to the total.
     pub(super) fn errors(&self, path: &Path, total: &mut TotalCost, errors: &mut Vec<FieldError>) {
         let (rule, compiled) = (self.rule, self.compiled);
         let place = path.child("rule");
@@ -148,7 +149,7 @@ impl Judged<'_> {
     }
 }
 
-/// How far a cost is above its limit.
+/// Returns the message that a cost exceeds its limit.
 fn exceeds(what: &str, cost: u64, limit: u64) -> String {
     let factor = cost as f64 / limit as f64;
     let factor = if factor > 100.0 {

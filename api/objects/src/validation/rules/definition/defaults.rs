@@ -1,5 +1,5 @@
-//! Defaults of a schema: each is a value that the schema itself accepts, without fields that it does not have. A default of
-//! what every object has, or of a part of it, makes a valid kind, version or metadata; unknown fields do not matter there.
+//! Defaults of a schema. The schema itself must accept each default, without unknown fields. A default at or
+//! below kind, version or metadata of an object must be valid there; unknown fields are ignored in this case.
 
 use crate::custom::resource;
 use crate::custom::rules::OBJECT_COST_MAX;
@@ -13,14 +13,15 @@ use values::field::FieldError;
 use values::field::is_enough;
 use values::json::{Object, Value};
 
-/// The errors of all defaults in a structural schema. Unknown fields are accepted if `keeps_unknown`.
+/// Returns the errors of all defaults in a structural schema. Unknown fields are accepted if `keeps_unknown`
+/// is true.
 pub(super) fn errors(schema: &Schema, path: &Path, keeps_unknown: bool) -> Vec<FieldError> {
     let mut check = Defaults { keeps_unknown, budget: OBJECT_COST_MAX, errors: Vec::new() };
     check.node(schema, path, true, None);
     check.errors
 }
 
-/// Whether no default in a structural schema has unknown fields.
+/// Returns whether no default in a structural schema has unknown fields.
 pub(super) fn are_pruned(schema: &Schema) -> bool {
     let own =
         schema.default.as_ref().is_none_or(|value| is_pruned(value, Some(schema), schema.embedded_resource));
@@ -30,13 +31,13 @@ pub(super) fn are_pruned(schema: &Schema) -> bool {
 
 struct Defaults {
     keeps_unknown: bool,
-    /// What the rules of all defaults may still cost.
+    /// Remaining cost budget for the rules of all defaults.
     budget: u64,
     errors: Vec<FieldError>,
 }
 
 impl Defaults {
-    /// The values of maps are not visited: defaults in them are no defaults of anything.
+    /// Visits a node. Values of maps are not visited, because defaults inside them are not used.
     fn node(&mut self, schema: &Schema, path: &Path, is_root: bool, part: Option<&Part>) {
         if is_enough(&self.errors) || self.budget == 0 {
             return;
@@ -64,7 +65,7 @@ impl Defaults {
         }
     }
 
-    /// A default of what every object has, or of a part of it.
+    /// Checks a default at or below kind, version or metadata of an object.
     fn part(&mut self, schema: &Schema, value: &Value, place: &Path, part: &Part) {
         match fault(part.around(value.clone())) {
             Some(fault) => {
@@ -76,7 +77,7 @@ impl Defaults {
     }
 
     fn value(&mut self, schema: &Schema, value: &Value, place: &Path, is_root: bool) {
-        // The root is an object, too.
+        // The root is an object as well.
         let root = is_root.then(|| Schema { embedded_resource: true, ..schema.clone() });
         let schema = root.as_ref().unwrap_or(schema);
         if !self.keeps_unknown && !is_pruned(value, Some(schema), schema.embedded_resource) {
@@ -85,31 +86,31 @@ impl Defaults {
         self.check(schema, value, place);
     }
 
-    /// What the schema says of its default.
+    /// Checks a default against its schema.
     fn check(&mut self, schema: &Schema, value: &Value, place: &Path) {
         let is_object = schema.embedded_resource;
         let value = (&*place.to_string(), value);
         let found = resource::value_errors(schema, is_object, value, embedded::check, &mut self.budget);
-        // A schema of which no type can be made has errors of its own.
+        // If no type can be made of the schema, the schema has errors of its own.
         self.errors.extend(found.unwrap_or_default());
     }
 }
 
-/// Whether every object has a member of this name.
+/// Returns whether the member is kind, version or metadata.
 fn is_of_all(name: &str) -> bool {
     matches!(name, "kind" | "apiVersion" | "metadata")
 }
 
-/// Where a value stands in what every object has.
+/// Location of a value at or below kind, version or metadata of an object.
 enum Part<'p> {
-    /// A member of another part, or of the object.
+    /// A member of another part or, without one, of the object.
     Member(Option<&'p Part<'p>>, &'p str),
     /// An element of a list.
     Element(&'p Part<'p>),
 }
 
 impl Part<'_> {
-    /// An object of which nothing else is known.
+    /// Returns a minimal object that contains the value at this location.
     fn around(&self, value: Value) -> Object {
         let member = |name: &str, value| Object::from_iter([(name.to_owned().into(), value)]);
         match self {
@@ -125,7 +126,7 @@ impl Part<'_> {
     }
 }
 
-/// What is wrong with the kind, the version or the metadata of an object.
+/// Returns the fault in kind, version or metadata of an object.
 fn fault(object: Object) -> Option<String> {
     let Kind::Message(message) = Struct::new("").embedded().node().ok()?.element().kind else { return None };
     let mut errors = Vec::new();
@@ -136,7 +137,7 @@ fn fault(object: Object) -> Option<String> {
     go::join_errors(&errors)
 }
 
-/// Whether pruning leaves a value as it is; `None` is the schema of what is not specified.
+/// Returns whether pruning leaves a value unchanged. The schema is `None` for unspecified values.
 fn is_pruned(value: &Value, schema: Option<&Schema>, is_object: bool) -> bool {
     let keeps = schema.is_some_and(Schema::preserves_unknown_fields);
     match value {
@@ -159,7 +160,8 @@ fn is_pruned(value: &Value, schema: Option<&Schema>, is_object: bool) -> bool {
     }
 }
 
-/// The schema of a member, if it is specified; nothing inside if all that is known is that it may be there.
+/// Returns the schema of a member, if it is specified. Returns `Some(None)` if the schema only permits other
+/// members.
 fn member_schema<'s>(schema: &'s Schema, name: &str) -> Option<Option<&'s Schema>> {
     match (schema.properties.get(name), &schema.additional_properties) {
         (Some(property), _) => Some(Some(property)),

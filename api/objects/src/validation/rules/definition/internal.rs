@@ -1,11 +1,11 @@
-//! How the reference server prints parts of a definition in errors: all members of its internal types, under their
-//! names in its source, `null` where nothing is.
+//! Form of parts of a definition in error messages: all members of the reference server's internal types,
+//! with the names in its source, and `null` for absent values.
 
 use crate::custom::definition::{PrinterColumn, Shared, Subresources, Validation, Version};
 use crate::custom::schema::{Additional, Dependency, Items, Rule, Schema};
 use values::json::{Object, Value};
 
-/// The versions, without what they share.
+/// Returns the versions without the parts that they share.
 pub(super) fn versions(versions: &[Version], shared: Shared) -> Value {
     let version = |version: &Version| {
         let own = |is_shared: bool, value: Value| if is_shared { Value::Null } else { value };
@@ -28,7 +28,7 @@ pub(super) fn versions(versions: &[Version], shared: Shared) -> Value {
     list(versions, version)
 }
 
-/// One rule.
+/// Returns the internal form of a rule.
 pub(super) fn rule(rule: &Rule) -> Value {
     object([
         ("Rule", text(&rule.rule)),
@@ -40,7 +40,7 @@ pub(super) fn rule(rule: &Rule) -> Value {
     ])
 }
 
-/// A schema with everything below it.
+/// Returns the internal form of a schema and everything below it.
 pub(super) fn schema(schema: &Schema) -> Value {
     let boxed = |inner: &Option<Box<Schema>>| inner.as_deref().map_or(Value::Null, self::schema);
     object([
@@ -99,7 +99,7 @@ pub(super) fn schema(schema: &Schema) -> Value {
     ])
 }
 
-/// What `items` is.
+/// Returns the internal form of `items`.
 pub(super) fn items(items: &Items) -> Value {
     let (one, all) = match items {
         Items::All(item) => (schema(item), Value::Null),
@@ -108,7 +108,7 @@ pub(super) fn items(items: &Items) -> Value {
     object([("Schema", one), ("JSONSchemas", all)])
 }
 
-/// A list of texts; `null` for an empty one.
+/// Returns a list of strings; `null` for an empty one.
 pub(super) fn texts(items: &[String]) -> Value {
     list(items, |item| text(item))
 }
@@ -192,7 +192,7 @@ fn integer(number: Option<i64>) -> Value {
     number.map_or(Value::Null, Value::Int)
 }
 
-/// A double is printed without a fraction where it has none.
+/// Returns a number, which is shown without a fraction if it is an integer.
 fn number(number: Option<f64>) -> Value {
     number.map_or(Value::Null, Value::Float)
 }

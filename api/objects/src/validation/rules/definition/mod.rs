@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! spec ─► names, scope, conversion
-//!      ├► each version:  end of life, subresources, columns, selectable fields
+//!      ├► each version:  deprecation, subresources, columns, selectable fields
 //!      └► each schema:   structural ─► defaults ─► keywords, list types, rules
 //! ```
 //!
-//! What all versions have in common is judged once, and reported at `spec.validation`, `spec.subresources` and so on
-//! instead of below each version. Members are called as the reference server calls them inside, so some paths are
-//! not those of the object (`spec.validation`, `JSONPath`). An update may keep what the stored definition already has,
-//! even if it would be refused in a new one ([`Options`]).
+//! The parts that all versions have in common are checked once and reported at `spec.validation`,
+//! `spec.subresources` and so on instead of below each version. Error paths use the reference server's
+//! internal names, so some paths are not those of the object (`spec.validation`, `JSONPath`). An update may
+//! keep parts of the stored definition that a new definition could not have ([`Options`]).
 
 mod conversion;
 mod cost;
@@ -40,10 +40,10 @@ use values::field::FieldError;
 use values::json::Object;
 use values::naming::Naming;
 
-/// Compiles the rules of schemas; without one, only their form is checked.
+/// Compiler of the rules of schemas. Without a compiler, only the syntax of rules is checked.
 static COMPILER: Option<&'static dyn RuleCompiler> = Some(&custom::rules::Compiler);
 
-/// A definition, on creation or on update of its spec.
+/// Checks a definition on create, or on an update of its spec.
 pub(in super::super) fn definition(validator: &mut Validator, path: &Path, object: View) {
     let Some(given) = object.object() else { return };
     let new = Definition::read(given);
@@ -76,7 +76,7 @@ pub(in super::super) fn definition(validator: &mut Validator, path: &Path, objec
     }
 }
 
-/// The status of a definition, written through `/status`.
+/// Checks the status of a definition, which is written through `/status`.
 pub(in super::super) fn status(validator: &mut Validator, path: &Path, _: View) {
     if let Some(object) = validator.object.object() {
         let accepted = Definition::read(object).accepted;
@@ -84,7 +84,7 @@ pub(in super::super) fn status(validator: &mut Validator, path: &Path, _: View) 
     }
 }
 
-/// A definition is called after its type, and so is what its name is generated from.
+/// Checks that the name of a definition, or the base of a generated name, is that of its type.
 fn name(validator: &mut Validator, path: &Path, definition: &Definition, object: View) {
     let (place, metadata) = (path.child("metadata"), object.child("metadata"));
     let is_of_type = |name: &str| {
@@ -99,8 +99,8 @@ fn name(validator: &mut Validator, path: &Path, definition: &Definition, object:
     }
 }
 
-/// What names the type of stored objects does not change: never the group and the plural, and no scope and no kind
-/// once the type was established.
+/// Checks that the identity of stored objects does not change: never the group and the plural name, nor scope
+/// and kind once the type is established.
 fn immutable(validator: &mut Validator, path: &Path, new: &Definition, old: &Definition) {
     let names = path.child("names");
     let is_established = old.is(naming::ESTABLISHED);
@@ -116,7 +116,8 @@ fn immutable(validator: &mut Validator, path: &Path, new: &Definition, old: &Def
     }
 }
 
-/// Every version that objects were ever stored in stays until the operator says that none is left in it.
+/// Checks that `storedVersions` contains the storage version, and that all of its versions still exist. Only
+/// the operator removes a version from it, when no object is stored in it.
 fn stored_versions(validator: &mut Validator, path: &Path, definition: &Definition) {
     let stored = &definition.stored_versions;
     let all = || internal::texts(stored);
@@ -142,7 +143,7 @@ fn stored_versions(validator: &mut Validator, path: &Path, definition: &Definiti
     }
 }
 
-/// Types in the project's own groups need an annotation that says that they were agreed on.
+/// Checks that a type in a protected group has the approval annotation.
 fn approved(validator: &mut Validator, metadata: &Path, definition: &Definition, object: View) {
     if !approval::is_protected(validator.naming, &definition.group) {
         return;
@@ -171,7 +172,7 @@ fn annotation_of<'o>(object: View<'o>, name: &str) -> &'o str {
 struct Spec<'s> {
     definition: &'s Definition,
     shared: Shared,
-    /// The spec as it was given.
+    /// Spec as it was given.
     given: View<'s>,
     words: &'s Words,
 }
@@ -262,7 +263,7 @@ impl Spec<'_> {
         }
     }
 
-    /// What a version does not share with the others.
+    /// Checks the parts of a version that it does not share with the others.
     fn version(&self, validator: &mut Validator, path: &Path, version: &Version, options: &mut Options) {
         version::deprecation(validator, path, version.deprecated, version.deprecation_warning.as_deref());
         if !self.shared.validation
@@ -295,7 +296,7 @@ impl Spec<'_> {
         }
     }
 
-    /// What all versions share, taken from the first.
+    /// Checks the parts that all versions share, which are read from the first version.
     fn shared_parts(&self, validator: &mut Validator, path: &Path, options: &mut Options) {
         let Some(first) = self.definition.versions.first() else { return };
         if self.shared.validation
@@ -326,7 +327,7 @@ impl Spec<'_> {
         }
     }
 
-    /// One schema, at `path` + `openAPIV3Schema`.
+    /// Checks a schema at `path` + `openAPIV3Schema`.
     fn schema(
         &self,
         validator: &mut Validator,
@@ -363,7 +364,7 @@ impl Spec<'_> {
     }
 }
 
-/// What is found in a stored definition beside its names.
+/// Returns the facts about a stored definition, apart from its names.
 pub(in super::super) fn findings<'f>(
     naming: &Naming,
     definition: &Definition,
@@ -378,7 +379,8 @@ pub(in super::super) fn findings<'f>(
     }
 }
 
-/// Why the schemas of a definition are not structural, as one text; `None` if all are.
+/// Returns the reasons why schemas of a definition are not structural, as one text; `None` if all are
+/// structural.
 fn violations(naming: &Naming, definition: &Definition) -> Option<String> {
     let words = Words::of(naming);
     let spec = Path::ROOT.child("spec");
@@ -400,7 +402,8 @@ fn violations(naming: &Naming, definition: &Definition) -> Option<String> {
     go::join_errors(texts)
 }
 
-/// With `/status`, the root of a schema says only what does not cut across `status`.
+/// Returns the error of a schema's root, if there is a subresource `/status`: the root may then only have
+/// keywords that do not conflict with it.
 fn root_error(schema: &Schema, path: &Path) -> Option<FieldError> {
     const ALLOWED: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
                            MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties \

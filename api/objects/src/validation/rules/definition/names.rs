@@ -1,10 +1,10 @@
-//! Names of a custom type.
+//! Rules for the names of a custom type.
 
 use crate::custom::definition::Names;
 use crate::validation::path::Path;
 use crate::validation::{Validator, names};
 
-/// Names that a definition asks for, or that it has.
+/// Checks the names that a definition requests or was granted.
 pub(super) fn check(validator: &mut Validator, path: &Path, asked: &Names) {
     for (name, text) in [("plural", &asked.plural), ("singular", &asked.singular)] {
         label(validator, &path.child(name), text);
@@ -24,7 +24,7 @@ pub(super) fn check(validator: &mut Validator, path: &Path, asked: &Names) {
     labels(validator, &path.child("categories"), &asked.categories);
 }
 
-/// Names without which a type cannot be served.
+/// Checks the names without which a type cannot be served.
 pub(super) fn required(validator: &mut Validator, path: &Path, asked: &Names) {
     for (name, text) in [
         ("plural", &asked.plural),
@@ -38,14 +38,14 @@ pub(super) fn required(validator: &mut Validator, path: &Path, asked: &Names) {
     }
 }
 
-/// An RFC 1035 label, or nothing.
+/// Checks an RFC 1035 label, which may be empty.
 fn label(validator: &mut Validator, path: &Path, name: &str) {
     if !name.is_empty() {
         full_label(validator, path, name);
     }
 }
 
-/// An RFC 1035 label; all faults in one error.
+/// Checks an RFC 1035 label and reports all faults in one error.
 pub(super) fn full_label(validator: &mut Validator, path: &Path, name: &str) {
     let faults = names::label_1035(name);
     if !faults.is_empty() {

@@ -1,4 +1,5 @@
-//! Which checks a definition has to pass: all of them when it is new, on an update those that the stored one passes.
+//! Options of the checks of a definition: all checks on create, and on update those that the stored
+//! definition passes.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -10,34 +11,34 @@ use crate::custom::definition::{Definition, Version, naming, walk};
 use crate::custom::schema::Schema;
 use crate::validation::path::Path;
 
-/// Which checks a definition has to pass. Some are left out where the stored one would not pass them.
+/// Options of the checks of a definition. A check is skipped if the stored definition does not pass it.
 pub(super) struct Options {
     pub(super) compiler: Option<&'static dyn RuleCompiler>,
     /// Expressions of the stored definition.
     pub(super) stored: StoredExpressions,
-    /// Types are known ones.
+    /// Whether types must be known ones.
     pub(super) checks_types: bool,
-    /// Every version has a schema; otherwise every served one.
+    /// Whether every version needs a schema, rather than only every served one.
     pub(super) needs_schemas: bool,
-    /// Schemas are structural.
+    /// Whether schemas must be structural.
     pub(super) needs_structure: bool,
-    /// Defaults have no unknown fields.
+    /// Whether defaults must not have unknown fields.
     pub(super) needs_pruned_defaults: bool,
-    /// Elements of sets are compared as a whole.
+    /// Whether elements of sets must be atomic.
     pub(super) checks_sets: bool,
-    /// Keys of lists are there in each element.
+    /// Whether keys of keyed lists must be required or have a default.
     pub(super) checks_keys: bool,
-    /// What a single expression costs does not count: the schema is as it was.
+    /// Whether the limit of a single expression is skipped because the schema is unchanged.
     pub(super) keeps_costs: bool,
     pub(super) tolerated: Tolerated,
-    /// Versions whose schema is as it was.
+    /// Names of the versions whose schema is unchanged.
     pub(super) unchanged: HashSet<String>,
-    /// Versions that keep more selectable fields than new ones may have.
+    /// Names of the versions that may keep more selectable fields than new versions.
     pub(super) keeps_selectable: HashSet<String>,
 }
 
 impl Options {
-    /// All checks.
+    /// Returns the options of a new definition, with all checks.
     pub(super) fn of_new(compiler: Option<&'static dyn RuleCompiler>) -> Options {
         Options {
             compiler,
@@ -49,14 +50,14 @@ impl Options {
             checks_sets: true,
             checks_keys: true,
             keeps_costs: false,
-            // No objects can be converted yet, so the authorities may still follow.
+            // No objects can be converted yet, so the certificate authorities may be added later.
             tolerated: Tolerated { unknown_reviews: false, bad_bundle: true },
             unchanged: HashSet::new(),
             keeps_selectable: HashSet::new(),
         }
     }
 
-    /// All checks but those that the stored definition does not pass.
+    /// Returns the options of an update: all checks that the stored definition passes.
     pub(super) fn of_update(
         compiler: Option<&'static dyn RuleCompiler>,
         new: &Definition,
@@ -69,7 +70,7 @@ impl Options {
             structural::obstacle(schema, words).is_none()
                 && structural::errors(schema, &Path::ROOT, words).is_empty()
         };
-        // The first of several with one name counts.
+        // The first version with a given name counts.
         let stored: HashMap<&str, &Version> =
             old.versions.iter().rev().map(|version| (version.name.as_str(), version)).collect();
         let before = |version: &Version| stored.get(version.name.as_str()).copied();
@@ -106,7 +107,7 @@ impl Options {
     }
 }
 
-/// Whether the certificate authorities of the conversion webhook cannot be read.
+/// Returns whether the certificate authorities of the conversion webhook are invalid.
 pub(super) fn has_bad_bundle(definition: &Definition) -> bool {
     let client = definition.conversion.as_ref().and_then(|conversion| conversion.client.as_ref());
     client.is_some_and(|client| conversion::read_bundle(&client.ca_bundle).is_err())

@@ -1,10 +1,10 @@
-//! What a schema of a definition may say, node by node: supported keywords, list and map types, rules.
+//! Rules for the content of a schema, node by node: supported keywords, list and map types, validation rules.
 //!
 //! ```text
-//! node ─► keywords ─► nodes below ─► list and map types ─► rules: form ─► (no error here or below) compiled, costed
+//! node ─► keywords ─► nodes below ─► list and map types ─► rules: syntax ─► (no error here or below) compiled, costed
 //! ```
 //!
-//! The errors of compiled rules come after all others, as the reference server reports them.
+//! The errors of compiled rules follow all other errors, as in the reference server.
 
 use hashbrown::HashSet;
 
@@ -24,29 +24,29 @@ pub(super) const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "o
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// What holds for a node because of what is above it.
+/// Context of a node that nodes above it determine.
 #[derive(Clone, Copy)]
 struct Scope<'p> {
-    /// Why it has no default, where it may have none.
+    /// Reason why the node must not have a default; `None` if it may.
     no_defaults: Option<NoDefaults<'p>>,
-    /// It is the kind, the version or the metadata of an object, or below.
+    /// Whether the node is kind, version or metadata of an object, or below these.
     inside_metadata: bool,
-    /// The first schema above of whose values it is not known which old one is which new one.
+    /// Path of the first schema above whose old and new values cannot be matched.
     uncorrelatable: Option<&'p Path<'p>>,
-    /// How many values of the node an object can have; `None` where rules are not compiled.
+    /// Number of values of the node that an object can have; `None` if rules are not compiled.
     cardinality: Option<Cardinality>,
-    /// The schema by which rules know the node; `None` where they cannot speak of it.
+    /// Schema by which rules access the node; `None` if they cannot.
     declared: Option<&'p Schema>,
 }
 
-/// Where defaults are not allowed.
+/// Location at which defaults are not permitted.
 #[derive(Clone, Copy)]
 enum NoDefaults<'p> {
     TopLevel(&'p str),
     ValuesInMetadata,
 }
 
-/// Checks a schema at a path. Rules are compiled if `compiles` is set, which needs a structural schema.
+/// Checks a schema at a path. Rules are compiled if `compiles` is true, which requires a structural schema.
 pub(super) fn errors(
     schema: &Schema,
     path: &Path,
@@ -82,9 +82,9 @@ struct Check<'c> {
     options: &'c Options,
     compiler: Option<&'static dyn RuleCompiler>,
     errors: Vec<FieldError>,
-    /// Errors of compiled rules.
+    /// Errors of the compiled rules.
     rule_errors: Vec<FieldError>,
-    /// What the compiled rules cost together.
+    /// Total cost of the compiled rules.
     total: TotalCost,
 }
 
@@ -134,7 +134,7 @@ impl Check<'_> {
         }
     }
 
-    /// Keywords that no schema may have, or not this one.
+    /// Checks for keywords that are forbidden in all schemas or in this one.
     fn keywords(&mut self, schema: &Schema, path: &Path, scope: Scope) {
         let kind = schema.kind.as_str();
         if self.options.checks_types && !kind.is_empty() && !TYPES.contains(&kind) {
@@ -216,7 +216,7 @@ impl Check<'_> {
         }
     }
 
-    /// Schemas in which rules are not compiled.
+    /// Checks schemas inside logical keywords, in which rules are not compiled.
     fn logic(&mut self, schema: &Schema, path: &Path, scope: Scope) {
         let scope = Scope { cardinality: None, ..scope };
         if let Some(inner) = &schema.not {
@@ -260,7 +260,7 @@ impl Check<'_> {
         }
     }
 
-    /// An extension asks for a type.
+    /// Checks that a schema with an extension has the type that the extension needs.
     fn must_be(&mut self, kind: &str, extension: &str, schema: &Schema, path: &Path) {
         let detail = format!("must be {kind} if {extension} is specified");
         let place = path.child("type");
@@ -307,7 +307,7 @@ impl Check<'_> {
         }
     }
 
-    /// A list whose elements are told apart by keys has keys, and elements that have them.
+    /// Checks that a keyed list has keys, and that its elements have them.
     fn keyed_list(&mut self, schema: &Schema, path: &Path) {
         if schema.list_type.as_deref() != Some("map") {
             return;
@@ -354,7 +354,7 @@ impl Check<'_> {
         }
     }
 
-    /// The form of a rule.
+    /// Checks the syntax of a rule.
     fn rule(&mut self, rule: &Rule, schema: &Schema, path: &Path) {
         if is_enough(&self.errors) {
             return;
@@ -396,7 +396,7 @@ impl Check<'_> {
         }
     }
 
-    /// Compiles the rules of a node and adds up what they cost.
+    /// Compiles the rules of a node and adds their cost.
     fn compile(&mut self, schema: &Schema, path: &Path, scope: Scope, is_root: bool) {
         let (Some(compiler), Some(cardinality), Some(declared)) =
             (self.compiler, scope.cardinality, scope.declared)
@@ -432,7 +432,7 @@ impl Check<'_> {
     }
 }
 
-/// Values of a map, if one schema says what they look like.
+/// Returns the schema of the values of a map, if it is declared.
 fn values(schema: &Schema) -> Option<&Schema> {
     match &schema.additional_properties {
         Some(Additional::Schema(value)) => Some(value),
@@ -440,7 +440,7 @@ fn values(schema: &Schema) -> Option<&Schema> {
     }
 }
 
-/// The elements of a set are compared as a whole.
+/// Returns the error of a set whose elements are not atomic.
 fn set_error(schema: &Schema, path: &Path, words: &Words) -> Option<FieldError> {
     let item = item(schema)?;
     let (name, own) = match item.kind.as_str() {
@@ -452,17 +452,17 @@ fn set_error(schema: &Schema, path: &Path, words: &Words) -> Option<FieldError> 
     };
     let items = path.child("items");
     let detail = format!("must be atomic as item of a list with {}=set", words.list_type);
-    // The reference server prints the list type of the element in both cases.
+    // The error shows the list type of the element in both cases, as in the reference server.
     let value = item.list_type.as_deref().map_or(Value::Null, Value::from);
     (!own).then(|| FieldError::invalid(items.child(name), &value, detail))
 }
 
-/// Whether some set in the schema has elements that are not compared as a whole.
+/// Returns whether any set in the schema has elements that are not atomic.
 pub(super) fn has_open_sets(schema: &Schema, words: &Words) -> bool {
     schema.list_type.as_deref() == Some("set") && set_error(schema, &Path::ROOT, words).is_some()
 }
 
-/// Elements that are told apart are there, and so are their keys.
+/// Returns the errors of elements or keys that may be `null` or absent although they identify elements.
 pub(super) fn key_errors(schema: &Schema, path: &Path, words: &Words) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (Some(item), Some(list_type @ ("set" | "map"))) = (item(schema), schema.list_type.as_deref()) else {

@@ -1,12 +1,12 @@
-//! Tests of rules in schemas: where they are compiled, and what their outcomes become. Everything else about schemas is
-//! in `validation/cases/definitions.txt`.
+//! Tests of rules in schemas: where they are compiled, and what follows from the results. All other tests of
+//! schemas are in `validation/cases/definitions.txt`.
 
 use super::*;
 use crate::custom::definition::rules::{CompiledRule, MessageExpression, RuleError, StoredExpressions};
 use values::naming::KUBERNETES;
 use values::testing::object;
 
-/// Takes the outcome of a rule from its text: words with numbers, as `cost=5 old`.
+/// A compiler that reads its result from the text of the rule, such as `cost=5 old`.
 struct Scripted;
 
 impl RuleCompiler for Scripted {
@@ -150,7 +150,7 @@ fn rules_cost_by_how_often_they_run() {
     want.push(refused.to_owned());
     want.extend(total.clone());
     assert_eq!(found(schema, |_| {}), want);
-    // The schema is as it was: only all rules together are judged.
+    // The schema is unchanged, so only the total cost is checked.
     let mut want = total.to_vec();
     want[3] = want[3].replace("1.200000x", "1.300000x");
     want.insert(3, format!("s.rules[0].messageExpression: {contributed}"));

@@ -1,12 +1,12 @@
-//! Structural schemas: every value has a type that is stated outside of logic, so that objects can be pruned and
-//! defaulted by it.
+//! Structural schemas: every value has a type that is declared outside of logical keywords, so objects can be
+//! pruned and defaulted.
 //!
 //! ```text
-//! invariants    each node has a type; logic (allOf, anyOf, oneOf, not) only restricts values
-//! completeness  each field that logic names is stated outside of it
+//! invariants    each node has a type; logical keywords (allOf, anyOf, oneOf, not) only restrict values
+//! completeness  each field inside logical keywords is declared outside of them
 //! ```
 //!
-//! The errors come sorted by their text, as the reference server reports them.
+//! Errors are sorted by their text, as in the reference server.
 
 use super::words::Words;
 use crate::custom::schema::{Additional, Items, Schema};
@@ -15,7 +15,7 @@ use values::field::FieldError;
 use values::field::is_enough;
 use values::json::Value;
 
-/// Where a schema stands, which decides how the absence of its type is worded.
+/// Location of a schema, which determines the message for a missing type.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Level {
     Root,
@@ -23,7 +23,7 @@ enum Level {
     Field,
 }
 
-/// Why a schema cannot be read as a structural one at all; `None` if it can.
+/// Returns the reason why a schema cannot be read as a structural one at all; `None` if it can.
 pub(super) fn obstacle(schema: &Schema, words: &Words) -> Option<String> {
     let unsupported = [
         ("id", !schema.id.is_empty()),
@@ -60,7 +60,7 @@ pub(super) fn obstacle(schema: &Schema, words: &Words) -> Option<String> {
     item.into_iter().chain(schema.properties.values().map(|property| &**property)).find_map(below)
 }
 
-/// The errors of a schema that can be read as a structural one.
+/// Returns the errors of a schema that can be read as a structural one.
 pub(super) fn errors(schema: &Schema, path: &Path, words: &Words) -> Vec<FieldError> {
     let mut check = Structural { words, errors: Vec::new() };
     check.invariants(schema, Level::Root, path);
@@ -69,7 +69,7 @@ pub(super) fn errors(schema: &Schema, path: &Path, words: &Words) -> Vec<FieldEr
     check.errors
 }
 
-/// Elements of a list, if one schema says what they look like.
+/// Returns the schema of the elements of a list, if it is declared.
 pub(super) fn item(schema: &Schema) -> Option<&Schema> {
     match &schema.items {
         Some(Items::All(item)) => Some(item),
@@ -165,7 +165,7 @@ impl Structural<'_> {
         }
     }
 
-    /// Kind, version and metadata of an object are stated by the server.
+    /// Checks kind, version and metadata of an object, which the server itself declares.
     fn members_of_objects(&mut self, schema: &Schema, level: Level, path: &Path) {
         let properties = path.child("properties");
         let is_object = level == Level::Root || schema.embedded_resource;
@@ -198,8 +198,8 @@ impl Structural<'_> {
         }
     }
 
-    /// The logic of a schema, and its pattern. `skip_any_of` and `skip_first` leave out what says that a value is a
-    /// number or a text.
+    /// Checks the logical keywords and the pattern of a schema. `skip_any_of` and `skip_first` leave out the
+    /// alternatives that declare an integer or string.
     fn restrictions(&mut self, schema: &Schema, skip_any_of: bool, skip_first: bool, path: &Path) {
         let lists = [("anyOf", &schema.any_of), ("allOf", &schema.all_of), ("oneOf", &schema.one_of)];
         for (name, list) in lists {
@@ -222,7 +222,7 @@ impl Structural<'_> {
         }
     }
 
-    /// A schema inside of logic, which may only restrict values.
+    /// Checks a schema inside a logical keyword, which may only restrict values.
     fn nested(&mut self, schema: &Schema, skip_any_of: bool, path: &Path) {
         if is_enough(&self.errors) {
             return;
@@ -264,7 +264,8 @@ impl Structural<'_> {
         }
     }
 
-    /// Whether `stated`, the schema outside of logic, has every field that the logic of `schema` names.
+    /// Checks that `stated`, the schema outside of logical keywords, declares every field that the logical
+    /// keywords of `schema` contain.
     fn complete(&mut self, schema: &Schema, stated: Option<&Schema>, place: &Path, inside: &Path) {
         if let Some(inner) = &schema.not {
             self.nested_complete(inner, stated, place, &inside.child("not"));
@@ -297,13 +298,13 @@ impl Structural<'_> {
     }
 }
 
-/// Whether a list of alternatives says just that a value is a number or a text.
+/// Returns whether the alternatives only declare that a value is an integer or a string.
 fn is_int_or_string(any_of: &[Schema]) -> bool {
     let kind = |kind: &str| Schema { kind: kind.to_owned(), ..Schema::default() };
     matches!(any_of, [a, b] if *a == kind("integer") && *b == kind("string"))
 }
 
-/// Whether the schema of metadata says nothing but what names look like.
+/// Returns whether the schema of metadata only restricts names.
 fn restricts_names_only(metadata: &Schema) -> bool {
     let names_only = metadata.properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"));
     let rest = Schema { properties: [].into(), ..metadata.clone() };

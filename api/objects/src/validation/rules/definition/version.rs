@@ -1,4 +1,5 @@
-//! What a version of a definition says beside its schema: its end, subresources, columns, selectable fields.
+//! Rules for the parts of a version other than its schema: deprecation, subresources, columns, selectable
+//! fields.
 
 use hashbrown::HashSet;
 
@@ -15,13 +16,13 @@ const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string
 const COLUMN_FORMATS: [&str; 8] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 
-/// Longest text about a deprecated version, in bytes.
+/// Maximum length of a deprecation warning in bytes.
 const WARNING_MAX: usize = 256;
 
-/// Most fields that selectors may name.
+/// Maximum number of selectable fields.
 pub(super) const SELECTABLE_MAX: usize = 8;
 
-/// The text that clients of a deprecated version are warned with.
+/// Checks the deprecation warning of a version.
 pub(super) fn deprecation(
     validator: &mut Validator,
     path: &Path,
@@ -47,7 +48,7 @@ pub(super) fn deprecation(
     }
 }
 
-/// Where `/scale` finds its numbers.
+/// Checks the subresources of a version, such as the paths of `/scale`.
 pub(super) fn subresources(validator: &mut Validator, path: &Path, subresources: Option<&Subresources>) {
     let Some(scale) = subresources.and_then(|subresources| subresources.scale.as_ref()) else { return };
     let spec = ("specReplicasPath", Some(scale.spec_replicas_path.as_str()), true);
@@ -76,7 +77,7 @@ fn not_simple(validator: &mut Validator, path: &Path, target: &str) {
     validator.invalid(path, target, "must be a simple json path starting with .");
 }
 
-/// The columns of tables.
+/// Checks the columns of tables.
 pub(super) fn columns(validator: &mut Validator, path: &Path, columns: &[PrinterColumn]) {
     for (at, column) in columns.iter().enumerate() {
         if validator.has_enough() {
@@ -106,7 +107,7 @@ pub(super) fn columns(validator: &mut Validator, path: &Path, columns: &[Printer
     }
 }
 
-/// The fields that selectors may name. More than the limit are accepted if `many_are_kept`.
+/// Checks the selectable fields. More than the limit are accepted if `many_are_kept` is true.
 pub(super) fn selectable_fields(
     validator: &mut Validator,
     path: &Path,
@@ -151,7 +152,7 @@ pub(super) fn selectable_fields(
     }
 }
 
-/// Selectable fields without a schema that has them.
+/// Refuses selectable fields of a version without a schema.
 pub(super) fn no_schema(validator: &mut Validator, path: &Path, detail: &str) {
     validator.invalid(path, Value::from(""), detail);
 }

@@ -1,8 +1,8 @@
-//! The schema extensions by their full names, as paths and messages of errors have them.
+//! Full names of the schema extensions, for paths and messages of errors.
 
 use values::naming::Naming;
 
-/// Names of the extensions (`x-…-list-type`), composed once for a validation.
+/// Names of the extensions (`x-…-list-type`), which are built once for each validation.
 pub(super) struct Words {
     pub(super) preserve_unknown_fields: String,
     pub(super) embedded_resource: String,

@@ -1,4 +1,4 @@
-//! What a device is, and how much of what it has: attributes and capacities.
+//! Rules for the attributes and capacities of a device.
 
 use quantity::Quantity;
 
@@ -12,10 +12,10 @@ use crate::device_limits::TEXT_MAX;
 use values::field::FieldError;
 use values::json::Value;
 
-/// Most amounts that a policy lists.
+/// Maximum number of amounts in a policy.
 const AMOUNTS_MAX: usize = 10;
 
-/// An attribute has one value, which may be a list of values.
+/// Checks an attribute, which has a single value or a list of values.
 pub(super) fn attribute(validator: &mut Validator, path: &Path, attribute: View) {
     if let Some(value) = attribute.get("string").and_then(Value::as_str) {
         text(validator, &path.child("string"), value);
@@ -46,7 +46,7 @@ pub(super) fn attribute(validator: &mut Validator, path: &Path, attribute: View)
     match attribute.members().count() {
         0 => validator.invalid(path, "", detail),
         1 => {}
-        // Names of attributes have dots, which paths into types cannot have.
+        // Attribute names contain dots, which paths into types cannot represent.
         _ => validator.invalid_from(path, "spec.devices[0].attributes[name]", attribute.to_value(), detail),
     }
 }
@@ -64,15 +64,15 @@ fn version(validator: &mut Validator, path: &Path, version: &str) {
     text(validator, path, version);
 }
 
-/// A capacity of a device that one claim has for itself: all of it.
+/// Checks a capacity of a device that is allocated to a single claim. It must not have a request policy.
 pub(super) fn single(validator: &mut Validator, path: &Path, capacity: View) {
     if capacity.has("requestPolicy") {
         validator.forbidden(path.child("requestPolicy"), "allowMultipleAllocations must be true");
     }
 }
 
-/// A capacity that claims share. A policy says how much each may ask for: one of several amounts, or an amount within a
-/// range; and what those get that do not say.
+/// Checks a capacity that claims share. Its policy declares the amounts that a claim may request, as a list
+/// or as a range, and the default amount.
 pub(super) fn shared(validator: &mut Validator, path: &Path, capacity: View) {
     let (policy, path) = (capacity.child("requestPolicy"), path.child("requestPolicy"));
     let has_amounts = !policy.items("validValues").is_empty();
@@ -98,7 +98,7 @@ pub(super) fn shared(validator: &mut Validator, path: &Path, capacity: View) {
     }
 }
 
-/// Amounts in ascending order, of which the default is one.
+/// Checks that the amounts are in ascending order and contain the default.
 fn amounts(validator: &mut Validator, path: &Path, amounts: &[Value], [whole, default]: [Quantity; 2]) {
     let amounts: Vec<Quantity> =
         amounts.iter().map(|amount| quantity(amount).unwrap_or(Quantity::ZERO)).collect();
@@ -117,7 +117,7 @@ fn amounts(validator: &mut Validator, path: &Path, amounts: &[Value], [whole, de
             }
             has_default |= amount == default;
         }
-        // Amounts are told apart by their whole numbers.
+        // Amounts are distinguished by their values rounded up to integers.
         let keys: Vec<String> = amounts.iter().map(|amount| amount.rounded_up().to_string()).collect();
         super::repeated(validator, path, keys.iter().map(String::as_str));
     }
@@ -127,7 +127,7 @@ fn amounts(validator: &mut Validator, path: &Path, amounts: &[Value], [whole, de
     }
 }
 
-/// A range within the capacity that the default lies in, in steps.
+/// Checks a range with steps. The range must be within the capacity, and the default within the range.
 fn range(validator: &mut Validator, path: &Path, range: View, [whole, default]: [Quantity; 2]) {
     let Some(min) = range.quantity("min") else {
         return validator.required(path.child("min"), "required when validRange is defined");
@@ -164,7 +164,7 @@ fn range(validator: &mut Validator, path: &Path, range: View, [whole, default]: 
     }
 }
 
-/// Says why, unless the first quantity is at most the second.
+/// Reports an error with the detail unless the first quantity is at most the second.
 fn ordered(
     validator: &mut Validator,
     path: &Path,
@@ -177,7 +177,8 @@ fn ordered(
     }
 }
 
-/// Whether a text is a version as semver.org 2.0.0 defines it. Unlike the versions of expressions its numbers have no limit.
+/// Returns whether a text is a version by semver.org 2.0.0. In contrast to versions in expressions, its
+/// numbers are not limited.
 fn is_semantic_version(text: &str) -> bool {
     let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
     let (numbers, stage) =

@@ -1,17 +1,17 @@
-//! Rules for claims of devices, classes of devices and slices of pools (docs/api/validation.md#devices).
+//! Rules for device claims, device classes and resource slices (docs/api/validation.md#devices).
 //!
 //! ```text
 //! class    ─► selectors, configuration
-//! claim    ─► requests ─► selectors, amounts, tolerations       what a claim asks for never changes
+//! claim    ─► requests ─► selectors, amounts, tolerations       the spec of a claim is immutable
 //!             constraints, configuration ─► the requests named
 //! status   ─► allocation, users, devices in use
-//! slice    ─► pool, place, devices ─► attributes, capacities, taints, counters
-//! taint rule ─► devices, taint                                  pool request ─► driver, pool, limit; its answer is given once
+//! slice    ─► pool, location, devices ─► attributes, capacities, taints, counters
+//! taint rule ─► devices, taint                                  pool request ─► driver, pool, limit; status set once
 //! ```
 //!
-//! The walk along the schema stays outside of these kinds, since most lists are judged only if they are short enough,
-//! and most members only if others are as they should be. A list that is too long is refused without a look at what is in
-//! it. Of a set, the failures of the members come first, then the repetitions.
+//! The schema walk skips these kinds, because most lists are only checked if they are short enough, and most
+//! members only if others are valid. The content of a list that is too long is not checked. For a set, errors
+//! of elements precede those of repetitions.
 
 mod capacity;
 mod names;
@@ -36,10 +36,11 @@ use super::{placement, volume};
 use values::field::FieldError;
 use values::json::Value;
 
-/// Most elements of most lists: requests, constraints, configurations, selectors.
+/// Maximum length of most lists: requests, constraints, configurations, selectors.
 const LIST_MAX: usize = 32;
 
-/// A class of devices. Selectors and configurations that an update leaves alone are those of a stored class.
+/// Checks a device class. Selectors and configurations that an update does not change are checked as stored
+/// ones.
 pub(super) fn class(validator: &mut Validator, path: &Path, class: View) {
     let (spec, place) = (class.child("spec"), path.child("spec"));
     let old = validator.old.map(|old| old.child("spec"));
@@ -57,14 +58,14 @@ pub(super) fn class(validator: &mut Validator, path: &Path, class: View) {
     }
 }
 
-/// A claim. An update cannot change what is asked for, so nothing is said about it.
+/// Checks a claim. Its spec is immutable, so an update does not check it.
 pub(super) fn claim(validator: &mut Validator, path: &Path, claim: View) {
     if validator.is_create() {
         request::claim(validator, &path.child("spec"), claim.child("spec"));
     }
 }
 
-/// A template for claims, which never changes either.
+/// Checks a template for claims, which is immutable as well.
 pub(super) fn claim_template(validator: &mut Validator, path: &Path, template: View) {
     if validator.is_create() {
         let (spec, place) = (template.child("spec"), path.child("spec"));
@@ -73,7 +74,7 @@ pub(super) fn claim_template(validator: &mut Validator, path: &Path, template: V
     }
 }
 
-/// Nodes of which one must fit.
+/// Checks a node selector. A node must match one of its terms.
 fn node_selector(validator: &mut Validator, path: &Path, selector: View) {
     if selector.items("nodeSelectorTerms").is_empty() {
         let detail = "must have at least one node selector term";
@@ -82,7 +83,7 @@ fn node_selector(validator: &mut Validator, path: &Path, selector: View) {
     placement::node_selector(validator, path, selector);
 }
 
-/// Checks each struct of a list, until enough failures are collected.
+/// Checks each struct of a list until enough failures are collected.
 fn each<'v>(
     validator: &mut Validator,
     list: &Path,
@@ -97,7 +98,7 @@ fn each<'v>(
     }
 }
 
-/// Whether a list has at most so many elements; says so if it has more.
+/// Returns whether a list has at most `max` elements. Reports an error otherwise.
 fn fits(validator: &mut Validator, list: &Path, count: usize, max: usize) -> bool {
     if count > max {
         validator.errors.push(FieldError::too_many(list, count, max));
@@ -105,7 +106,7 @@ fn fits(validator: &mut Validator, list: &Path, count: usize, max: usize) -> boo
     count <= max
 }
 
-/// A list of structs that may repeat each other.
+/// Checks a list of structs that may repeat.
 fn slice_of<'v>(
     validator: &mut Validator,
     path: &Path,
@@ -119,7 +120,7 @@ fn slice_of<'v>(
     }
 }
 
-/// A list of structs that differ in the text at `key`.
+/// Checks a list of structs that must differ in the string at `key`.
 fn set_of<'v>(
     validator: &mut Validator,
     path: &Path,
@@ -134,7 +135,7 @@ fn set_of<'v>(
     }
 }
 
-/// Refuses each text that occurred before.
+/// Refuses each string that occurred before.
 fn repeated<'v>(validator: &mut Validator, list: &Path, texts: impl Iterator<Item = &'v str>) {
     let mut seen = HashSet::new();
     for (at, text) in texts.enumerate() {

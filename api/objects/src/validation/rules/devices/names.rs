@@ -1,4 +1,4 @@
-//! Names of drivers, pools, attributes and shares.
+//! Rules for the names of drivers, pools, attributes and shares.
 
 use super::super::super::path::Path;
 use super::super::super::{Validator, forms, names};
@@ -6,17 +6,18 @@ use crate::device_limits::{DOMAIN_MAX, IDENTIFIER_MAX};
 use types::schema::table::Form;
 use values::field::{FieldError, go_quote};
 
-/// Most bytes of the name of a pool.
+/// Maximum length of the name of a pool in bytes.
 const POOL_MAX: usize = 253;
-/// Most bytes of a whole name in a path: domain, slash and identifier. Of a longer one the middle is left out.
+/// Maximum length in bytes of a whole name in a path: domain, slash and identifier. Longer names are shown
+/// without their middle.
 const SHOWN_MAX: usize = DOMAIN_MAX + 1 + IDENTIFIER_MAX;
 
-/// The name of a request, a device or a set of counters.
+/// Checks the name of a request, a device or a counter set.
 pub(super) fn label(validator: &mut Validator, path: &Path, name: &str) {
     validator.refuse(path, name, names::label(name));
 }
 
-/// The name of a driver, in letters of either case.
+/// Checks the name of a driver, with letters of either case.
 pub(super) fn driver(validator: &mut Validator, path: &Path, name: &str) {
     if name.is_empty() {
         return validator.required(path, "");
@@ -24,7 +25,7 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, name: &str) {
     forms::given(Form::Driver, path, name, &mut validator.errors);
 }
 
-/// The name of a pool: subdomains with slashes between them.
+/// Checks the name of a pool, which consists of subdomains separated by slashes.
 pub(super) fn pool(validator: &mut Validator, path: &Path, name: &str) {
     if name.is_empty() {
         return validator.required(path, "");
@@ -40,7 +41,8 @@ pub(super) fn pool(validator: &mut Validator, path: &Path, name: &str) {
     }
 }
 
-/// The name of an attribute or a capacity: `[domain/]identifier`. Names with more slashes are taken as they are.
+/// Checks the name of an attribute or a capacity: `[domain/]identifier`. Names with more than one slash are
+/// not checked.
 pub(super) fn qualified(validator: &mut Validator, path: &Path, name: &str) {
     let parts: Vec<&str> = name.split('/').collect();
     match *parts {
@@ -61,7 +63,7 @@ pub(super) fn qualified(validator: &mut Validator, path: &Path, name: &str) {
     }
 }
 
-/// The name of an attribute with its domain.
+/// Checks the name of an attribute, which must have a domain.
 pub(super) fn fully_qualified(validator: &mut Validator, path: &Path, name: &str) {
     qualified(validator, path, name);
     if !name.contains('/') {
@@ -77,7 +79,7 @@ fn identifier(validator: &mut Validator, path: &Path, name: &str) {
     validator.refuse(path, name, names::identifier(name));
 }
 
-/// The key of a map as it is shown in a path.
+/// Returns the key of a map in the form that paths show.
 pub(super) fn shown(key: &str) -> String {
     if key.len() <= SHOWN_MAX {
         return key.to_owned();
@@ -88,7 +90,7 @@ pub(super) fn shown(key: &str) -> String {
     format!("{}...{}", String::from_utf8_lossy(head), String::from_utf8_lossy(tail))
 }
 
-/// The ID of a share: a UUID in lower case.
+/// Checks the ID of a share, which is a UUID in lower case.
 pub(super) fn share(validator: &mut Validator, path: &Path, id: &str) {
     if let Some(fault) = uuid_fault(id) {
         return validator.invalid(path, id, format!("error validating uid: {fault}"));
@@ -103,7 +105,7 @@ pub(super) fn share(validator: &mut Validator, path: &Path, id: &str) {
 const UUID_LEN: usize = 36;
 const URN: &str = "urn:uuid:";
 
-/// What is wrong with a UUID in one of its four forms: plain, in braces, as a URN, and without dashes.
+/// Returns the fault of a UUID in one of its four forms: plain, in braces, as a URN, and without dashes.
 fn uuid_fault(text: &str) -> Option<String> {
     let format = || Some("invalid UUID format".to_owned());
     let bytes = text.as_bytes();

@@ -1,4 +1,4 @@
-//! A question about pools of devices, and its answer.
+//! Rules for requests about pools of devices, and for the results in their status.
 
 use super::super::super::path::Path;
 use super::super::super::{Validator, is_same_struct, names};
@@ -9,14 +9,14 @@ use super::{each, fits};
 use values::field::FieldError;
 use values::json::Value;
 
-/// Most pools that a question asks for, and that an answer has.
+/// Maximum number of pools in a request and in its status.
 const POOLS_MAX: u16 = 1000;
-/// Most conditions of an answer.
+/// Maximum number of conditions of a status.
 const CONDITIONS_MAX: usize = 10;
-/// Most bytes that say why a pool cannot be counted.
+/// Maximum length in bytes of the error of a pool.
 const ERROR_MAX: usize = 256;
 
-/// The pools that are asked about. An update cannot change them, so nothing is said about it.
+/// Checks the spec of a pool request. The spec is immutable, so an update does not check it.
 pub(in super::super) fn pool_request(validator: &mut Validator, path: &Path, request: View) {
     if !validator.is_create() {
         return;
@@ -32,7 +32,7 @@ pub(in super::super) fn pool_request(validator: &mut Validator, path: &Path, req
     }
 }
 
-/// A given answer never changes, and does not go.
+/// Checks that a status that was set is neither changed nor removed.
 pub(in super::super) fn answer_update(validator: &mut Validator, new: View, old: View) {
     let (new, old) = (new.child("status"), old.child("status"));
     if old.is_there() && !(new.is_there() && is_same_struct(new, old)) {
@@ -40,7 +40,7 @@ pub(in super::super) fn answer_update(validator: &mut Validator, new: View, old:
     }
 }
 
-/// The answer when it is given.
+/// Checks the status when it is set.
 pub(in super::super) fn pool_status(validator: &mut Validator, path: &Path, status: View) {
     if validator.old.is_some_and(|old| old.has("status")) {
         return;
@@ -59,7 +59,7 @@ pub(in super::super) fn pool_status(validator: &mut Validator, path: &Path, stat
     }
 }
 
-/// One pool of an answer.
+/// Checks a pool in the status.
 fn counted(validator: &mut Validator, path: &Path, counted: View) {
     driver(validator, &path.child("driver"), counted.text("driver"));
     pool(validator, &path.child("poolName"), counted.text("poolName"));

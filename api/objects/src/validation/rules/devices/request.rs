@@ -1,4 +1,4 @@
-//! What a claim asks for: requests, constraints among them, and configuration for drivers.
+//! Rules for the spec of a claim: requests, constraints between them, and configuration for drivers.
 
 use cel::environment::Origin;
 use hashbrown::{HashMap, HashSet};
@@ -12,13 +12,13 @@ use crate::expression::device::{self, Fault};
 use values::field::FieldError;
 use values::json::{self, Value};
 
-/// Most alternatives of one request.
+/// Maximum number of alternatives of one request.
 const ALTERNATIVES_MAX: usize = 8;
-/// Most bytes of an expression.
+/// Maximum length of an expression in bytes.
 const EXPRESSION_MAX: usize = 10 * 1024;
-/// Most bytes of what a driver is told.
+/// Maximum size in bytes of the parameters for a driver.
 const PARAMETERS_MAX: usize = 10 * 1024;
-/// What happens to those that do not tolerate a taint.
+/// Effects of a taint on pods that do not tolerate it.
 pub(super) const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 const OPERATORS: [&str; 2] = ["Equal", "Exists"];
 
@@ -26,7 +26,7 @@ const OPERATORS: [&str; 2] = ["Equal", "Exists"];
 pub(super) struct Requests<'v>(HashMap<&'v str, HashSet<&'v str>>);
 
 impl<'v> Requests<'v> {
-    /// Those of the specification of a claim.
+    /// Returns the requests in the spec of a claim.
     pub(super) fn of(spec: View<'v>) -> Self {
         let requests = spec.child("devices").structs("requests");
         Requests(
@@ -44,7 +44,7 @@ impl<'v> Requests<'v> {
         alternatives.is_some_and(|known| alternative.is_none_or(|alternative| known.contains(alternative)))
     }
 
-    /// A reference to a request, `name` or `name/alternative`.
+    /// Checks a reference to a request: `name` or `name/alternative`.
     pub(super) fn check(&self, validator: &mut Validator, path: &Path, reference: &str) {
         let detail = "must be the name of a request in the claim or the name of a request and a subrequest separated \
                       by '/'";
@@ -61,7 +61,7 @@ impl<'v> Requests<'v> {
         }
     }
 
-    /// The requests that a constraint or a configuration is about.
+    /// Checks the requests that a constraint or a configuration refers to.
     pub(super) fn check_all(&self, validator: &mut Validator, path: &Path, owner: View) {
         let list = path.child("requests");
         let references = owner.texts("requests");
@@ -78,7 +78,7 @@ impl<'v> Requests<'v> {
     }
 }
 
-/// The specification of a new claim.
+/// Checks the spec of a new claim.
 pub(super) fn claim(validator: &mut Validator, path: &Path, spec: View) {
     let (devices, path) = (spec.child("devices"), path.child("devices"));
     let requests = Requests::of(spec);
@@ -93,7 +93,7 @@ pub(super) fn claim(validator: &mut Validator, path: &Path, spec: View) {
     });
 }
 
-/// A request is for one thing exactly, or for the first of some.
+/// Checks a request, which has either exact requirements or a list of alternatives.
 fn request(validator: &mut Validator, path: &Path, request: View) {
     label(validator, &path.child("name"), request.text("name"));
     match (request.has("exactly"), !request.items("firstAvailable").is_empty()) {
@@ -116,7 +116,7 @@ fn request(validator: &mut Validator, path: &Path, request: View) {
     }
 }
 
-/// How many devices of a class, and which.
+/// Checks the device class, the selectors and the number of devices of a request.
 fn amount(validator: &mut Validator, path: &Path, request: View) {
     let (class, place) = (request.text("deviceClassName"), path.child("deviceClassName"));
     if class.is_empty() {
@@ -137,7 +137,7 @@ fn amount(validator: &mut Validator, path: &Path, request: View) {
     tolerations(validator, path, request);
 }
 
-/// Selectors of devices. Stored ones were new once.
+/// Checks selectors of devices. `is_stored` is true for selectors that were stored before.
 pub(super) fn selectors(validator: &mut Validator, path: &Path, owner: View, is_stored: bool) {
     slice_of(validator, path, owner, ("selectors", LIST_MAX), |validator, path, selector| {
         let place = path.child("cel");
@@ -161,7 +161,7 @@ fn expression(validator: &mut Validator, path: &Path, text: &str, is_stored: boo
     }
 }
 
-/// Taints of devices that a request or a result goes along with.
+/// Checks the tolerations of device taints in a request or a result.
 pub(super) fn tolerations(validator: &mut Validator, path: &Path, owner: View) {
     each(validator, &path.child("tolerations"), owner.structs("tolerations"), toleration);
 }
@@ -187,7 +187,8 @@ fn toleration(validator: &mut Validator, path: &Path, toleration: View) {
     }
 }
 
-/// An attribute that all devices have in common, or in which they differ. If both are given, the first counts.
+/// Checks a constraint: an attribute that is equal, or different, in all devices. If both are given, only the
+/// first is checked.
 fn constraint(validator: &mut Validator, path: &Path, constraint: View) {
     let given = ["matchAttribute", "distinctAttribute"].into_iter().find(|name| constraint.has(name));
     match given {
@@ -200,7 +201,7 @@ fn constraint(validator: &mut Validator, path: &Path, constraint: View) {
     }
 }
 
-/// What a driver is told. Stored parameters may be longer than new ones.
+/// Checks the configuration of a driver. Stored parameters may be longer than new ones.
 pub(super) fn configuration(validator: &mut Validator, path: &Path, configuration: View, is_stored: bool) {
     let (opaque, place) = (configuration.child("opaque"), path.child("opaque"));
     if !opaque.is_there() {
@@ -211,7 +212,7 @@ pub(super) fn configuration(validator: &mut Validator, path: &Path, configuratio
     raw(validator, &place.child("parameters"), opaque.get("parameters"), max);
 }
 
-/// An object without a schema, of at most `max` bytes.
+/// Checks an object without a schema, of at most `max` bytes.
 pub(super) fn raw(validator: &mut Validator, path: &Path, value: Option<&Value>, max: usize) {
     let Some(value) = value else { return validator.required(path, "") };
     let mut text = Vec::new();

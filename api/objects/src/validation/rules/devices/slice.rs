@@ -1,4 +1,4 @@
-//! A slice of a pool: where its devices are, and what they are.
+//! Rules for resource slices: the location of their devices, and the devices.
 
 use super::super::super::path::Path;
 use super::super::super::{Validator, is_same, names};
@@ -10,23 +10,25 @@ use super::{fits, node_selector, repeated, set_of, slice_of};
 use crate::device_limits::ATTRIBUTES_MAX;
 use values::json::{Object, Value};
 
-/// Most devices of a slice, and of one whose devices have taints, take from counters or have lists as attributes.
+/// Maximum number of devices in a slice, and in a slice whose devices have taints, consume counters or have
+/// list attributes.
 const DEVICES_MAX: usize = 128;
 const ADVANCED_DEVICES_MAX: usize = 64;
-/// Most sets of counters of a slice, most sets that a device takes from, and most counters of a set.
+/// Maximum number of counter sets in a slice, of sets that a device consumes, and of counters in a set.
 const COUNTER_SETS_MAX: usize = 8;
 const TAKEN_SETS_MAX: usize = 2;
 const COUNTERS_MAX: usize = 32;
-/// Most values of the attributes of a device.
+/// Maximum number of attribute values of a device.
 const ATTRIBUTE_VALUES_MAX: usize = 48;
 const TAINTS_MAX: usize = 16;
-/// Most conditions that bind a device, and most that fail to.
+/// Maximum number of binding conditions and of binding failure conditions of a device.
 const CONDITIONS_MAX: usize = 4;
 
-/// Attributes with several values.
+/// Names of attribute types with several values.
 pub(super) const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
-/// Devices of a node, or of some, or of all. What an update cannot change is said in the schema.
+/// Checks a slice, whose devices belong to one node, some nodes or all nodes. The schema declares its
+/// immutable fields.
 pub(in super::super) fn slice(validator: &mut Validator, path: &Path, slice: View) {
     let (spec, path) = (slice.child("spec"), path.child("spec"));
     driver(validator, &path.child("driver"), spec.text("driver"));
@@ -68,7 +70,7 @@ fn is_advanced(device: View) -> bool {
         || device.map("attributes").any(|(_, attribute)| has_list(attribute))
 }
 
-/// The pool of devices that a slice is part of.
+/// Checks the pool of which a slice is a part.
 fn part_of(validator: &mut Validator, path: &Path, part: View) {
     pool(validator, &path.child("name"), part.text("name"));
     let count = part.int("resourceSliceCount").unwrap_or(0);
@@ -80,7 +82,7 @@ fn part_of(validator: &mut Validator, path: &Path, part: View) {
     }
 }
 
-/// Where the devices of a slice are: at one place, or each at its own.
+/// Checks the location of the devices of a slice: a common one, or one for each device.
 fn place(validator: &mut Validator, path: &Path, spec: View) {
     const NAMES: &str = "`nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection`";
     let mut given = Vec::new();
@@ -110,7 +112,7 @@ fn place(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Where one device is, when each says so itself.
+/// Checks the location of a single device, if each device declares its own.
 fn own_place(validator: &mut Validator, path: &Path, device: View) {
     let mut given = Vec::new();
     node_name(validator, path, device, "must not be empty", &mut given);
@@ -144,7 +146,7 @@ fn node_name(
     validator.refuse(&path, name, names::subdomain(name));
 }
 
-/// A flag that is either absent or set.
+/// Checks a flag that must be true if it is set.
 fn flag(
     validator: &mut Validator,
     path: &Path,
@@ -159,7 +161,7 @@ fn flag(
     }
 }
 
-/// What a device is and has.
+/// Checks a device with its attributes, capacities and taints.
 fn device(validator: &mut Validator, path: &Path, device: View) {
     label(validator, &path.child("name"), device.text("name"));
     let attributes = device.map("attributes");
@@ -203,7 +205,7 @@ fn device(validator: &mut Validator, path: &Path, device: View) {
     });
 }
 
-/// A set of counters: those that devices share, or what one device takes of them.
+/// Checks a counter set: counters that devices share, or those that one device consumes.
 fn counters(validator: &mut Validator, path: &Path, set: View, name: &str) {
     let place = path.child(name);
     match set.text(name) {
@@ -237,8 +239,8 @@ pub(super) fn taint(validator: &mut Validator, path: &Path, taint: View) {
     }
 }
 
-/// Conditions that must be met before a pod is bound to the node of a device, and those that say that they never will
-/// be: some of both, or none.
+/// Checks the conditions that must be met before a pod is bound to the node of a device, and those that
+/// report that they cannot be met. Both lists are needed if one is given.
 pub(super) fn binding_conditions(validator: &mut Validator, path: &Path, owner: View) {
     const KINDS: [&str; 2] = ["bindingConditions", "bindingFailureConditions"];
     let mut all_fit = true;

@@ -1,4 +1,4 @@
-//! The status of a claim: the devices that it got, who uses them, and what drivers say of them.
+//! Rules for the status of a claim: allocated devices, their users, and the reports of drivers.
 
 use std::net::IpAddr;
 
@@ -16,17 +16,17 @@ use crate::device_limits::RESULTS_MAX;
 use values::field::FieldError;
 use values::json::{Object, Value};
 
-/// Most users of one claim.
+/// Maximum number of users of one claim.
 const USERS_MAX: usize = 256;
-/// Most conditions of a device, and most bytes of what its driver adds.
+/// Maximum number of conditions of a device, and maximum size in bytes of the data of its driver.
 const CONDITIONS_MAX: usize = 8;
 const DATA_MAX: usize = 10 * 1024;
-/// Limits of what is said of a network device.
+/// Limits of the data of a network device: interface name, hardware address, number of addresses.
 const INTERFACE_MAX: usize = 256;
 const HARDWARE_MAX: usize = 128;
 const ADDRESSES_MAX: usize = 16;
 
-/// Which device, and which share of it: driver, pool, device, share.
+/// Identity of a device or a share of it: driver, pool, device, share.
 type Identity<'v> = [&'v str; 4];
 
 const IDENTITY: [&str; 4] = ["driver", "pool", "device", "shareID"];
@@ -35,7 +35,7 @@ fn identity<'v>(device: View<'v>) -> Identity<'v> {
     IDENTITY.map(|name| device.text(name))
 }
 
-/// An identity as it is shown in a failure.
+/// Returns an identity in the form that errors show.
 fn shown(identity: Identity) -> Object {
     let mut out = Object::new();
     for (name, text) in ["Driver", "Pool", "Device", "ShareID"].into_iter().zip(identity) {
@@ -44,7 +44,8 @@ fn shown(identity: Identity) -> Object {
     out
 }
 
-/// The allocation is set once; reservations and device statuses need an allocation that they refer to.
+/// Checks the status of a claim. The allocation is set once, and reservations and device statuses need an
+/// allocation that they refer to.
 pub(in super::super) fn claim_status(validator: &mut Validator, path: &Path, status: View) {
     let before = validator.old.map_or(View::from(None), |old| old.child("status"));
     let (allocation, place) = (status.child("allocation"), path.child("allocation"));
@@ -72,12 +73,12 @@ fn user(validator: &mut Validator, path: &Path, user: View) {
     }
 }
 
-/// All that tells users of a claim apart.
+/// Returns the members that identify a user of a claim.
 fn members_of_user<'v>(user: View<'v>) -> [&'v str; 4] {
     ["apiGroup", "resource", "name", "uid"].map(|name| user.text(name))
 }
 
-/// Users need an allocation. A claim that is being deleted gets no new ones.
+/// Checks users, who need an allocation. A claim that is being deleted gets no new users.
 fn reserved(validator: &mut Validator, path: &Path, status: View, before: View) {
     if status.items("reservedFor").is_empty() {
         return;
@@ -86,7 +87,7 @@ fn reserved(validator: &mut Validator, path: &Path, status: View, before: View) 
         return validator.forbidden(path, "may not be specified when `allocated` is not set");
     }
     let is_deleted = validator.object.child("metadata").has("deletionTimestamp");
-    // A set: the list of new users may be too long.
+    // A set, because the list of new users may be too long.
     let known: HashSet<[&str; 4]> = before.structs("reservedFor").map(members_of_user).collect();
     if is_deleted && !status.structs("reservedFor").map(members_of_user).all(|user| known.contains(&user)) {
         let detail =
@@ -95,7 +96,7 @@ fn reserved(validator: &mut Validator, path: &Path, status: View, before: View) 
     }
 }
 
-/// What drivers say of the devices of an allocation.
+/// Checks the reports of drivers about the devices of an allocation.
 fn devices_in_use(validator: &mut Validator, path: &Path, status: View, allocation: View) {
     let given: HashSet<Identity> = allocation.child("devices").structs("results").map(identity).collect();
     let list = path.child("devices");
@@ -144,13 +145,13 @@ fn network(validator: &mut Validator, path: &Path, network: View) {
     }
 }
 
-/// The address of an interface with the length of the prefix of its network, in canonical form.
+/// Checks the address of an interface with its prefix length, in canonical form.
 fn interface_address(validator: &mut Validator, path: &Path, text: &str) {
     let Some((address, length)) = forms::network(text) else {
         let detail = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
         return validator.invalid(path, text, detail);
     };
-    // Of an address of the older family in the form of the newer one, the prefix loses what the address does.
+    // An IPv4-mapped IPv6 address becomes an IPv4 address, so 96 is subtracted from its prefix length.
     let is_mapped = matches!(address, IpAddr::V4(_)) && length > 32;
     let canonical = format!("{address}/{}", i16::from(length) - if is_mapped { 96 } else { 0 });
     if text != canonical {
@@ -158,7 +159,8 @@ fn interface_address(validator: &mut Validator, path: &Path, text: &str) {
     }
 }
 
-/// Devices that a claim is given, for requests that it has, and their configuration from the claim and its classes.
+/// Checks the allocated devices, their requests, which must be in the claim, and their configuration from the
+/// claim and its classes.
 fn allocated(validator: &mut Validator, path: &Path, devices: View, requests: &Requests) {
     slice_of(validator, path, devices, ("results", RESULTS_MAX), |validator, path, result| {
         requests.check(validator, &path.child("request"), result.text("request"));

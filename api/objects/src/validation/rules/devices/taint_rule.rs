@@ -1,4 +1,4 @@
-//! A rule that taints devices: which devices, the taint, and what is said of the rule.
+//! Rules for device taint rules: the selected devices, the taint, and the status.
 
 use super::super::super::Validator;
 use super::super::super::path::Path;
@@ -9,10 +9,10 @@ use super::names::{driver, label, pool};
 use super::slice::taint;
 use values::json::Value;
 
-/// Most conditions of a rule.
+/// Maximum number of conditions of a rule.
 const CONDITIONS_MAX: usize = 8;
 
-/// The devices that are meant, and their taint.
+/// Checks the device selector and the taint of a rule.
 pub(in super::super) fn taint_rule(validator: &mut Validator, path: &Path, rule: View) {
     let (spec, path) = (rule.child("spec"), path.child("spec"));
     let (selector, place) = (spec.child("deviceSelector"), path.child("deviceSelector"));
@@ -26,7 +26,7 @@ pub(in super::super) fn taint_rule(validator: &mut Validator, path: &Path, rule:
     taint(validator, &path.child("taint"), spec.child("taint"));
 }
 
-/// What was seen of the rule's effect.
+/// Checks the status of a rule.
 pub(in super::super) fn taint_status(validator: &mut Validator, path: &Path, status: View) {
     let list = path.child("conditions");
     if fits(validator, &list, status.items("conditions").len(), CONDITIONS_MAX) {
