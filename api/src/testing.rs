@@ -1,10 +1,12 @@
-//! What this crate's own tests share: numbers from a seed, trees from their text and back, and permissions.
+//! Helpers that the tests of this crate share: random numbers from a seed, conversion of objects to and from
+//! text, and permissions.
 
 use auth::authz::{Binding, Policy, RoleRef, Rule, Subject};
 
 use crate::values::json::{Object, Value, parse, write};
 
-/// The same numbers from the same seed, everywhere (SplitMix64).
+/// A deterministic random number generator (SplitMix64): the same seed gives the same numbers on every
+/// platform.
 pub(crate) struct Random(pub u64);
 
 impl Random {
@@ -16,54 +18,54 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Less than `end`.
+    /// Returns a number less than `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// True once in `count` times.
+    /// Returns true with a probability of one in `count`.
     pub(crate) fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }
 
-    /// One of these.
+    /// Returns a random element of `from`.
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 }
 
-/// Processor time of this thread, which other processes do not lengthen.
+/// Returns the processor time of this thread, which load by other processes does not lengthen.
 pub(crate) fn processor_time() -> std::time::Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = stat.split(' ').next().and_then(|nanos| nanos.parse().ok());
     std::time::Duration::from_nanos(nanos.unwrap_or(0))
 }
 
-/// The object that `text` is.
+/// Parses an object from JSON text.
 pub(crate) fn object(text: &str) -> Object {
     parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
 }
 
-/// The text of an object.
+/// Returns the JSON text of an object.
 pub(crate) fn object_text(object: &Object) -> String {
     text(&Value::Object(object.clone()))
 }
 
-/// The text of a value.
+/// Returns the JSON text of a value.
 pub(crate) fn text(value: &Value) -> String {
     let mut out = Vec::new();
     write(value, &mut out);
     String::from_utf8(out).unwrap()
 }
 
-/// The user jane may get pods everywhere, by the role `reader`, and that is all.
+/// Returns rules under which the user jane may only get pods, in all namespaces, through the role `reader`.
 pub(crate) fn jane_may_get_pods() -> Policy {
     let list = |text: &str| vec![text.to_owned()];
     let read = Rule { verbs: list("get"), api_groups: list(""), resources: list("pods"), ..Rule::default() };
     user_may("jane", read)
 }
 
-/// A user may do everywhere what this rule says, by the role `reader`.
+/// Returns rules under which a user may do what `rule` permits, in all namespaces, through the role `reader`.
 pub(crate) fn user_may(name: &str, rule: Rule) -> Policy {
     let mut policy = Policy::default();
     policy.set_cluster_role("reader", Some([rule].into()));
