@@ -1,4 +1,4 @@
-//! The plugin ValidatingAdmissionWebhook: webhooks that may refuse an object, asked all at once.
+//! The plugin ValidatingAdmissionWebhook: webhooks that may refuse an object, called concurrently.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::values::status::Status;
 use crate::wire::outgoing::Identities;
 use crate::writes::admission::{Plugin, Record, Review, Step, Target};
 
-/// The plugin.
+/// The admission plugin ValidatingAdmissionWebhook.
 pub struct ValidatingWebhooks(Webhooks);
 
 impl ValidatingWebhooks {
-    /// The plugin over this store; `identities` say who this server is to webhooks.
+    /// Returns the plugin for this store. `identities` holds the credentials of this server for webhooks.
     pub fn new(lookup: &Lookup, identities: Arc<Identities>) -> ValidatingWebhooks {
         ValidatingWebhooks(Webhooks::new(lookup, "validatingwebhookconfigurations", identities))
     }
