@@ -1,15 +1,15 @@
-//! The way to nodes, pods and services: whom a request for a connection means, and the connection itself
+//! Connections to nodes, pods and services: finding the target of a request, and the connection itself
 //! (docs/api/nodes.md).
 //!
 //! ```text
-//! name in the path ─► target ─► Endpoint ─┬─ proxy:   request and answer, links rewritten ─► html
-//!                                         ├─ upgrade: 101, then bytes both ways ───────────► tunnel
-//!                                         ├─ exec:    WebSocket v5 ◄─► SPDY/3.1 ───────────► messages, spdy
-//!                                         └─ logs:    the answer as it comes ──────────────► forward
+//! name in the path ─► target ─► Endpoint ─┬─ proxy:   request and response, links rewritten ─► html
+//!                                         ├─ upgrade: 101, then bytes both ways ─────────────► tunnel
+//!                                         ├─ exec:    WebSocket v5 ◄─► SPDY/3.1 ─────────────► messages, spdy
+//!                                         └─ logs:    the response as it arrives ────────────► forward
 //! ```
 //!
-//! Each request has a connection of its own to its target, and holds a few buffers of it: nothing is kept for a client
-//! that does not read. Knows no verbs and no store: objects are handed in.
+//! Each request has its own connection to its target and a few buffers; nothing is kept for a client that
+//! does not read. The module knows neither verbs nor the store: callers pass the objects.
 
 pub mod exec;
 pub mod forward;

@@ -17,7 +17,7 @@ pub struct LimitRanger {
     annotation: String,
 }
 
-/// One item of a limit range.
+/// An item of a limit range.
 struct Limit {
     kind: String,
     min: Amounts,

@@ -45,7 +45,7 @@ struct Tickets {
     open: BTreeSet<u64>,
 }
 
-/// One creation under way; dropping it ends the creation.
+/// A creation under way; dropping it ends the creation.
 pub struct Creation<'c> {
     creations: &'c Creations,
     ticket: u64,

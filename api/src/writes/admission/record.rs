@@ -71,7 +71,7 @@ pub trait Writer: Send + Sync {
 /// The future result of a write.
 pub type Pending<'w, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'w>>;
 
-/// One write as a plugin sees it. `New` is `&mut Object` at the mutating point and `&Object` at the
+/// A write as a plugin sees it. `New` is `&mut Object` at the mutating point and `&Object` at the
 /// validating one.
 pub struct Record<'r, New> {
     /// Makes writes on behalf of the server.

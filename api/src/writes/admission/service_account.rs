@@ -116,7 +116,7 @@ impl ServiceAccount {
             let references = account.pull_secrets.iter().map(reference);
             new.object_entry("spec").insert("imagePullSecrets", Value::Array(references.collect()));
         }
-        // What the account forbids is refused before other plugins and validation see the pod.
+        // A pod that the account forbids is refused before other plugins and validation see it.
         match record.new.as_deref() {
             Some(new) => check_secrets(new, &account).map_err(|why| record.forbidden(&why)),
             None => Ok(()),

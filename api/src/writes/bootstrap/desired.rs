@@ -1,7 +1,7 @@
 //! The bundled data as objects.
 //!
-//! The files contain only what differs between objects. What all objects of a file share (kind, bootstrapping
-//! label, autoupdate annotation, the binding of a controller's role to its account) is added here.
+//! The files contain only what differs between objects. The parts that all objects of a file share (kind, bootstrapping
+//! label, autoupdate annotation, the binding of a controller's role to its account) are added here.
 //! Vendor-specific parts of names are placeholders that the naming profile fills.
 
 use super::Target;

@@ -19,8 +19,8 @@
 //! - A creation is registered before the definition of its type and (in mutating admission) its namespace are looked up,
 //!   and until the commit is over. The controllers that empty a type or a namespace wait for the creations that may have
 //!   seen it active.
-//! - Allocated addresses and ports are held until the commit is over, whatever its outcome. What admission took for the
-//!   write, such as a share of a quota, is given back unless the object is stored.
+//! - Allocated addresses and ports are held until the commit is over, whatever its outcome. The charges that admission took for the
+//!   write, such as a share of a quota, are given back unless the object is stored.
 //!
 //! A round that finds the object changed starts over at the top, a bounded number of times. No data of a
 //! round survives except what the source keeps.

@@ -37,7 +37,7 @@ pub struct NodeRestriction {
     drivers: Arc<Resource>,
 }
 
-/// One write of a node agent.
+/// A write of a node agent.
 struct Agent<'a, 'r, N> {
     plugin: &'a NodeRestriction,
     record: &'a Record<'r, N>,

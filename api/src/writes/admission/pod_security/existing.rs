@@ -22,7 +22,7 @@ const TIME_MAX: Duration = Duration::from_secs(1);
 /// Number of pods checked between two pauses in which other requests run.
 const PODS_PER_TURN: usize = 32;
 
-/// Checks the pods of a namespace. One pod of each controller comes first, because the pods of a controller
+/// Checks the pods of a namespace. The first pod of each controller comes first, because the pods of a controller
 /// are likely the same.
 ///
 /// # Errors

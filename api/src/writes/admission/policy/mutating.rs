@@ -57,7 +57,7 @@ struct Refusals {
     of_evaluation: Vec<String>,
 }
 
-/// One use of a policy for a write, or why the policy cannot be used.
+/// A use of a policy for a write, or why the policy cannot be used.
 type Use<'u> = Result<Invocation<'u, Mutating>, Misconfigured<'u, Mutating>>;
 
 /// The inputs of expressions that are the same for all policies in one run of a write.

@@ -71,7 +71,7 @@ pub struct ObjectType<'t> {
     pub registry: &'t Registry,
 }
 
-/// One mutation of a policy.
+/// A mutation of a policy.
 #[derive(Debug)]
 pub struct Mutation {
     form: Form,
@@ -136,7 +136,7 @@ impl Mutating {
         }
     }
 
-    /// Evaluates the match conditions; returns `None` if there are none.
+    /// Evaluates the match conditions, if there are any.
     pub fn matches(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Option<Judged> {
         (!self.conditions.is_empty()).then(|| matches(&self.conditions, &self.variables, inputs, params))
     }

@@ -32,7 +32,7 @@ pub struct Request<'r> {
     pub user: &'r User,
     /// Whether the write is a dry run, which stores nothing.
     pub dry_run: bool,
-    /// The options of the request, with their kind; `null` if there are none.
+    /// The options of the request, with their kind; `null` for a connect.
     pub options: &'r Value,
     /// The value of `request`, built from the other fields on first read.
     pub made: OnceLock<Object>,

@@ -115,7 +115,7 @@ pub enum Published {
 /// The result of a policy for one write.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Outcome {
-    /// One decision for each validation, in order. A single decision if the validations could not be
+    /// The decision for each validation, in order. A single decision if the validations could not be
     /// evaluated; empty if the policy does not match.
     pub decisions: Vec<Decision>,
     /// Duration of each validation.

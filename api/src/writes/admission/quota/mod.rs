@@ -205,7 +205,7 @@ impl Plugin for ResourceQuota {
         let resource = target.resource;
         let is_main = target.subresource.is_empty();
         let is_update = target.operation == Operation::Update;
-        // Events are numerous and expire by themselves, so they are not counted.
+        // Events expire by themselves, so they are not counted.
         let is_event = resource.is_of("", "events") || resource.is_of("events", "events");
         if !resource.namespaced() || resource.storage.is_none() || is_event {
             return false;

@@ -27,7 +27,7 @@ pub(super) struct Configuration {
     pub(super) webhooks: Vec<Webhook>,
 }
 
-/// One webhook of a configuration.
+/// A webhook of a configuration.
 pub(super) struct Webhook {
     pub(super) name: String,
     pub(super) matching: Matching,

@@ -189,7 +189,7 @@ pub(super) fn probe_hosts(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("probe or lifecycle host", detail)
 }
 
-/// Forbids privileged containers.
+/// Forbids containers that are privileged.
 pub(super) fn privileged(pod: Pod<'_>) -> Option<Violation> {
     let offenders = Offenders::among(pod, |container| container.context.is_true("privileged"));
     if offenders.is_empty() {
