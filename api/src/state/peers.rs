@@ -51,7 +51,7 @@ pub struct Settings {
     pub server_name: String,
 }
 
-/// Group and version.
+/// Group and version of a type.
 pub type Version = (String, String);
 
 /// The types that a peer reports to serve.

@@ -52,7 +52,7 @@ pub(super) struct Pools {
     engine: Engine,
     /// Key prefix of services.
     prefix: Bytes,
-    /// One or two, of different families; the first is the default.
+    /// The networks: one, or two of different families. The first is the default.
     pub networks: Vec<Network>,
     pub ports: Ports,
     state: Mutex<State>,

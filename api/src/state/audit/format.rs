@@ -14,7 +14,7 @@ pub enum Format {
     Json,
     /// A JSON object without type, for a list that names the type of its items.
     Item,
-    /// One line of text with the most important members.
+    /// A line of text with the most important members.
     Legacy,
 }
 

@@ -65,7 +65,7 @@ fn encoded_text(text: &str) -> String {
     percent_encode(text.as_bytes(), PARAMETER).to_string().replace("%20", "+")
 }
 
-/// Encodes a path.
+/// Encodes a path for a URL.
 pub fn encoded_path(path: &str) -> String {
     utf8_percent_encode(path, outgoing::PATH).to_string()
 }

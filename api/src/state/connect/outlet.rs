@@ -1,5 +1,5 @@
-//! The writing end of a connection that two tasks share. One task writes data and waits; the other inserts
-//! responses to pings and never waits, so that neither direction blocks the other.
+//! The writing end of a connection that two tasks share. The first task writes data and waits; the second one
+//! inserts responses to pings and never waits, so that neither direction blocks the other.
 
 use std::collections::VecDeque;
 use std::io;

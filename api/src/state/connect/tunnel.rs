@@ -41,7 +41,7 @@ impl Activity {
         Activity { start: Instant::now(), last_ms: AtomicU64::new(0) }
     }
 
-    /// Records activity.
+    /// Records the time of an activity.
     pub(super) fn touch(&self) {
         self.last_ms.store(self.start.elapsed().as_millis() as u64, Relaxed);
     }

@@ -92,7 +92,7 @@ pub struct Extensions {
     unserved: ArcSwap<Vec<Foreign>>,
 }
 
-/// One version of a group that an extension server serves.
+/// A version of a group that an extension server serves.
 #[derive(Debug)]
 pub struct Extension {
     /// Name of the APIService.
@@ -178,9 +178,9 @@ impl Extensions {
         self.table.load().keys().cloned().collect()
     }
 
-    /// Sets the APIServices. Those with a server keep their known state if their spec does not change. Those
-    /// without a server count only if this server does not serve the version itself (`is_own`). Returns
-    /// whether a spec changed, or an APIService was added or removed.
+    /// Sets the APIServices. An APIService with a server keeps its known state if its spec does not change.
+    /// An APIService without a server counts only if this server does not serve the version itself
+    /// (`is_own`). Returns whether a spec changed, or an APIService was added or removed.
     pub fn configure(&self, services: &[Value], is_own: impl Fn(&Value) -> bool) -> bool {
         let before = self.table.load_full();
         let mut table = BTreeMap::new();

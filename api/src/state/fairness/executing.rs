@@ -19,7 +19,7 @@ struct Places {
     free: Vec<usize>,
 }
 
-/// A running request.
+/// A running request, for display.
 #[derive(Clone, Debug)]
 pub(super) struct Runner {
     /// Name of its flow schema.

@@ -302,7 +302,7 @@ impl Fairness {
             let (Some(planned), Some((uid, seats_max))) =
                 (plan.levels.get(&schema.level), uids.get(&*schema.level))
             else {
-                continue; // its status says so
+                continue; // the status of the schema reports this
             };
             let ids = Arc::new(Ids { schema: header(&schema.uid), level: header(uid) });
             let meter = Arc::new(self.families.meter(&schema.name, &schema.level));

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-/// One seat in this many is reserved; a level with fewer seats reserves none.
+/// Number of seats of which one is reserved; a level with fewer seats reserves no seat.
 const PART: u32 = 8;
 
 /// The reserved seats of a level, and the seats that each flow uses.
@@ -76,7 +76,7 @@ mod tests {
         let (flood, one, other) = (1, 2, 3);
         let mut reserve = Reserve::default();
         reserve.begin(flood, 40, false);
-        // Of 49 seats, 6 are reserved, at most 3 of them for each flow.
+        // A level with 49 seats reserves 6, at most 3 of them for each flow.
         for (flow, seats, limit, wanted) in [
             (flood, 1, 49, None),
             (one, 3, 49, Some(3)),

@@ -136,7 +136,7 @@ impl<'r> Batch<'r> {
         Ok(())
     }
 
-    /// Applies the batch.
+    /// Applies the records of the batch.
     pub(super) async fn apply(&mut self) -> Result<(), ApplyError> {
         if self.records.is_empty() {
             return Ok(());

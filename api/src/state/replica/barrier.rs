@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(sent(), QUESTIONS_MAX as u64);
         assert!(etcd.answers.lock().remove(0).send(()).is_ok());
         assert_eq!(answered(&mut first[0]), Some(1));
-        // One waiting caller is enough to send the request; a later caller waits for the next one.
+        // A single waiting caller is enough to send the request; a later caller waits for the next one.
         assert_eq!(answered(&mut gathered[3]), None);
         assert_eq!(sent(), QUESTIONS_MAX as u64 + 1);
         let mut late = call(&barrier, &etcd);

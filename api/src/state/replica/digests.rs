@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 /// The digest of one resource: number and contents of its objects.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Digest {
-    /// Number of objects.
+    /// Number of objects of the resource.
     pub objects: u64,
     /// Hash of their keys and contents, in hexadecimal digits.
     pub sum: String,
@@ -17,7 +17,7 @@ pub struct Digest {
 /// The digests, by resource.
 pub type Digests = BTreeMap<String, Digest>;
 
-/// Digests under construction.
+/// Builds the digests of a store.
 #[derive(Default)]
 pub struct Sums(BTreeMap<String, (u64, Sha256)>);
 

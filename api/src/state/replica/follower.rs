@@ -173,7 +173,7 @@ impl Replica {
 /// reason why the stream ended, if it did. `next` returns `None` if no response is waiting.
 ///
 /// etcd sends a response for each revision. If they were applied one by one, the backlog would grow under
-/// load, and etcd closes an HTTP/2 connection on which many small frames are queued.
+/// load, and an HTTP/2 connection on which many small frames are queued is closed.
 fn with_waiting(
     first: WatchResponse,
     mut next: impl FnMut() -> Option<Result<WatchResponse, WatchEnd>>,

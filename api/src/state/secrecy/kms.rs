@@ -7,9 +7,9 @@
 //! stored: <word>:enc:kms:v2:<name>: | message { sealed value, id of the key, wrapped seed, annotations, kind }
 //! ```
 //!
-//! The service is asked to wrap a seed if there is none or its key has another id, and to unwrap a seed that
-//! is not cached. It is never asked to seal a value. Sealing does not wait. Opening waits for the service at
-//! most once for each seed.
+//! The service is asked to wrap a seed if no seed exists or the service's key has another id, and to unwrap a
+//! seed that is not cached. It is never asked to seal a value. Sealing does not wait. Opening waits for the
+//! service at most once for each seed.
 
 use std::collections::HashMap;
 use std::fmt;

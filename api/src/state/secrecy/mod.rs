@@ -30,7 +30,7 @@ use crate::values::naming::Naming;
 /// Plural names of resources that are stored once although two groups serve them: the core group counts.
 const OF_TWO_GROUPS: [&str; 1] = ["events"];
 
-/// One entry of a configuration.
+/// A rule of a configuration.
 #[derive(Debug)]
 pub struct Rule {
     resources: Vec<String>,
@@ -94,7 +94,7 @@ impl Secrecy {
         services(&self.rules.load()).next().is_some()
     }
 
-    /// Replaces the rules.
+    /// Replaces the rules in use.
     pub fn replace(&self, rules: Vec<Rule>) {
         self.rules.store(Arc::new(rules));
     }

@@ -141,7 +141,7 @@ impl IssuerDocuments {
     /// `None` for other paths.
     ///
     /// # Errors
-    /// 404 below a document, 405 for methods that do not read, 406 if the client does not accept the media
+    /// 404 below a document, 405 for methods other than GET, 406 if the client does not accept the media
     /// type.
     pub fn respond(
         &self,

@@ -41,7 +41,7 @@ impl TokenUses {
         }
     }
 
-    /// Takes all waiting secrets; waits if there are none yet. Only one caller at a time.
+    /// Takes all waiting secrets; waits until there is at least one. Only one caller at a time.
     pub async fn take(&self) -> BTreeSet<TokenUse> {
         loop {
             let taken = std::mem::take(&mut *self.waiting.lock());

@@ -1,8 +1,8 @@
 //! The bundled data as objects.
 //!
-//! The files contain only what differs between objects. The parts that all objects of a file share (kind, bootstrapping
-//! label, autoupdate annotation, the binding of a controller's role to its account) are added here.
-//! Vendor-specific parts of names are placeholders that the naming profile fills.
+//! The files contain only what differs between objects. The parts that all objects of a file share (kind,
+//! bootstrapping label, autoupdate annotation, the binding of a controller's role to its account) are added
+//! here. Vendor-specific parts of names are placeholders that the naming profile fills.
 
 use super::Target;
 use crate::values::json::{Object, Value, parse};

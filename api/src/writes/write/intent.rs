@@ -531,7 +531,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the stored version for callers that do not distinguish the outcomes; `None` if nothing is stored.
+    /// Returns the stored version for callers that do not distinguish the outcomes; `None` if nothing is
+    /// stored.
     pub fn written(self) -> Option<Written> {
         match self {
             Outcome::Created(written)

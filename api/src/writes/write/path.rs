@@ -8,19 +8,19 @@
 //! ```
 //!
 //! The reasons for this order:
-//! - Ownership comes before what the server adds (allocation, strategy), because what the server adds belongs to no
-//!   manager.
-//! - Ownership of a new object is computed on the object as sent, in the version of the request, so that fields that a
-//!   plugin adds belong to no manager either. For an update the two stored versions are compared, so ownership comes
-//!   after the conversion.
-//! - The privilege escalation check comes before all other refusals of the object, so that the writer learns first which
-//!   permissions are missing. The check whether the writer of a policy may read its parameters runs only for a valid
-//!   object, as one more of its rules.
-//! - A creation is registered before the definition of its type and (in mutating admission) its namespace are looked up,
-//!   and until the commit is over. The controllers that empty a type or a namespace wait for the creations that may have
-//!   seen it active.
-//! - Allocated addresses and ports are held until the commit is over, whatever its outcome. The charges that admission took for the
-//!   write, such as a share of a quota, are given back unless the object is stored.
+//! - Ownership comes before what the server adds (allocation, strategy), because what the server adds belongs
+//!   to no manager.
+//! - Ownership of a new object is computed on the object as sent, in the version of the request, so that
+//!   fields that a plugin adds belong to no manager either. For an update the two stored versions are
+//!   compared, so ownership comes after the conversion.
+//! - The privilege escalation check comes before all other refusals of the object, so that the writer learns
+//!   first which permissions are missing. The check whether the writer of a policy may read its parameters
+//!   runs only for a valid object, as one more of its rules.
+//! - A creation is registered before the definition of its type and (in mutating admission) its namespace are
+//!   looked up, and until the commit is over. The controllers that empty a type or a namespace wait for the
+//!   creations that may have seen it active.
+//! - Allocated addresses and ports are held until the commit is over, whatever its outcome. The charges that
+//!   admission took for the write, such as a share of a quota, are given back unless the object is stored.
 //!
 //! A round that finds the object changed starts over at the top, a bounded number of times. No data of a
 //! round survives except what the source keeps.

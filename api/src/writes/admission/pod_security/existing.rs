@@ -22,8 +22,8 @@ const TIME_MAX: Duration = Duration::from_secs(1);
 /// Number of pods checked between two pauses in which other requests run.
 const PODS_PER_TURN: usize = 32;
 
-/// Checks the pods of a namespace. The first pod of each controller comes first, because the pods of a controller
-/// are likely the same.
+/// Checks the pods of a namespace. The first pod of each controller comes first, because the pods of a
+/// controller are likely the same.
 ///
 /// # Errors
 /// Fails if a pod cannot be read.

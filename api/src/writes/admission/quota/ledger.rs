@@ -28,7 +28,9 @@
 //! decider. The usage that the decider stores for a quota is the sum of
 //! - the total in S,
 //! - the shares that were kept at a revision after S since the recount began: they are not in S,
-//! - the open shares: they may be in S or not. A share that is later kept at a revision in S was counted twice, and its surplus is given back then. A share that is dropped gives back what this sum added for it.
+//! - the open shares: they may be in S or not. A share that is later kept at a revision in S was counted
+//!   twice, and its surplus is given back then. A share that is dropped gives back what this sum added for
+//!   it.
 //!
 //! A share that was kept before the recount began is in S, because a write is visible before its share is
 //! kept. So the usage is never too low, and it is exact as soon as the shares that are open at that time are
@@ -142,7 +144,8 @@ impl Ledger {
         account.or_insert_with(|| Arc::new(Account::new(namespace))).clone()
     }
 
-    /// Removes the account of a namespace without quotas. Returns `false` if a write or a recount still uses it.
+    /// Removes the account of a namespace without quotas. Returns `false` if a write or a recount still uses
+    /// it.
     pub fn forget(&self, namespace: &str) -> bool {
         let accounts = &mut self.accounts.lock().by_namespace;
         let is_used = accounts.get(namespace).is_some_and(is_used);

@@ -426,7 +426,8 @@ fn device_amounts(of_class: &str, claim: &Object, amounts: &mut Amounts) {
     }
 }
 
-/// Returns whether every object that a resource of a quota counts uses exactly 1 of it, whatever the object says.
+/// Returns whether every object that a resource of a quota counts uses exactly 1 of it, whatever the object
+/// says.
 pub fn counts_objects(name: &str) -> bool {
     name.starts_with("count/") || COUNTED.contains(&name)
 }
