@@ -338,7 +338,7 @@ impl<'a> Loopback<'a> {
 }
 
 impl Loopback<'_> {
-    /// Removes the record of a target that cannot be read, so that the object can be written anew. Returns
+    /// Removes the record of a target that cannot be read, so that the object can be written again. Returns
     /// whether there was such a record. A record that another writer replaces in the meantime stays.
     ///
     /// # Errors

@@ -89,7 +89,7 @@ impl Schema {
         }
     }
 
-    /// Returns whether requests with these attributes match the schema.
+    /// Returns whether requests with these request attributes match the schema.
     pub fn matches(&self, attributes: &Attributes<'_>) -> bool {
         self.rules.iter().any(|rule| rule.matches(attributes))
     }

@@ -8,7 +8,8 @@
 //!
 //! The revision of an object is never in its value. Values are given this release's defaults when they are
 //! read, as in the reference server, so that objects of an older release look the same on servers of both
-//! kinds. Fields that a later release wrote are noted in the attributes, and restored by [`Values::encode`].
+//! kinds. Fields that a later release wrote are noted in the selector attributes, and restored by
+//! [`Values::encode`].
 
 use std::sync::Arc;
 

@@ -233,7 +233,8 @@ impl Wrapping {
         current.as_ref().is_some_and(|current| id.is_ok_and(|id| id == current.key_id))
     }
 
-    /// Encrypts a value for a place, and returns the bytes to store, which begin with `head`.
+    /// Encrypts a value that is stored under the key `place`, and returns the bytes to store, which begin
+    /// with `head`.
     ///
     /// # Errors
     /// The service has not provided a seed yet, or has not been healthy for too long.
@@ -268,7 +269,7 @@ impl Wrapping {
         Ok(stored)
     }
 
-    /// Decrypts a stored value of a place, given without its head.
+    /// Decrypts the value that is stored under the key `place`, given without its head.
     ///
     /// # Errors
     /// The value is malformed, or the service does not unwrap its seed.

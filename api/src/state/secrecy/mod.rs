@@ -113,8 +113,8 @@ impl Secrecy {
         }
     }
 
-    /// Encrypts a value that is stored outside the log, under a key of its own (`place`), if the rules say so
-    /// for its key in the log.
+    /// Encrypts a value that is stored outside the log under the key `place`, if the rules say so for `key`,
+    /// its key in the log.
     ///
     /// # Errors
     /// The value cannot be encrypted.
@@ -126,7 +126,7 @@ impl Secrecy {
         }
     }
 
-    /// Decrypts the value that is stored at a place; returns `None` if it is not encrypted.
+    /// Decrypts the value that is stored under the key `place`; returns `None` if it is not encrypted.
     ///
     /// # Errors
     /// None of the configured keys can open the value.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A value is written with the first key of its provider and read with the key that its head names. With
-//! `aesgcm` it is bound to its place: it cannot be opened at another one.
+//! `aesgcm` it is bound to the key under which it is stored: it cannot be opened under another one.
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::cipher::{
@@ -139,7 +139,7 @@ impl Key {
         rest.is_some_and(|rest| self.service().is_none_or(|service| service.is_current(rest)))
     }
 
-    /// Encrypts a value for a place, and returns the bytes to store.
+    /// Encrypts a value that is stored under the key `place`, and returns the bytes to store.
     pub fn seal(&self, place: &[u8], value: &[u8]) -> Result<Vec<u8>, SealError> {
         let unsealed = |_| failed("the value cannot be encrypted");
         let mut sealed = self.head.to_vec();
@@ -188,7 +188,7 @@ impl Key {
         stored.starts_with(&self.head)
     }
 
-    /// Decrypts a stored value of a place. The value must name this key.
+    /// Decrypts the value that is stored under the key `place`. It must name this encryption key.
     pub fn open(&self, place: &[u8], stored: &[u8]) -> Result<Vec<u8>, SealError> {
         let unopened = || failed("the value cannot be decrypted with the key that it names");
         let rest = stored.strip_prefix(&*self.head).ok_or_else(unopened)?;

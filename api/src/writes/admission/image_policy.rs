@@ -24,7 +24,7 @@ use crate::values::object::at;
 use crate::values::status::Status;
 use crate::wire::outgoing;
 
-/// Maximum number of cached decisions. Each one has the images of a pod as its key.
+/// Maximum number of cached decisions. Each key contains the images of a pod.
 const REMEMBERED_MAX: usize = 1024;
 
 /// The version of reviews that is sent.

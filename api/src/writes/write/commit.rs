@@ -22,7 +22,7 @@ pub enum Attempt {
     Committed(Committed),
     /// The condition failed; contains the newest state.
     Conflict(Option<Entry>),
-    /// The condition held, but the write must be made anew.
+    /// The condition held, but the write must start over.
     Again,
 }
 
@@ -47,8 +47,8 @@ pub async fn commit(
     }
 }
 
-/// Encodes an object for storage in place of one with the attributes `replaced`. If the object is too large
-/// only because of managed fields that no client requested, it is stored without them.
+/// Encodes an object for storage in place of one with the selector attributes `replaced`. If the object is
+/// too large only because of managed fields that no client requested, it is stored without them.
 pub(super) fn fitting_payload(resource: &Resource, object: &mut Object, replaced: &[u8]) -> Payload {
     let payload = store::payload_of_change(resource, object, replaced);
     if payload.value.len() <= engine::VALUE_BYTES_MAX {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Validations and their messages share one budget; the annotations have another of the same size. Each step
-//! evaluates variables anew.
+//! evaluates variables again.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};

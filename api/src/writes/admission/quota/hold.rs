@@ -13,7 +13,7 @@ use crate::writes::admission::pod::{self, Amounts};
 pub struct Quota {
     /// Name of the quota object.
     pub name: String,
-    /// Identity of the quota. A quota that was created anew under the same name does not contain earlier
+    /// Identity of the quota. A quota that was created again under the same name does not contain earlier
     /// amounts.
     pub uid: String,
     /// The limits in effect, from the status. Limits in the specification take effect once their usage has

@@ -28,7 +28,7 @@ pub(super) struct Verdict {
     pub(super) denial: Option<Denial>,
     pub(super) warnings: Vec<String>,
     pub(super) annotations: Vec<(String, String)>,
-    /// The text of a JSON patch; may be empty.
+    /// The text of a JSON patch; empty if the response has no patch.
     pub(super) patch: Vec<u8>,
     /// The type of the patch as named by the webhook, if it is not a known one.
     pub(super) unknown_form: Option<String>,
