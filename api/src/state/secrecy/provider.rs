@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A value is written with the first key of its provider and read with the key that its head names. With
-//! `aesgcm` it is bound to the key under which it is stored: it cannot be opened under another one.
+//! `aesgcm` and `kms` it is bound to the key under which it is stored: it cannot be opened under another one.
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::cipher::{
