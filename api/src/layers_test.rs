@@ -1,15 +1,15 @@
-//! Checks that knowledge runs one way in this crate: rooms import only those below them, and no two modules of a room
-//! reach each other.
+//! Checks the direction of dependencies in this crate: a room imports only from rooms below it, and no two
+//! modules of a room depend on each other.
 //!
-//! Reads the `crate::` paths in the sources, tests left out.
+//! The check reads the `crate::` paths in the sources and skips tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The rooms, the lowest first, as `lib.rs` shows them.
+/// The rooms, lowest first, as listed in `lib.rs`.
 const ROOMS: [&str; 8] = ["values", "types", "wire", "objects", "state", "writes", "requests", "system"];
 
-/// What each module, written `room::module`, imports of the others.
+/// The imports of each module. Modules are written `room::module`.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
@@ -34,8 +34,8 @@ fn rooms_import_those_below_and_modules_no_module_that_imports_them() {
     assert_eq!(circles, BTreeSet::new());
 }
 
-/// A request reaches the engine by its permission alone (`objects/store/access.rs`): handlers open the store, and the
-/// context's own access is for the parts of the server that follow the log.
+/// Checks that a request reaches the engine only through its permission (`objects/store/access.rs`). Handlers
+/// open the store; only parts of the server that follow the log use the engine of the context directly.
 #[test]
 fn no_handler_has_the_engine_itself() {
     let src = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
@@ -58,7 +58,7 @@ fn paths_are_found_in_every_form_of_import() {
     assert_eq!(modules_in(text), wanted.map(str::to_owned).into());
 }
 
-/// All modules that can be reached from one by following imports.
+/// Returns all modules that can be reached from `from` by following imports.
 fn reached<'i>(imports: &'i Imports, from: &str) -> BTreeSet<&'i str> {
     let mut reached = BTreeSet::new();
     let mut open = vec![from];
@@ -108,7 +108,8 @@ fn is_test(file: &Path) -> bool {
     name.ends_with("_test") || ["testing", "fixture", "server_fixture"].contains(&&*name)
 }
 
-/// The modules that a source names, outside comments and the tests at its foot.
+/// Returns the modules that a source file names, without those in comments and in the tests at the end of the
+/// file.
 fn modules_in(text: &str) -> BTreeSet<String> {
     let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let code: String =
@@ -120,7 +121,8 @@ fn modules_in(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Adds the first two segments of each path of a tree such as `a::{b, c::d}`; returns what comes after the tree.
+/// Adds the first two segments of each path of a use tree such as `a::{b, c::d}`, and returns the text after
+/// the tree.
 fn expand<'t>(tree: &'t str, path: &mut Vec<&'t str>, found: &mut BTreeSet<String>) -> &'t str {
     let tree = tree.trim_start();
     if let Some(mut rest) = tree.strip_prefix('{') {
@@ -136,7 +138,7 @@ fn expand<'t>(tree: &'t str, path: &mut Vec<&'t str>, found: &mut BTreeSet<Strin
     let end = tree.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(tree.len());
     let (word, after) = tree.split_at(end);
     if word.is_empty() {
-        // Anything else, `*` for example, names no module.
+        // Other items, for example `*`, name no module.
         return after.strip_prefix(|_: char| true).unwrap_or_default();
     }
     path.push(word);

@@ -1,21 +1,21 @@
-//! The resource API: what HTTP requests mean, on top of engine snapshots.
+//! The resource API: gives HTTP requests their meaning, on top of engine snapshots.
 //!
-//! Eight rooms. Each imports only from those below it, which `layers_test.rs` checks:
+//! The crate has eight rooms. Each room imports only from rooms below it; `layers_test.rs` checks this:
 //!
 //! ```text
-//! system    what runs beside requests: the start, the controllers
-//! requests  the stages of a request, the routes, what each verb means
-//! writes    admission, the write path, what the server writes by itself
-//! state     permissions, allocations, flow control, audit, nodes and other servers, health
+//! system    work that runs beside requests: startup, controllers
+//! requests  the stages of a request, routes, the semantics of each verb
+//! writes    admission, the write path, writes by the server itself
+//! state     permissions, allocation, flow control, audit, nodes and other servers, health
 //! objects   patches, validation, ownership, conversion; records and representations
-//! wire      connections, requests as they arrive, encodings, outgoing calls
+//! wire      connections, incoming requests, encodings, outgoing calls
 //! types     schemas, the registry, discovery, OpenAPI, tables, selectors
 //! values    JSON trees, fields, names, times, statuses
 //! ```
 //!
-//! Start reading at [`requests::pipeline`]; [`requests::verbs`] says what each verb means, [`mod@writes::write`] how an
-//! object gets into the store, [`types::schema::table`] what is known about types.
-//! This crate knows HTTP, encodings and schemas, and neither files nor flags.
+//! Start reading at [`requests::pipeline`]. [`requests::verbs`] describes each verb, [`mod@writes::write`]
+//! describes how an object gets into the store, and [`types::schema::table`] holds the facts about each type.
+//! This crate knows HTTP, encodings and schemas. It reads no files and parses no flags.
 
 pub mod state;
 

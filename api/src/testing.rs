@@ -2,14 +2,14 @@
 
 use auth::authz::{Binding, Policy, RoleRef, Rule, Subject};
 
-/// The user jane may get pods everywhere, by the role `reader`, and that is all.
+/// Returns rules under which the user jane may only get pods, in all namespaces, through the role `reader`.
 pub(crate) fn jane_may_get_pods() -> Policy {
     let list = |text: &str| vec![text.to_owned()];
     let read = Rule { verbs: list("get"), api_groups: list(""), resources: list("pods"), ..Rule::default() };
     user_may("jane", read)
 }
 
-/// A user may do everywhere what this rule says, by the role `reader`.
+/// Returns rules under which a user may do what `rule` permits, in all namespaces, through the role `reader`.
 pub(crate) fn user_may(name: &str, rule: Rule) -> Policy {
     let mut policy = Policy::default();
     policy.set_cluster_role("reader", Some([rule].into()));

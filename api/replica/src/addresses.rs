@@ -1,12 +1,12 @@
-//! Where the servers on one etcd reach each other: a key for each, in kube-apiserver's form, that ends with a lease unless its
-//! server writes it again (docs/api/peers.md#addresses).
+//! Addresses of the servers on one etcd: a key for each, in kube-apiserver's form, with a lease that ends
+//! unless the server writes the key again (docs/api/peers.md#addresses).
 //!
 //! ```text
-//! server ─ every few seconds ─► /registry/peerserverleases/<identity> ─► any server that passes a request on
+//! server ─ every few seconds ─► /registry/peerserverleases/<identity> ─► any server that forwards a request
 //! ```
 //!
-//! The keys are no objects, so no copy has them: they are read where they are needed. What another server wrote is not believed:
-//! a value that has no address is passed over.
+//! The keys are not objects, so no copy contains them: they are read when they are needed. Values of other
+//! servers are not trusted: a value without an address is skipped.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -30,17 +30,17 @@ use values::status::Status;
 /// Path of the keys, below the prefix.
 const PATH: &str = "peerserverleases/";
 
-/// How long a server is known that does not write its key again.
+/// Time after which a server that does not renew its key is forgotten.
 pub(super) const TTL: Duration = Duration::from_secs(15);
 
-/// Most servers that are read; far more than share one etcd.
+/// Maximum number of servers that are read; far more than share one etcd in practice.
 const SERVERS_MAX: i64 = 1000;
 
-/// Label that says whose an address is.
+/// Label with the identity of the server to which an address belongs.
 const IDENTITY: &str = "apiserverIdentity";
 
 impl Replica {
-    /// Says where a server is reached, for as long as it says so again.
+    /// Announces the address of a server until the lease ends.
     pub(super) async fn write_address(
         &self,
         server: &str,
@@ -54,26 +54,27 @@ impl Replica {
             .await
     }
 
-    /// Says that a server is not reached any more.
+    /// Removes the address of a server.
     pub(super) async fn remove_address(&self, server: &str) -> Result<(), Status> {
         let delete = DeleteRangeRequest { key: self.address_of(server), range_end: Bytes::new() };
         self.change_known(Request::Delete(delete).into()).await
     }
 
-    /// Changes what etcd says of a server. A store that is being moved, or was, is not changed: it takes no writes but the mover's.
+    /// Changes a key about a server. Has no effect on a store that is being moved or was moved, since such a
+    /// store takes only the writes of the move.
     pub(super) async fn change_known(&self, operation: RequestOp) -> Result<(), Status> {
         let compare = vec![Compare::mod_revision(self.mark_key(), self.claimed())];
         let request = TxnRequest { compare, success: vec![operation], ..TxnRequest::default() };
         self.client.txn(&request).await.map(drop).map_err(|error| self.unanswered(&error))
     }
 
-    /// Host and port of all servers that said them lately, by identity.
+    /// Returns host and port of all servers whose lease has not ended, by identity.
     pub(super) async fn read_addresses(&self) -> Result<Addresses, Status> {
         let (found, endpoints) = (self.read_known(self.address_of("")).await?, self.endpoints()?);
         Ok(found.iter().filter_map(|kv| decode(self.values.registry(), endpoints, &kv.value)).collect())
     }
 
-    /// What servers say of themselves in keys that begin so.
+    /// Reads the keys about servers with the prefix `start`.
     pub(super) async fn read_known(&self, start: Bytes) -> Result<Vec<KeyValue>, Status> {
         let range = KeyRange::prefix(&start);
         let end = range.end.unwrap_or_else(|| Bytes::from_static(b"\0"));
@@ -111,7 +112,7 @@ fn encode(resource: &Resource, server: &str, address: SocketAddr, round: i64) ->
     record(resource, metadata, subset)
 }
 
-/// The value of a key by which a server is known: endpoints of one subset.
+/// Encodes the value of a key about a server: an Endpoints object with one subset.
 pub(super) fn record(resource: &Resource, metadata: Value, subset: Value) -> Result<Bytes, Status> {
     let stored = resource.stored();
     let whole: Object = [
@@ -128,7 +129,7 @@ pub(super) fn record(resource: &Resource, metadata: Value, subset: Value) -> Res
     Ok(out.into())
 }
 
-/// The object of such a key, its first subset, and the first address of that.
+/// Decodes such a value: the object, its first subset, and the first address of that subset.
 pub(super) fn read(registry: &Registry, resource: &Resource, value: &[u8]) -> Option<[Value; 3]> {
     let unknown = Unknown::read(value).ok()?;
     let object = protobuf::decode(registry, &resource.stored().message, unknown.raw).ok()?;
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
     use values::naming::KUBERNETES;
 
-    /// As kube-apiserver wrote it.
+    /// A value as kube-apiserver writes it.
     const THEIRS: &[u8] = b"k8s\0\n\x0f\n\x02v1\x12\tEndpoints\x12o\nK\n\0\x12\0\x1a\0\"\0*\x002\x008\x0bB\0Z9\n\x11\
         apiserverIdentity\x12$apiserver-wlv32tlttr4jl3gtroqexyxapa\x12 \n\x0c\n\x0810.1.1.1\x1a\0\x1a\x10\n\x05https\x10\
         \xaa\xd3\x01\x1a\x03TCP\x1a\0\"\0";

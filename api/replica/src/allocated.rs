@@ -1,10 +1,10 @@
-//! What a service takes and gives back, in the same transaction as the service: its addresses as the objects that name them,
-//! its ports as bits of one value. Both are kube-apiserver's, so that servers of both kinds never hand out one twice
-//! (docs/api/etcd.md#allocation).
+//! Allocations of a service, changed in the same transaction as the service: its addresses are the objects
+//! that name them, and its ports are bits of one value. Both use kube-apiserver's form, so that servers of
+//! both kinds never allocate an item twice (docs/api/etcd.md#allocation).
 //!
 //! ```text
-//! service ─ addresses taken ─► if /ipaddresses/<address> is absent ─► put it      given back ─► delete it
-//!         └ ports             ─► if /ranges/servicenodeports is as it was ─► put it with other bits
+//! service ─ addresses taken ─► if /ipaddresses/<address> is absent ─► put it          given back ─► delete it
+//!         └ ports           ─► if /ranges/servicenodeports is unchanged ─► put it with other bits
 //! ```
 
 use std::net::IpAddr;
@@ -27,14 +27,14 @@ use values::status::Status;
 /// Path of the ports, below the prefix.
 pub(super) const PORTS: &str = "ranges/servicenodeports";
 
-/// What belongs into the transaction of a service.
+/// The conditions and operations that a service adds to its transaction.
 #[derive(Default)]
 pub(super) struct Parts {
     pub(super) compare: Vec<Compare>,
     pub(super) operations: Vec<RequestOp>,
 }
 
-/// Where a service is, and its states: before, and from now on.
+/// A service with its previous and its new value.
 pub(super) struct Service<'s> {
     pub(super) namespace: &'s str,
     pub(super) name: &'s str,
@@ -43,10 +43,10 @@ pub(super) struct Service<'s> {
 }
 
 impl Replica {
-    /// What a service changes of what is allocated; nothing for most changes.
+    /// Returns the changes of allocations for a change of a service; empty for most changes.
     ///
     /// # Errors
-    /// etcd does not say which ports are taken.
+    /// Fails if etcd does not return the allocated ports.
     pub(super) async fn allocated(&self, service: &Service<'_>) -> Result<Parts, Status> {
         let (old_addresses, old_ports) = service.before.map(held).unwrap_or_default();
         let (addresses, ports) = service.after.map(held).unwrap_or_default();
@@ -73,7 +73,7 @@ impl Replica {
         format!("{}ipaddresses/{address}", self.keys.prefix()).into()
     }
 
-    /// The object that says whose an address is.
+    /// Encodes the object that assigns an address to a service.
     pub(super) fn address_object(&self, address: &IpAddr, service: &Service<'_>) -> Result<Bytes, Status> {
         let resource = self.addresses()?;
         let object = |members: Vec<(String, Value)>| {
@@ -120,7 +120,7 @@ impl Replica {
         found.map(|resource| &**resource).ok_or_else(|| Status::internal("addresses are not built in"))
     }
 
-    /// Puts the bits of ports right, on condition that no other server has changed them.
+    /// Adds the change of the port bits, on condition that no other server has changed them.
     async fn ports(&self, parts: &mut Parts, taken: &[u16], given: &[u16]) -> Result<(), Status> {
         let key: Bytes = format!("{}{PORTS}", self.keys.prefix()).into();
         let request = RangeRequest { key: key.clone(), ..RangeRequest::default() };
@@ -130,7 +130,8 @@ impl Replica {
             Some(kv) => Bits::read(&kv.value).map_err(Status::internal)?,
             None => Bits::of(&self.ports),
         };
-        // A port that another server took meanwhile: the condition fails, and the write begins again with what is known then.
+        // If another server has taken the port in the meantime, use a condition that fails. The write then
+        // starts over with the current state.
         let is_taken = taken.iter().any(|port| bits.has(*port));
         taken.iter().for_each(|port| bits.set(*port, true));
         given.iter().for_each(|port| bits.set(*port, false));
@@ -142,7 +143,7 @@ impl Replica {
     }
 }
 
-/// The ports of a range, each a bit of one number, which is written with its highest byte first.
+/// The ports of a range, one bit each, in a number that is written with its highest byte first.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Bits {
     range: String,
@@ -172,7 +173,7 @@ impl Bits {
         Ok(Bits { bytes, ..Bits::of(range) })
     }
 
-    /// Whether a port has a bit: it is in the range.
+    /// Returns whether a port is in the range, so that it has a bit.
     pub(super) fn holds(&self, port: u16) -> bool {
         let last = self.range.split('-').nth(1).and_then(|last| last.parse().ok()).unwrap_or(u16::MAX);
         (self.first..=last).contains(&port)
@@ -183,7 +184,7 @@ impl Bits {
         Some((at / 8, 1 << (at % 8)))
     }
 
-    /// The ports whose bits are set.
+    /// Returns the ports whose bits are set.
     pub(super) fn taken(&self) -> impl Iterator<Item = u16> {
         let bits = self.bytes.iter().zip(0_usize..).flat_map(|(byte, at)| {
             (0..8).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| at * 8 + bit)

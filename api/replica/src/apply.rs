@@ -1,7 +1,8 @@
-//! Changes of etcd as records of the engine: what an event means to the copy, and batches of whole revisions.
+//! Conversion of etcd events to records of the engine: the meaning of an event for the copy, and batches of
+//! whole revisions.
 //!
-//! A change of a key that is no object, or of one whose value cannot be read, is a mark of its revision. An object that cannot
-//! be read is not shown, and is told of in the log.
+//! If a revision changes only keys that are not objects, or values that cannot be read, its record is a mark.
+//! An object that cannot be read is hidden and logged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -13,32 +14,32 @@ use etcd::rpc::{EVENT_DELETE, Event, KeyValue};
 use super::keys::Place;
 use super::{Replica, revision};
 
-/// The key of the marks: no resource's prefix begins so.
+/// The key of the marks. No prefix of a resource begins like it.
 const MARK: &[u8] = b"(etcd)revision";
 
-/// The key that says up to which revision the copy was filled the last time.
+/// The key whose value is the target revision of the last fill of the copy.
 const FILLED: &[u8] = b"(etcd)filled";
 
-/// The state of a key of etcd as the engine keeps it.
+/// The state of an etcd key in the engine's form.
 pub(super) struct State {
-    /// The key of the engine; `None` for what is no object.
+    /// The key of the engine; `None` if the etcd key is not an object.
     key: Option<Bytes>,
-    /// `None` for what cannot be read.
+    /// The payload; `None` if the value cannot be read.
     payload: Option<Payload>,
     created: Revision,
 }
 
 impl State {
-    /// Bytes that the batch has of it.
+    /// Returns the number of bytes that the state adds to a batch.
     pub(super) fn bytes(&self) -> usize {
         self.payload.as_ref().map_or(0, |payload| payload.value.len() + payload.attributes.len())
     }
 }
 
-/// Records of ascending revisions, on top of what the engine has.
+/// Records of ascending revisions, on top of the engine's state.
 pub(super) struct Batch<'r> {
     replica: &'r Replica,
-    /// When keys that the batch has changed were created; `None`: deleted.
+    /// Creation revisions of the keys that the batch has changed; `None` for deleted keys.
     changed: HashMap<Bytes, Option<Revision>>,
     records: Vec<Applied>,
     bytes: usize,
@@ -49,7 +50,7 @@ impl<'r> Batch<'r> {
         Batch { replica, changed: HashMap::new(), records: Vec::new(), bytes: 0 }
     }
 
-    /// Takes in the events of one revision.
+    /// Adds the events of one revision.
     pub(super) async fn events(&mut self, at: Revision, events: &[&Event]) -> Result<(), ApplyError> {
         let records = events.len();
         let bytes = events.iter().filter_map(|event| event.kv.as_ref()).map(|kv| 2 * kv.value.len()).sum();
@@ -70,36 +71,36 @@ impl<'r> Batch<'r> {
         Ok(())
     }
 
-    /// Takes in the state of a key at a revision, and whether that is a record.
+    /// Adds the state of a key at a revision. Returns whether this added a record.
     pub(super) fn put(&mut self, at: Revision, kv: &KeyValue) -> bool {
         self.take(at, self.replica.state(kv))
     }
 
-    /// The same of a state that was brought into form before.
+    /// Adds a state that is already in the engine's form. Returns whether this added a record.
     pub(super) fn take(&mut self, at: Revision, state: State) -> bool {
         let Some(key) = state.key else { return false };
-        // What cannot be read hides what was there.
+        // A value that cannot be read hides the previous one.
         let Some(payload) = state.payload else { return self.remove(at, key) };
         let created = self.created(&key).unwrap_or_else(|| state.created.min(at));
         self.push(Applied { revision: at, created, key, change: Change::Put(payload) });
         true
     }
 
-    /// Takes in that a key of the engine is gone; false where it was not there.
+    /// Adds the deletion of a key of the engine. Returns false if the key did not exist.
     pub(super) fn remove(&mut self, at: Revision, key: Bytes) -> bool {
         let Some(created) = self.created(&key) else { return false };
         self.push(Applied { revision: at, created, key, change: Change::Delete(None) });
         true
     }
 
-    /// Notes a revision at which no object changed.
+    /// Adds a mark for a revision at which no object changed.
     pub(super) fn mark(&mut self, at: Revision) {
         let key = Bytes::from_static(MARK);
         let created = self.created(&key).unwrap_or(at);
         self.push(Applied { revision: at, created, key, change: Change::Put(Payload::default()) });
     }
 
-    /// Notes that what follows, up to `until`, are states and not every change.
+    /// Records that the following records, up to `until`, are states instead of a complete history.
     pub(super) fn filling(&mut self, at: Revision, until: Revision) {
         let key = Bytes::from_static(FILLED);
         let created = self.created(&key).unwrap_or(at);
@@ -125,7 +126,7 @@ impl<'r> Batch<'r> {
         }
     }
 
-    /// Applies what there is when so much more would be too much at once.
+    /// Applies the batch if this many more records and bytes would exceed its limits.
     pub(super) async fn make_room(&mut self, records: usize, bytes: usize) -> Result<(), ApplyError> {
         let is_full =
             self.records.len() + records > APPLIED_RECORDS_MAX || self.bytes + bytes > APPLIED_BYTES_MAX;
@@ -135,7 +136,7 @@ impl<'r> Batch<'r> {
         Ok(())
     }
 
-    /// Applies what there is.
+    /// Applies the records of the batch.
     pub(super) async fn apply(&mut self) -> Result<(), ApplyError> {
         if self.records.is_empty() {
             return Ok(());
@@ -147,7 +148,7 @@ impl<'r> Batch<'r> {
     }
 }
 
-/// The events of a response by their revision.
+/// Groups the events of a response by revision.
 pub(super) fn by_revision(events: &[Event]) -> BTreeMap<Revision, Vec<&Event>> {
     let mut revisions: BTreeMap<Revision, Vec<&Event>> = BTreeMap::new();
     for event in events {
@@ -158,14 +159,14 @@ pub(super) fn by_revision(events: &[Event]) -> BTreeMap<Revision, Vec<&Event>> {
 }
 
 impl Replica {
-    /// Up to which revision the copy was filled the last time, as far as that was begun.
+    /// Returns the target revision of the last fill that was begun.
     pub(super) fn filled_until(&self) -> Revision {
         let noted = self.engine.snapshot().get(FILLED).and_then(|entry| entry.read().ok());
         let until = noted.and_then(|record| std::str::from_utf8(&record.value).ok()?.parse().ok());
         until.unwrap_or(Revision::ZERO)
     }
 
-    /// The state of a key in the engine's form.
+    /// Converts the state of a key to the engine's form.
     pub(super) fn state(&self, kv: &KeyValue) -> State {
         self.state_at(&self.keys.place(&kv.key), kv)
     }
@@ -175,7 +176,7 @@ impl Replica {
         State { key: place.key().cloned(), payload, created: revision(kv.create_revision) }
     }
 
-    /// What the engine has of an object; `None` for what is none, or cannot be read.
+    /// Returns the payload of an object; `None` if the key is not an object or the value cannot be read.
     fn payload(&self, place: &Place, kv: &KeyValue) -> Option<Payload> {
         let own = self.own.payload(kv);
         if let Some(own) = own.filter(|own| place.key().is_some_and(|key| is_within_limits(key, own))) {
@@ -189,7 +190,7 @@ impl Replica {
         self.read_payload(place, kv)
     }
 
-    /// How long an object lives in a store that the copy becomes, where that has an end.
+    /// Returns the time to live of an object in a store that the copy becomes, if it is limited.
     fn ttl_of(&self, kv: &KeyValue) -> Option<Duration> {
         self.lease_ttl.filter(|_| kv.lease != 0)
     }

@@ -1,11 +1,12 @@
-//! The quorum read: which revision etcd is at, asked once for all that wait.
+//! The quorum read: asks etcd for its revision, with one request for all callers that wait.
 //!
-//! A caller is answered by a question that is sent after it came, so that everything that was acknowledged before it came is
-//! in the answer. While as many questions are under way as there may be, later callers gather for the next one.
+//! A caller is answered by a request that is sent after the call, so the answer includes everything that was
+//! acknowledged before the call. While the maximum number of requests is under way, later callers join the
+//! next one.
 //!
 //! ```text
-//! callers ─► gathering ─ turn ─► sent ─► answer ─► all of them at once
-//!                └ others join    └ no one joins any more
+//! callers ─► gathering ─ turn ─► sent ─► response ─► all of them at once
+//!                └ others join    └ no caller joins any more
 //! ```
 
 use std::pin::Pin;
@@ -23,29 +24,29 @@ use tokio::sync::Semaphore;
 use super::{FOLLOW_WAIT, Replica, number, revision};
 use values::status::{Reason, Status};
 
-/// A key that no object has: the question reads nothing but the revision.
+/// A key that no object has, so that the request reads only the revision.
 const ABSENT: &[u8] = b"\0";
 
-/// How long the engine may be behind, with nothing coming, before the stream is begun anew.
+/// How long the engine may lag without receiving any change before the stream is restarted.
 const STALL: Duration = Duration::from_secs(3);
 
-/// Questions that are under way at the same time: who comes while one is does not wait for it first. With more of them fewer
-/// callers would share each.
+/// Maximum number of concurrent requests. A caller that arrives during one request need not wait for its end.
+/// With more requests, fewer callers would share each of them.
 const QUESTIONS_MAX: usize = 2;
 
 pub(super) struct Barrier {
-    /// Turns of the questions that are under way.
+    /// Limits the number of concurrent requests.
     turns: Semaphore,
-    /// The question that waits for its turn, for as long as someone waits for its answer.
+    /// The request that waits for its turn, as long as a caller waits for it.
     gathering: Mutex<Option<WeakShared<Asking>>>,
 }
 
 type Asking = Pin<Box<dyn Future<Output = Result<Seen, Error>> + Send>>;
 
-/// What a question found.
+/// The result of a request.
 #[derive(Clone, Copy)]
 struct Seen {
-    /// What the engine had when it was sent.
+    /// The revision of the engine when the request was sent.
     had: Revision,
     newest: Revision,
 }
@@ -55,7 +56,8 @@ impl Barrier {
         Arc::new(Barrier { turns: Semaphore::new(QUESTIONS_MAX), gathering: Mutex::default() })
     }
 
-    /// A question that is not sent yet: the one that gathers, or `ask`, which is sent in its turn.
+    /// Returns a request that has not been sent yet: the gathering one, or else `ask`, which is sent in its
+    /// turn.
     fn question(
         self: &Arc<Self>,
         ask: impl Future<Output = Result<Seen, Error>> + Send + 'static,
@@ -66,7 +68,7 @@ impl Barrier {
         }
         let barrier = self.clone();
         let asking: Asking = Box::pin(async move {
-            // Never closed.
+            // The semaphore is never closed.
             let _turn = barrier.turns.acquire().await;
             *barrier.gathering.lock() = None;
             ask.await
@@ -81,7 +83,7 @@ impl Replica {
     /// Waits until the engine has everything that was acknowledged by any server before the call.
     ///
     /// # Errors
-    /// 504 when etcd, or the stream, does not answer in time; 503 when etcd cannot be reached.
+    /// 504 if etcd or the stream does not answer in time; 503 if etcd cannot be reached.
     pub async fn current(&self) -> Result<(), Status> {
         let newest = self.newest().await.map_err(|error| self.unanswered(&error))?;
         self.follow_to(newest).await?;
@@ -91,14 +93,14 @@ impl Replica {
         }
     }
 
-    /// The answer to what this etcd cannot say any more.
+    /// Returns the error for requests that this etcd can no longer serve.
     pub(super) fn moved(&self) -> Status {
         let message =
             "the store is moved to another place, or is being filled: ask the server that serves it now";
         Status::new(Reason::ServiceUnavailable, message)
     }
 
-    /// Etcd's revision, from a question sent after the call.
+    /// Returns etcd's revision, from a request sent after the call.
     pub(super) async fn newest(&self) -> Result<Revision, Error> {
         let (client, engine) = (self.client.clone(), self.engine.clone());
         let ask = async move {
@@ -120,7 +122,7 @@ impl Replica {
         Ok(newest)
     }
 
-    /// Waits until the engine has `wanted`.
+    /// Waits until the engine has reached `wanted`.
     pub(super) async fn follow_to(&self, wanted: Revision) -> Result<(), Status> {
         if self.engine.revision() >= wanted {
             return Ok(());
@@ -146,7 +148,7 @@ impl Replica {
         Err(Status::new(Reason::Timeout, message))
     }
 
-    /// The answer to a read that etcd did not answer.
+    /// Returns the error for a read that etcd did not answer.
     pub(super) fn unanswered(&self, error: &Error) -> Status {
         tracing::warn!(%error, "etcd does not answer");
         match error {
@@ -170,14 +172,14 @@ mod tests {
 
     use super::*;
 
-    /// Questions in the order in which they are sent, and the ends by which they are answered.
+    /// A fake etcd that numbers requests in the order in which they are sent, and answers them on command.
     #[derive(Default)]
     struct Etcd {
         sent: AtomicU64,
         answers: Mutex<Vec<oneshot::Sender<()>>>,
     }
 
-    /// A caller: what it is answered is which question that was.
+    /// Starts a caller. Its result is the number of the request that answered it.
     fn call(barrier: &Arc<Barrier>, etcd: &Arc<Etcd>) -> Shared<Asking> {
         let etcd = etcd.clone();
         let mut question = barrier.question(async move {
@@ -205,7 +207,7 @@ mod tests {
         assert_eq!(sent(), QUESTIONS_MAX as u64);
         assert!(etcd.answers.lock().remove(0).send(()).is_ok());
         assert_eq!(answered(&mut first[0]), Some(1));
-        // One of those who wait is enough to send it; who comes then waits for the next.
+        // A single waiting caller is enough to send the request; a later caller waits for the next one.
         assert_eq!(answered(&mut gathered[3]), None);
         assert_eq!(sent(), QUESTIONS_MAX as u64 + 1);
         let mut late = call(&barrier, &etcd);

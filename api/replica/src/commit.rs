@@ -1,7 +1,8 @@
-//! A conditional write, decided by etcd: one transaction on the revision of the key, and the wait until the engine has it.
+//! A conditional write that etcd decides: one transaction on the revision of the key, then the wait until the
+//! engine has it.
 //!
-//! A transaction is sent once. When its answer is lost it may have happened or not, and the caller is told so: a loser of that
-//! race who tried again could overwrite what came after its own write.
+//! A transaction is sent once. If its response is lost, the outcome is unknown, and the caller gets an error
+//! that says so. A retry could overwrite changes that were made after the first attempt succeeded.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,7 +20,7 @@ use objects::store::{Addresses, CommitFailure, Ledger, Pending};
 use types::schema::registry::Resource;
 use values::status::{Reason, Status};
 
-/// Start of the keys of services.
+/// Prefix of the keys of services.
 const SERVICES: &str = "/core/services/";
 
 impl Ledger for Replica {
@@ -80,7 +81,7 @@ impl Replica {
             return Err(Status::internal("the key is no object's").into());
         };
         let old = self.replaced(&key, &etcd_key, expected).await?;
-        // Kept until the transaction is decided: so long the stream may bring the value back.
+        // Kept until the transaction is decided, because the stream may return the value until then.
         let mut _noted = None;
         let (operation, ttl) = match &change {
             Change::Delete(_) => {
@@ -116,7 +117,7 @@ impl Replica {
         compare.extend(parts.compare);
         let mut success = vec![operation.into()];
         success.extend(parts.operations);
-        // A store that is being moved, or was, takes no writes but the mover's.
+        // A store that is being moved, or was moved, takes only the writes of the move.
         let mark = self.mark_key();
         compare.push(Compare::mod_revision(mark.clone(), self.claimed()));
         let mark = RangeRequest { key: mark, keys_only: true, ..RangeRequest::default() };
@@ -126,13 +127,13 @@ impl Replica {
         self.decided(&key, expected, &answer).await
     }
 
-    /// Whether reading the value that replaces `old` gives what it was encoded from. What a mover writes may lack defaults of this
-    /// release, which are given when it is read.
+    /// Returns whether reading the value that replaces `old` yields the payload from which it is encoded.
+    /// Values written by a move may lack defaults of this release, which are added when they are read.
     fn reads_back(&self, resource: &Resource, old: Option<&Bytes>) -> bool {
         old.is_none() && self.claimed() == 0 && Values::is_kept_whole(resource)
     }
 
-    /// What else belongs into the transaction: of a service what it takes and gives back.
+    /// Returns the additional parts of the transaction: for a service, its allocations.
     async fn parts(&self, key: &Bytes, expected: Expected, change: &Change) -> Result<Parts, CommitFailure> {
         let place = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(SERVICES));
         let Some((namespace, name)) = place.and_then(|place| place.split_once('/')) else {
@@ -151,7 +152,7 @@ impl Replica {
         Ok(self.allocated(&Service { namespace, name, before, after }).await?)
     }
 
-    /// The value that is replaced, where it has fields that this release does not know.
+    /// Returns the value that is replaced, if it has fields that this release does not know.
     async fn replaced(
         &self,
         key: &Bytes,
@@ -166,7 +167,7 @@ impl Replica {
         if !has_unknown(&attributes) {
             return Ok(None);
         }
-        // The newest one: if it is not the expected one, the transaction finds that out.
+        // Read the newest value: if it is not the expected one, the transaction detects that.
         let request = RangeRequest { key: etcd_key.clone(), ..RangeRequest::default() };
         let found = self.client.range(&request).await.map_err(|error| self.unanswered(&error))?;
         let found = found.kvs.into_iter().next();
@@ -174,7 +175,7 @@ impl Replica {
         Ok(opened.map_err(Status::internal)?)
     }
 
-    /// Sends a transaction, with a lease where the state has a time to live.
+    /// Sends a transaction, with a lease if the payload has a time to live.
     async fn send(
         &self,
         mut request: TxnRequest,
@@ -190,7 +191,7 @@ impl Replica {
                 }
             }
             match self.client.txn(&request).await {
-                // A refusal: nothing was written.
+                // The lease is gone. Nothing was written, so retry once with another lease.
                 Err(Error::Answered { code: Code::NOT_FOUND, .. }) if !is_second => {
                     self.leases.forget(id).await;
                     is_second = true;
@@ -200,7 +201,7 @@ impl Replica {
         }
     }
 
-    /// What came of a transaction, once the engine has it.
+    /// Returns the outcome of a transaction, once the engine has it.
     async fn decided(
         &self,
         key: &Bytes,
@@ -224,7 +225,7 @@ impl Replica {
                 Expected::Any => false,
             };
             return Err(match is_as_expected {
-                // Something that the write takes along is not as it was.
+                // A condition about something else that the write changes failed.
                 true => CommitFailure::Again,
                 false => CommitFailure::Conflict { current: self.engine.snapshot().get(key) },
             });
@@ -234,13 +235,13 @@ impl Replica {
             return Err(Status::new(Reason::Timeout, message).into());
         }
         let entry = written(&self.engine, key, at).await.ok_or_else(|| {
-            // Its value was read back as something that cannot be read.
+            // The written value was read back as unreadable.
             Status::internal(format!("the object written at revision {at} cannot be read"))
         })?;
         Ok(Committed { revision: at, entry })
     }
 
-    /// The answer to a write of which etcd did not say that it happened.
+    /// Returns the error for a write that etcd did not confirm.
     fn undecided(&self, error: &Error) -> CommitFailure {
         tracing::warn!(%error, unknown = error.outcome_is_unknown(), "etcd did not take a write");
         if error.outcome_is_unknown() {
@@ -254,7 +255,7 @@ impl Replica {
     }
 }
 
-/// The state that a key was given at a revision; of a delete the final one.
+/// Returns the entry that a key was given at a revision; for a delete, the final one.
 async fn written(engine: &Engine, key: &Bytes, at: Revision) -> Option<Entry> {
     if let Some(entry) = engine.snapshot().get(key).filter(|entry| entry.revision() == at) {
         return Some(entry);

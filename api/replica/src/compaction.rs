@@ -1,8 +1,9 @@
-//! Compaction, agreed on with all other servers on the same etcd, kube-apiservers among them: a key says how far it went, and
-//! the server that changes it first in a round compacts (docs/api/etcd.md#compaction).
+//! Compaction, coordinated among all servers on the same etcd, including kube-apiservers: a key contains the
+//! compacted revision, and the server that changes it first in a round compacts
+//! (docs/api/etcd.md#compaction).
 //!
-//! Each round forgets what was the newest revision at the round before, so that history of at least one interval stays. The
-//! copies of all servers see the key change and forget the same.
+//! Each round compacts to the revision that was newest at the previous round, so that history of at least one
+//! interval stays. The copies of all servers see the change of the key and compact to the same revision.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,10 @@ use etcd::rpc::{Compare, KeyValue, PutRequest, RangeRequest, Request, Response, 
 
 use super::{Replica, revision};
 
-/// The key that all servers agree on, outside of every prefix.
+/// The key that all servers use, outside every prefix.
 const KEY: &[u8] = b"compact_rev_key";
 
-/// The revision that a change of a key says is compacted.
+/// Returns the compacted revision in a change of the key.
 pub(super) fn told(kv: &KeyValue) -> Option<Revision> {
     if kv.key != KEY {
         return None;
@@ -26,16 +27,16 @@ pub(super) fn told(kv: &KeyValue) -> Option<Revision> {
     (number > 0).then(|| revision(number))
 }
 
-/// Has the copy forget the same, in the background.
+/// Compacts the copy to the same revision, in the background.
 pub(super) fn follow(engine: &Engine, told: Revision) {
     let engine = engine.clone();
     tokio::spawn(async move {
-        // Fails where the copy has forgotten more.
+        // This fails if the copy is already compacted further.
         let _ = engine.compact(told.min(engine.revision())).await;
     });
 }
 
-/// Compacts every `interval`, as far as no other server does.
+/// Compacts every `interval`, unless another server does.
 pub async fn run(replica: Arc<Replica>, interval: Duration) {
     let (mut round, mut newest) = (0, 0);
     loop {
@@ -48,8 +49,8 @@ pub async fn run(replica: Arc<Replica>, interval: Duration) {
 }
 
 impl Replica {
-    /// One round: `round` is the version of the key at the round before, `newest` etcd's revision then. Returns both for the
-    /// next one.
+    /// Runs one round. `round` is the version of the key at the previous round, `newest` was etcd's revision
+    /// then. Returns both values for the next round.
     async fn compact_round(&self, round: i64, newest: i64) -> Result<(i64, i64), Error> {
         let key = Bytes::from_static(KEY);
         let value = newest.to_string().into();

@@ -1,4 +1,5 @@
-//! Counts the changes that etcd tells of, whichever server made them (docs/api/operations.md#accesses-to-the-store).
+//! Counts the changes that etcd reports, whichever server made them
+//! (docs/api/operations.md#accesses-to-the-store).
 
 use std::sync::Arc;
 
@@ -7,19 +8,20 @@ use super::keys::{Place, custom_type};
 use types::served::Types;
 use wire::metrics::Metrics;
 
-/// What a replica is given once its server serves types.
+/// The data that a replica gets once its server serves types.
 pub(super) struct Serving {
     pub(super) types: Arc<Types>,
     metrics: Arc<Metrics>,
 }
 
 impl Replica {
-    /// Tells which types are served: custom objects are taken over in their form from now on, and changes are counted.
+    /// Sets the served types. From now on custom objects are converted to the form of their type, and changes
+    /// are counted.
     pub fn serve(&self, types: Arc<Types>, metrics: Arc<Metrics>) {
         let _ = self.serving.set(Serving { types, metrics });
     }
 
-    /// Counts a change. Those of types that expire are counted by watches.
+    /// Counts a change. Changes of types that expire are counted by watches instead.
     pub(super) fn count_change(&self, place: &Place) {
         let Some(Serving { types, metrics }) = self.serving.get() else { return };
         let (group, plural) = match place {
@@ -72,7 +74,7 @@ mod tests {
         let mut batch = Batch::new(&replica);
         for at in 1..=3 {
             if at == 2 {
-                // What comes before is what the server begins with.
+                // Earlier changes are part of the initial state.
                 replica.serve(types.clone(), metrics.clone());
             }
             let put = |key: &&str| event(EVENT_PUT, &format!("/registry/{key}"), at);

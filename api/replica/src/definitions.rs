@@ -1,12 +1,12 @@
-//! Definitions of custom types between the form in which kube-apiserver keeps them, which is that of an older version, and ours
-//! (docs/api/etcd.md#values).
+//! Conversion of definitions of custom types between the form that kube-apiserver stores, which is that of an
+//! older version, and our form (docs/api/etcd.md#values).
 //!
-//! The older form has the schema, the subresources and the columns of all versions once where they do not differ, and the client
-//! of a conversion webhook beside the strategy. Trees in, trees out.
+//! The older form contains the schema, the subresources and the columns once for all versions if they do not
+//! differ, and the client of a conversion webhook next to the strategy. Input and output are trees.
 
 use values::json::{Object, Value};
 
-/// What stands once for all versions, and what it is called in a version.
+/// The members that exist once for all versions, and their names within a version.
 const SHARED: [(&str, &str); 3] = [
     ("validation", "schema"),
     ("subresources", "subresources"),
@@ -40,7 +40,7 @@ const VERSION_ORDER: [&str; 9] = [
     "selectableFields",
 ];
 
-/// From the older form. `api_version` is the name of the newer one.
+/// Converts from the older form. `api_version` is the name of the newer one.
 pub fn from_stored(mut definition: Object, api_version: &str) -> Object {
     definition.insert("apiVersion", api_version.into());
     let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else { return definition };
@@ -89,7 +89,7 @@ pub fn from_stored(mut definition: Object, api_version: &str) -> Object {
     definition
 }
 
-/// To the older form, named `api_version`.
+/// Converts to the older form, named `api_version`.
 pub fn to_stored(mut definition: Object, api_version: &str) -> Object {
     definition.insert("apiVersion", api_version.into());
     let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else { return definition };

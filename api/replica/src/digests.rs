@@ -1,28 +1,28 @@
-//! Digests of what a store holds, by which two stores are compared after a move.
+//! Digests of the contents of a store, for comparing two stores after a move.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-/// What is of one resource: how many objects, and what they are.
+/// The digest of one resource: number and contents of its objects.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Digest {
-    /// Objects.
+    /// Number of objects of the resource.
     pub objects: u64,
-    /// The sum of their keys and contents, in hexadecimal digits.
+    /// Hash of their keys and contents, in hexadecimal digits.
     pub sum: String,
 }
 
-/// By resource.
+/// The digests, by resource.
 pub type Digests = BTreeMap<String, Digest>;
 
-/// Digests in the making.
+/// Builds the digests of a store.
 #[derive(Default)]
 pub struct Sums(BTreeMap<String, (u64, Sha256)>);
 
 impl Sums {
-    /// Adds an object of a resource. Objects of one resource come in the order of their keys.
+    /// Adds an object of a resource. Objects of one resource must be added in the order of their keys.
     pub fn add(&mut self, resource: String, key: &[u8], content: &[u8]) {
         let (objects, sum) = self.0.entry(resource).or_default();
         *objects += 1;
@@ -32,7 +32,7 @@ impl Sums {
         }
     }
 
-    /// The digests of all that was added.
+    /// Returns the digests of everything that was added.
     pub fn finish(self) -> Digests {
         let digest = |(objects, sum): (u64, Sha256)| {
             let sum = sum.finalize().iter().fold(String::new(), |mut text, byte| {

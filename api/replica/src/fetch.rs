@@ -1,12 +1,12 @@
-//! The states that a filling takes over, read ahead: while some are applied, the next ones are asked for and brought into form.
+//! Read-ahead for a fill: while some states are applied, the next ones are requested and converted.
 //!
 //! ```text
 //! steps ─► windows ─► one read-only transaction each, at one revision ─► states in the engine's form ─► in the order of steps
 //!                     └────────────── at most AHEAD_MAX of them at a time ──────────────┘
 //! ```
 //!
-//! Memory: AHEAD_MAX answers of at most ANSWER_BYTES_MAX, and the states made of them. A window of larger values is read when its
-//! turn comes, one value after the other.
+//! Memory: AHEAD_MAX responses of at most ANSWER_BYTES_MAX, and the states made of them. A window with larger
+//! values is read in its turn, one value after the other.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -22,33 +22,33 @@ use tokio::task::JoinHandle;
 use super::apply::State;
 use super::{Replica, number};
 
-/// Most keys of one transaction: etcd takes 128 operations unless it is configured otherwise.
+/// Maximum number of keys in one transaction. etcd accepts 128 operations by default.
 const KEYS_MAX: usize = 100;
 
-/// Windows that are under way at the same time, or wait for their turn: one that etcd reads, one on its way, and two that are brought
-/// into form, which takes most of the time.
+/// Maximum number of windows under way or waiting for their turn: one that etcd reads, one in transit, and
+/// two that are being converted, which takes most of the time.
 const AHEAD_MAX: usize = 4;
 
-/// Most bytes of the answer for a window that is read ahead: 80 kB for each value.
+/// Maximum response size for a window that is read ahead: 80 kB for each value.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
-/// What a filling does at a revision.
+/// A step of a fill at a revision.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// Takes over the state of a key of etcd.
+    /// Adopts the state of a key of etcd.
     Put(Bytes),
     /// Removes a key of the engine.
     Remove(Bytes),
 }
 
-/// The same, with what it needs.
+/// A step with the data that it needs.
 pub(super) enum Ready {
     Put(State),
     Remove(Bytes),
 }
 
 impl Ready {
-    /// Bytes that a batch has of it.
+    /// Returns the number of bytes that the step adds to a batch.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Ready::Put(state) => state.bytes(),
@@ -57,27 +57,28 @@ impl Ready {
     }
 }
 
-/// Windows of steps, the next ones of which are under way.
+/// An iterator over windows of steps that reads the next ones ahead.
 pub(super) struct Ahead<'s> {
     replica: &'s Arc<Replica>,
     /// The revision of all states.
     at: Revision,
     rest: &'s [(Revision, Step)],
     under_way: VecDeque<(&'s [(Revision, Step)], Reading)>,
-    /// Of a window whose answer was too large: what is left of it.
+    /// The rest of a window whose response was too large.
     large: &'s [(Revision, Step)],
 }
 
 impl<'s> Ahead<'s> {
-    /// Over these steps, by ascending revision, with the states of the revision `at`.
+    /// Returns an iterator over these steps, which must be in the order of revisions, with the states at
+    /// revision `at`.
     pub(super) fn new(replica: &'s Arc<Replica>, steps: &'s [(Revision, Step)], at: Revision) -> Ahead<'s> {
         Ahead { replica, at, rest: steps, under_way: VecDeque::new(), large: &[] }
     }
 
-    /// The next steps; none of a revision is left for later. `None`: there are no more.
+    /// Returns the next steps, with all steps of each revision; `None` at the end.
     ///
     /// # Errors
-    /// etcd did not answer, or has forgotten the revision of the states.
+    /// etcd did not answer, or has compacted the revision of the states.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<(Revision, Ready)>>, Error> {
         loop {
             if let Some(part) = cut(&mut self.large, 1) {
@@ -100,7 +101,7 @@ impl<'s> Ahead<'s> {
 }
 
 impl Replica {
-    /// What the steps need, so many keys at a time, with answers of at most so many bytes.
+    /// Reads the data of the steps, with the given maximum number of keys and response size per transaction.
     async fn read(
         &self,
         steps: &[(Revision, Step)],
@@ -143,7 +144,7 @@ impl Replica {
     }
 }
 
-/// A window that is being read, on a task that ends with this value.
+/// A window that is being read by a task. Dropping it aborts the task.
 struct Reading(JoinHandle<Result<Vec<(Revision, Ready)>, Error>>);
 
 impl Future for Reading {
@@ -166,7 +167,8 @@ impl Drop for Reading {
     }
 }
 
-/// Takes the first `most` steps, and those of the last one's revision with them: a revision is never cut.
+/// Takes the first `most` steps, and the further ones of the last revision among them, so that a revision is
+/// never split.
 fn cut<'s>(rest: &mut &'s [(Revision, Step)], most: usize) -> Option<&'s [(Revision, Step)]> {
     let all = *rest;
     let mut end = all.len().min(most);

@@ -1,14 +1,16 @@
-//! Filling the copy: everything that etcd has at one revision, as changes of what the engine has.
+//! Filling of the copy: applies everything that etcd has at one revision, as changes of the engine's state.
 //!
-//! The same for an empty engine and for one that is too far behind for the stream: states are taken over by ascending
-//! revision, what is gone is deleted, what was deleted and made again is both. Watches that would miss what happened in between end
-//! before, and begin again (410); afterwards history before that revision is forgotten.
+//! The procedure is the same for an empty engine and for one that lags too far behind for the stream. States
+//! are applied in the order of revisions; keys that are gone are deleted; keys that were deleted and created
+//! again get both changes. Watches that would miss changes in between are ended before and must start over
+//! (410); afterwards history before that revision is compacted.
 //!
-//! Until its end the copy is none of any revision: what is gone is still there. So a key of the copy says how far a filling goes, with
-//! the first of its records, and one that broke off, or whose process ended, is begun again before anything is followed.
+//! Until its end the copy is not the state of any revision, because it still contains keys that are gone.
+//! Therefore a key of the copy, written with the first record, contains the target revision of the fill. A
+//! fill that was interrupted, even by the end of the process, is repeated before the stream is followed.
 //!
-//! Memory: the keys of what differs are held until they are sorted; the values come in that order, a bounded number ahead of what is
-//! applied (`fetch.rs`).
+//! Memory: the keys that differ are held until they are sorted. The values follow in that order, with a
+//! bounded read-ahead (`fetch.rs`).
 
 use std::sync::Arc;
 
@@ -21,36 +23,37 @@ use super::apply::Batch;
 use super::fetch::{Ahead, Ready, Step};
 use super::{Replica, number, revision};
 
-/// Keys of one page. Etcd looks through all keys behind the first one for each page: few and long ones, of less than a megabyte.
+/// Number of keys per page. etcd scans all keys after the first one for each page, so few large pages are
+/// better; a page is less than a megabyte.
 const PAGE_KEYS: i64 = 5000;
 
-/// Whether the copy that a server has from before can go on.
+/// Whether an existing copy can be continued.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Continuation {
-    /// It is a state of this etcd's store, or empty.
+    /// The copy is empty, or a state of this etcd's store.
     Fits,
-    /// It is not, and why.
+    /// The copy does not match, for this reason.
     Discard(String),
 }
 
-/// Why the copy was not filled.
+/// The reason why the copy was not filled.
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
-    /// etcd did not answer.
+    /// The request to etcd failed.
     #[error(transparent)]
     Etcd(#[from] Error),
-    /// The engine did not take it.
+    /// The engine refused the records.
     #[error("the copy of etcd's store: {0}")]
     Engine(#[from] ApplyError),
 }
 
-/// The key after all that begin with `prefix`.
+/// Returns the first key after all keys with `prefix`.
 fn end_of(prefix: &str) -> Bytes {
     KeyRange::prefix(prefix.as_bytes()).end.unwrap_or_else(|| Bytes::from_static(b"\0"))
 }
 
 impl Replica {
-    /// Compares the copy from before with etcd: its revision, and the newest change that it knows.
+    /// Compares an existing copy with etcd: its revision, and its newest change.
     ///
     /// # Errors
     /// etcd did not answer.
@@ -87,12 +90,12 @@ impl Replica {
         Ok(Continuation::Fits)
     }
 
-    /// Whether the copy is empty, or a filling of it was begun and not ended.
+    /// Returns whether the copy is empty, or has an unfinished fill.
     pub fn is_to_be_filled(&self) -> bool {
         self.engine.revision() == Revision::ZERO || self.engine.revision() < self.filled_until()
     }
 
-    /// Has history be forgotten that a filling left incomplete and did not come to forget.
+    /// Compacts the incomplete history of a fill that ended before it could do so.
     pub async fn forget_filled(&self) {
         let until = self.filled_until().min(self.engine.revision());
         if self.engine.stats().oldest < until {
@@ -100,15 +103,16 @@ impl Replica {
         }
     }
 
-    /// Makes the engine what etcd is at its newest revision, which is returned.
+    /// Fills the engine with etcd's state at its newest revision, and returns that revision.
     ///
     /// # Errors
-    /// See `FillError`. What was applied until then is right.
+    /// See `FillError`. Changes applied until then are correct.
     pub async fn fill(self: &Arc<Self>) -> Result<Revision, FillError> {
         let had = self.engine.revision();
         let (states, at) = self.differing().await?;
         let mut batch = Batch::new(self);
-        // What is gone is taken away last; but before a key that was made again, just before that.
+        // Keys that are gone are removed last. A key that was created again is removed just before its
+        // creation.
         let mut steps: Vec<(Revision, Step)> = Vec::new();
         for changed in states.changed {
             if let Some(key) = self.keys.place(&changed.key).key()
@@ -145,7 +149,7 @@ impl Replica {
                     batch.filling(revision, at);
                 }
             }
-            // At once: the next windows are brought into form meanwhile.
+            // Apply at once: meanwhile the next windows are being converted.
             batch.apply().await?;
         }
         if self.engine.revision() < at {
@@ -159,7 +163,7 @@ impl Replica {
         Ok(at)
     }
 
-    /// What etcd has at its newest revision that the engine has not, and the other way round.
+    /// Returns the differences between etcd's newest revision and the engine, in both directions.
     async fn differing(&self) -> Result<(Differing, Revision), Error> {
         let (had, end) = (self.engine.revision(), end_of(self.keys.prefix()));
         let mut key = Bytes::copy_from_slice(self.keys.prefix().as_bytes());
@@ -188,11 +192,11 @@ impl Replica {
                 if known.is_some() {
                     seen.insert(ours.clone());
                 }
-                // What is as old as the copy and not in it cannot be read.
+                // A key that is not newer than the copy but missing from it has an unreadable value.
                 let is_hidden = known.is_none() && revision(kv.mod_revision) <= had;
                 if known != Some(revision(kv.mod_revision)) && !is_hidden {
                     changed.push(Changed {
-                        // The page goes; what stays must not hold on to it.
+                        // Copy the key, so that it does not keep the whole page in memory.
                         key: Bytes::copy_from_slice(&kv.key),
                         created: revision(kv.create_revision),
                         revision: revision(kv.mod_revision),
@@ -217,7 +221,7 @@ struct Differing {
     gone: Vec<Bytes>,
 }
 
-/// A key of etcd whose state the engine has not.
+/// An etcd key whose state the engine lacks.
 struct Changed {
     key: Bytes,
     created: Revision,

@@ -1,8 +1,9 @@
-//! Following etcd: one stream of all changes, begun anew whenever it ends, from the revision after the engine's newest.
+//! Following etcd: one stream of all changes, restarted whenever it ends, from the revision after the
+//! engine's newest.
 //!
 //! ```text
 //! stream ─ events ─► whole revisions ─► engine
-//!   ├ compacted ─► fill, and watches that missed something begin again
+//!   ├ compacted ─► fill, and watches that missed something start over
 //!   ├ broken, cancelled, silent ─► another member, after a pause
 //!   └ another cluster, an older revision, changes that do not continue ours ─► the copy is broken
 //! ```
@@ -22,13 +23,13 @@ use super::compaction;
 use super::fill::FillError;
 use super::{Replica, number};
 
-/// First and longest pause before a stream is begun anew.
+/// First and longest pause before a stream is restarted.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Every key: the start of the key space, and its end.
+/// Start and end of the range of all keys.
 const FIRST_KEY: &[u8] = b"\0";
 
-/// Why following ended for a moment, or for good.
+/// The reason why following was interrupted or ended.
 enum Trouble {
     Stream(WatchEnd),
     Apply(ApplyError),
@@ -42,7 +43,7 @@ impl Replica {
         loop {
             let before = self.engine.revision();
             let trouble = match self.is_to_be_filled() {
-                // A filling broke off: no stream tells what is missing.
+                // A fill was interrupted, and no stream can deliver what is missing.
                 true => Trouble::Stream(WatchEnd::Compacted(number(before.next()))),
                 false => self.follow_stream().await,
             };
@@ -88,7 +89,7 @@ impl Replica {
         *self.trouble.lock() = Some(trouble.to_owned());
     }
 
-    /// One stream, to its end.
+    /// Follows one stream to its end.
     async fn follow_stream(&self) -> Trouble {
         let request = WatchCreateRequest {
             key: Bytes::from_static(FIRST_KEY),
@@ -101,7 +102,7 @@ impl Replica {
             Ok(stream) => stream,
             Err(error) => return Trouble::Stream(error.into()),
         };
-        // The first response is etcd's word that the stream is begun.
+        // The first response confirms that the stream has begun.
         match tokio::time::timeout(self.client.deadline(), stream.next()).await {
             Ok(Ok(first)) => {
                 if let Err(error) = self.take_in(&first).await {
@@ -150,7 +151,8 @@ impl Replica {
         let had = self.engine.revision();
         let revisions: BTreeMap<Revision, Vec<&Event>> = by_revision(&response.events);
         for event in &response.events {
-            // Before the copy has it: who waits for that must not be told that it is the newest.
+            // Do this before the engine has the revision: readers that wait for it must not take it for the
+            // newest state.
             self.note_move(event);
         }
         let mut batch = Batch::new(self);
@@ -167,11 +169,11 @@ impl Replica {
     }
 }
 
-/// A response and those that wait behind it, as one; and why the stream ended, where it has. `next` returns none where
-/// none waits.
+/// Combines a response with those that are already waiting behind it. Returns the combined response, and the
+/// reason why the stream ended, if it did. `next` returns `None` if no response is waiting.
 ///
-/// etcd sends a response for each revision. Applied one by one, they would wait longer and longer while others write, and an
-/// HTTP/2 connection on which many small frames wait is ended.
+/// etcd sends a response for each revision. If they were applied one by one, the backlog would grow under
+/// load, and an HTTP/2 connection on which many small frames are queued is closed.
 fn with_waiting(
     first: WatchResponse,
     mut next: impl FnMut() -> Option<Result<WatchResponse, WatchEnd>>,
@@ -211,7 +213,8 @@ mod tests {
 
     #[test]
     fn responses_that_wait_are_taken_together_up_to_what_is_applied_at_once() {
-        // How many single revisions wait, of how many bytes each, whether the stream ended behind them; how many are taken.
+        // Each row: number of waiting single-revision responses, bytes in each, whether the stream ends after
+        // them; number of responses taken.
         let large = APPLIED_BYTES_MAX / 2;
         for (waiting, bytes, ended, taken) in [
             (0, 1, false, 1),

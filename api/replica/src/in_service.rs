@@ -1,12 +1,12 @@
-//! Which servers stand behind the service of the server itself: a key for each, in kube-apiserver's form, that ends with a
-//! lease unless its server writes it again (docs/api/operations.md#service-of-the-server).
+//! The servers behind the service of the server itself: a key for each, in kube-apiserver's form, with a
+//! lease that ends unless the server writes the key again (docs/api/operations.md#service-of-the-server).
 //!
 //! ```text
-//! server ─ every few seconds ─► /registry/masterleases/<address> ─► endpoints of the service, kept by all servers
+//! server ─ every few seconds ─► /registry/masterleases/<address> ─► endpoints of the service, maintained by all servers
 //! ```
 //!
-//! The keys are no objects; they are read where they are needed. What another server wrote is not believed: a value without an
-//! address is passed over.
+//! The keys are not objects, and are read when they are needed. Values of other servers are not trusted: a
+//! value without an address is skipped.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ use values::status::Status;
 const PATH: &str = "masterleases/";
 
 impl Replica {
-    /// Says that the server at an address serves, for as long as it says so again.
+    /// Announces that the server at an address is in service, until the lease ends.
     pub(super) async fn write_in_service(&self, address: IpAddr, round: i64) -> Result<(), Status> {
         let value = encode(self.endpoints()?, address, round)?;
         let lease = self.client.lease(TTL.as_secs().cast_signed()).await;
@@ -32,17 +32,17 @@ impl Replica {
         self.change_known(Request::Put(PutRequest { key, value, lease }).into()).await
     }
 
-    /// Says that the server at an address serves no more.
+    /// Removes the server at an address from the service.
     pub(super) async fn remove_in_service(&self, address: IpAddr) -> Result<(), Status> {
         let key = self.in_service_of(&address.to_string());
         self.change_known(Request::Delete(DeleteRangeRequest { key, range_end: Bytes::new() }).into()).await
     }
 
-    /// The addresses of all servers that serve, by their text.
+    /// Returns the addresses of all servers in service, ordered by their text.
     pub(super) async fn read_in_service(&self) -> Result<Vec<IpAddr>, Status> {
         let (found, endpoints) = (self.read_known(self.in_service_of("")).await?, self.endpoints()?);
         let registry = self.values.registry();
-        // In the order of keys, which end with the address.
+        // The order is that of the keys, which end with the address.
         Ok(found.iter().filter_map(|kv| decode(registry, endpoints, &kv.value)).collect())
     }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use values::naming::KUBERNETES;
 
-    /// As kube-apiserver wrote it.
+    /// A value as kube-apiserver writes it.
     const THEIRS: &[u8] =
         b"k8s\0\n\x0f\n\x02v1\x12\tEndpoints\x12\"\n\x10\n\0\x12\0\x1a\0\"\0*\x002\x008\x0bB\0\
         \x12\x0e\n\x0c\n\x0810.1.1.1\x1a\0\x1a\0\"\0";

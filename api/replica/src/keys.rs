@@ -1,4 +1,5 @@
-//! Where an object is kept in etcd, and which key of the engine that is: the layout of kube-apiserver (docs/api/etcd.md#keys).
+//! The mapping between keys of the engine and keys of etcd, in the layout of kube-apiserver
+//! (docs/api/etcd.md#keys).
 //!
 //! ```text
 //! /registry/pods/<namespace>/<name>                  /core/pods/<namespace>/<name>
@@ -6,7 +7,8 @@
 //! /registry/<group>/<plural>/…                       /custom:<group>/<plural>/…
 //! ```
 //!
-//! Both directions are pure. Keys of something else (allocations, leases of servers, other prefixes) are no objects.
+//! Both directions are pure functions. Other keys (allocations, leases of servers, other prefixes) are not
+//! objects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,39 +18,39 @@ use bytes::Bytes;
 use types::schema::etcd_path::etcd_path;
 use types::schema::registry::{Registry, Resource};
 
-/// Start of the engine's keys of custom types.
+/// Prefix of the engine's keys of custom types.
 const CUSTOM: &[u8] = b"/custom:";
 
-/// The map between the keys of the engine and those of etcd.
+/// The mapping between the keys of the engine and those of etcd.
 pub struct Keys {
-    /// With a slash at its end.
+    /// Prefix of all keys, with a trailing slash.
     prefix: String,
-    /// By the start of the engine's keys.
+    /// Paths in etcd and types, by the prefix of the engine's keys.
     paths: HashMap<String, (String, Arc<Resource>)>,
-    /// By the path, without slashes at its ends.
+    /// Types by path in etcd, without leading and trailing slashes.
     resources: HashMap<String, Arc<Resource>>,
 }
 
-/// The group and the plural name of a custom type, of a key of the engine.
+/// Returns group and plural name of the custom type of an engine key.
 pub(super) fn custom_type(key: &[u8]) -> Option<(&str, &str)> {
     let rest = std::str::from_utf8(key.strip_prefix(CUSTOM)?).ok()?;
     let (group, rest) = rest.split_once('/')?;
     Some((group, rest.split_once('/')?.0))
 }
 
-/// What a key of etcd is.
+/// The meaning of a key of etcd.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// An object of a built-in type.
     Builtin(Arc<Resource>, Bytes),
     /// An object of a custom type.
     Custom(Bytes),
-    /// No object.
+    /// A key that is not an object.
     Other,
 }
 
 impl Place {
-    /// The key of the engine.
+    /// Returns the key of the engine, if the key is an object.
     pub fn key(&self) -> Option<&Bytes> {
         match self {
             Place::Builtin(_, key) | Place::Custom(key) => Some(key),
@@ -58,7 +60,7 @@ impl Place {
 }
 
 impl Keys {
-    /// The map for these built-in types under `prefix`, such as `/registry`.
+    /// Returns the mapping for these built-in types under `prefix`, such as `/registry`.
     pub fn new(registry: &Registry, prefix: &str) -> Keys {
         let (mut paths, mut resources) = (HashMap::new(), HashMap::new());
         for resource in registry.stored() {
@@ -72,18 +74,18 @@ impl Keys {
         Keys { prefix, paths, resources }
     }
 
-    /// The start of all keys of objects.
+    /// Returns the common prefix of all keys of objects.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// What a key of etcd is.
+    /// Returns the meaning of a key of etcd.
     pub fn place(&self, key: &[u8]) -> Place {
         let rest = key.strip_prefix(self.prefix.as_bytes()).and_then(|rest| std::str::from_utf8(rest).ok());
         let Some(rest) = rest else { return Place::Other };
         let Some((first, after)) = rest.split_once('/') else { return Place::Other };
         let second = after.split_once('/');
-        // The longer path first: `services/specs` is none of a resource `services`.
+        // Try the longer path first: `services/specs` does not belong to a resource `services`.
         if let Some((second, name)) = second
             && let Some(resource) = self.resources.get(&format!("{first}/{second}"))
         {
@@ -93,7 +95,7 @@ impl Keys {
             return builtin(resource, after).unwrap_or(Place::Other);
         }
         match second {
-            // The group of a custom type has a dot in it; a path of another kind has none.
+            // The group of a custom type contains a dot; other paths do not.
             Some((plural, name)) if first.contains('.') && !name.is_empty() => {
                 Place::Custom(format!("/custom:{first}/{plural}/{name}").into())
             }
@@ -101,7 +103,8 @@ impl Keys {
         }
     }
 
-    /// The key in etcd of a key of the engine, and the built-in type where it is of one; `None` for a key that is no object's.
+    /// Returns the etcd key for a key of the engine, and its type if it is built in. `None` if the key is not
+    /// an object's.
     pub fn of(&self, key: &[u8]) -> Option<(Bytes, Option<&Arc<Resource>>)> {
         let text = std::str::from_utf8(key).ok()?;
         if let Some(rest) = key.strip_prefix(CUSTOM) {
@@ -114,7 +117,7 @@ impl Keys {
 }
 
 fn builtin(resource: &Arc<Resource>, name: &str) -> Option<Place> {
-    // A namespaced object has a namespace and a name, another one a name only.
+    // A namespaced object has a namespace and a name; another object has only a name.
     let segments = name.split('/').filter(|segment| !segment.is_empty()).count();
     let wanted = if resource.namespaced() { 2 } else { 1 };
     let fits = segments == wanted && name.matches('/').count() + 1 == wanted;

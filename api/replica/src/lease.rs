@@ -1,18 +1,19 @@
-//! Leases of etcd for objects with a time to live. Objects that are written about the same time share one, as kube-apiserver's
-//! do: a lease costs etcd more than a key.
+//! etcd leases for objects with a time to live. Objects written at about the same time share a lease, as in
+//! kube-apiserver, because a lease is more expensive for etcd than a key.
 
 use std::time::{Duration, Instant};
 
 use etcd::{Client, Error};
 use tokio::sync::Mutex;
 
-/// How long a lease is given to further objects: each lives that much longer than it was meant to, at most.
+/// How long a lease is reused for further objects, which is also the maximum by which an object outlives its
+/// time to live.
 const REUSE: Duration = Duration::from_secs(60);
 
-/// Part of the time to live that is the most of that.
+/// The same maximum as a fraction of the time to live.
 const REUSE_PART: f64 = 0.05;
 
-/// Most objects of one lease: they are deleted together.
+/// Maximum number of objects per lease, since they are all deleted together.
 const OBJECTS_MAX: u32 = 1000;
 
 #[derive(Default)]
@@ -26,7 +27,7 @@ struct Lease {
 }
 
 impl Leases {
-    /// A lease for an object that lives for `ttl`.
+    /// Returns a lease for an object that lives for `ttl`.
     pub(super) async fn of(&self, client: &Client, ttl: Duration) -> Result<i64, Error> {
         let mut current = self.0.lock().await;
         if let Some(lease) = current.as_mut()
@@ -45,7 +46,7 @@ impl Leases {
         Ok(id)
     }
 
-    /// Forgets a lease that is over before its time: etcd was stopped for long, or an operator revoked it.
+    /// Forgets a lease that ended early, because etcd was stopped for long or an operator revoked it.
     pub(super) async fn forget(&self, id: i64) {
         let mut current = self.0.lock().await;
         if current.as_ref().is_some_and(|lease| lease.id == id) {

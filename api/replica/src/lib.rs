@@ -1,4 +1,4 @@
-//! One API on a distributed log: a server whose writes etcd decides, and whose engine follows them (docs/api/etcd.md).
+//! A server in a cluster on etcd: etcd decides its writes, and its engine follows them (docs/api/etcd.md).
 //!
 //! ```text
 //! write ─► commit ─► transaction on mod_revision ─► etcd ─┐
@@ -7,10 +7,10 @@
 //! everything else ─► engine ◄─ apply ◄─ follower (fill: one paged range at a revision, then the stream)
 //! ```
 //!
-//! The revisions of the engine are etcd's. The stream covers all keys, so each revision of etcd comes by: those of keys that are
-//! no objects leave a mark, and waiting for a revision needs no further question. What the engine has is a copy: when it
-//! does not fit etcd any more, it is thrown away and filled again. Conflicts are decided by etcd alone.
-//! This module knows kinds as far as their form, and no requests.
+//! The revisions of the engine are those of etcd. The stream covers all keys, so it delivers every revision
+//! of etcd. A revision that changes no object leaves a mark, so that waiting for a revision needs no further
+//! request. The engine's state is a copy: if it no longer matches etcd, it is discarded and filled again.
+//! Only etcd decides conflicts. This module knows the encoding of types, but no requests.
 
 mod addresses;
 mod allocated;
@@ -56,54 +56,56 @@ use values::naming::Naming;
 
 pub use self::fill::Continuation;
 
-/// How long a write or a quorum read waits for the engine to have what etcd has decided.
+/// How long a write or a quorum read waits until the engine has what etcd has decided.
 const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
-/// Pause between two looks at etcd's health.
+/// Pause between two health checks of etcd.
 const HEALTH_PAUSE: Duration = Duration::from_secs(1);
 
-/// A server's part in a store that etcd keeps.
+/// The connection of a server to a store that etcd keeps.
 pub struct Replica {
     client: Client,
     engine: Engine,
     keys: Keys,
     values: Values,
     naming: &'static Naming,
-    /// How values are encrypted, if any are.
+    /// Encryption of values, if configured.
     secrecy: Option<Arc<Secrecy>>,
-    /// The range of node ports, as it is written.
+    /// The range of node ports, as text.
     ports: String,
-    /// How long objects with a lease live in a store that this copy becomes.
+    /// Time to live of objects with a lease, in a store that this copy becomes.
     lease_ttl: Option<Duration>,
-    /// The revision at which this server made the mark of a move; 0: it made none (docs/api/etcd.md#moving).
+    /// The revision at which this server created the mark of a move; 0 if it created none
+    /// (docs/api/etcd.md#moving).
     claim: AtomicI64,
-    /// Whether the store was moved from this etcd to another place.
+    /// Whether the store was moved away from this etcd.
     has_left: AtomicBool,
-    /// The types that are served, once they are.
+    /// The served types, set once they are known.
     serving: OnceLock<Serving>,
     barrier: Arc<Barrier>,
     leases: Leases,
-    /// What this server is writing.
+    /// The writes of this server that are under way.
     own: OwnWrites,
-    /// Ports that are taken and that no service has.
+    /// Ports that are allocated and that no service has.
     leaks: Mutex<repair::Leaks>,
-    /// Has the follower begin its stream anew: it is behind, and nothing comes.
+    /// Tells the follower to restart its stream, because it lags and receives nothing.
     stalled: Notify,
-    /// Why the copy cannot go on being one.
+    /// The reason why the copy cannot continue, if it is broken.
     broken: watch::Sender<Option<Broken>>,
-    /// What is wrong between the server and etcd, if anything.
+    /// The current problem between the server and etcd, if any.
     trouble: Mutex<Option<String>>,
-    /// What the last look at etcd found.
+    /// The result of the last health check of etcd.
     health: Mutex<Result<(), String>>,
 }
 
-/// Why the engine's copy is none of this etcd's store any more. The process ends, and its next start fills a new copy.
+/// The reason why the engine's copy no longer matches this etcd's store. The process ends, and its next start
+/// fills a new copy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(pub String);
 
 impl Replica {
-    /// The part of a server whose engine, a follower, has the copy. Nothing is asked yet.
+    /// Returns a replica whose copy is in `engine`, which must be a follower. Sends no requests yet.
     pub fn new(
         client: Client,
         engine: Engine,
@@ -134,30 +136,31 @@ impl Replica {
         }
     }
 
-    /// With values that are encrypted so.
+    /// Sets the encryption of values.
     #[must_use]
     pub fn with_secrecy(self, secrecy: Option<Arc<Secrecy>>) -> Replica {
         Replica { secrecy, ..self }
     }
 
-    /// A value of etcd as it was before it was encrypted.
+    /// Decrypts a value of etcd, if it is encrypted.
     fn opened(&self, etcd_key: &[u8], value: &Bytes) -> Result<Bytes, SealError> {
         let Some(secrecy) = &self.secrecy else { return Ok(value.clone()) };
         Ok(secrecy.opened(etcd_key, value)?.map_or_else(|| value.clone(), Bytes::from))
     }
 
-    /// Has the copy note that objects with a lease live so long after each write: it may become a store of its own.
+    /// Makes the copy store the time to live of objects with a lease, because the copy may become a separate
+    /// store.
     #[must_use]
     pub fn noting_leases(self, ttl: Duration) -> Replica {
         Replica { lease_ttl: (!ttl.is_zero()).then_some(ttl), ..self }
     }
 
-    /// The client of etcd.
+    /// Returns the client for etcd.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Resolves once the copy cannot go on being one.
+    /// Resolves once the copy is broken.
     pub async fn broken(&self) -> Broken {
         let mut broken = self.broken.subscribe();
         // The sender lives as long as `self`.
@@ -175,12 +178,12 @@ impl Replica {
         });
     }
 
-    /// What is wrong between the server and etcd, as the follower sees it.
+    /// Returns the current problem between the server and etcd, as seen by the follower.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().clone()
     }
 
-    /// Looks again and again whether etcd answers a quorum read within `timeout`. Never ends.
+    /// Checks repeatedly whether etcd answers a quorum read within `timeout`. Never returns.
     pub async fn watch_health(&self, timeout: Duration) {
         loop {
             let found = match tokio::time::timeout(timeout, self.newest()).await {
@@ -195,7 +198,7 @@ impl Replica {
         }
     }
 
-    /// The key of the mark of a move.
+    /// Returns the key of the mark of a move.
     fn mark_key(&self) -> bytes::Bytes {
         format!("{}{}", self.keys.prefix(), mark::MARK).into()
     }
@@ -204,23 +207,23 @@ impl Replica {
         self.claim.load(Ordering::Acquire)
     }
 
-    /// Whether the store was moved from this etcd to another place: nothing here is the newest state any more.
+    /// Returns whether the store was moved away from this etcd. The state here is then no longer the newest.
     pub fn has_left(&self) -> bool {
         self.has_left.load(Ordering::Acquire)
     }
 
-    /// The newest revision of the copy.
+    /// Returns the newest revision of the copy.
     pub fn revision(&self) -> Revision {
         self.engine.revision()
     }
 }
 
-/// A revision of etcd as the engine counts.
+/// Converts a revision from etcd's type.
 fn revision(number: i64) -> Revision {
     Revision::new(number.unsigned_abs())
 }
 
-/// A revision of the engine as etcd counts.
+/// Converts a revision to etcd's type.
 fn number(revision: Revision) -> i64 {
     i64::try_from(revision.get()).unwrap_or(i64::MAX)
 }

@@ -1,11 +1,11 @@
-//! The mark of a move in etcd, and the revision that etcd is raised to (docs/api/etcd.md#moving).
+//! The migration mark in etcd, and the raising of etcd's revision (docs/api/etcd.md#moving).
 //!
 //! ```text
-//! none ─ claim ─► filling <store> ─ conclude ─► none ─ leave ─► left <store> ─ claim by the same store ─► filling <store>
+//! no mark ─ claim ─► filling <store> ─ conclude ─► no mark ─ leave ─► left <store> ─ claim by the same store ─► filling <store>
 //! ```
 //!
-//! Each write's transaction demands that the mark is as its writer knows it. etcd gives each change the next revision, so what raises
-//! it is writes of one key.
+//! The transaction of each write has the condition that the mark is as the writer knows it. etcd gives each
+//! change the next revision, so the revision is raised by writes of one key.
 
 use std::sync::atomic::Ordering;
 
@@ -26,17 +26,18 @@ pub(super) const MARK: &str = "migration";
 /// Name of the key that is written to raise etcd's revision, below the prefix.
 const FILLER: &str = "migration-revisions";
 
-/// Most writes that raise a revision. A store that was restored is further above, and etcd takes no revision but by writes.
+/// Maximum number of writes to raise the revision; only writes raise it. A store that needs more was probably
+/// restored.
 const RAISE_MAX: u64 = 50_000_000;
 
-/// Writes under way at once.
+/// Maximum number of concurrent writes.
 const WRITES_MAX: usize = 32;
 
-/// Writes that raise the revision after which etcd is compacted.
+/// Number of such writes after which etcd is compacted.
 const RAISED_MAX: u64 = 100_000;
 
 impl Replica {
-    /// What the mark says, and its revision.
+    /// Returns the text of the mark and its revision.
     ///
     /// # Errors
     /// etcd did not answer.
@@ -46,7 +47,7 @@ impl Replica {
         Ok(found.map(|kv| (String::from_utf8_lossy(&kv.value).into_owned(), kv.mod_revision)))
     }
 
-    /// How many keys there are below the prefix.
+    /// Returns the number of keys below the prefix.
     ///
     /// # Errors
     /// etcd did not answer.
@@ -58,11 +59,11 @@ impl Replica {
         Ok(self.client.range(&request).await?.count)
     }
 
-    /// Takes an etcd for the store `id`: it must be empty, or have been left or half filled by the same store. Returns whether it
-    /// is empty.
+    /// Claims an etcd for the store `id`. The etcd must be empty, or have been left or partly filled by the
+    /// same store. Returns whether it is empty.
     ///
     /// # Errors
-    /// It is in use.
+    /// The etcd is in use.
     pub async fn claim(&self, id: &str) -> Result<bool, MoveError> {
         let found = self.mark().await?;
         let wanted = format!("filling {id}");
@@ -91,10 +92,11 @@ impl Replica {
         Ok(found.is_none())
     }
 
-    /// Marks an etcd as left by the store `id`: no server takes writes there from then on. Returns the last revision that counts.
+    /// Marks an etcd as left by the store `id`, after which no server can write to it. Returns the last
+    /// revision that counts.
     ///
     /// # Errors
-    /// It is being filled, or was left by another store.
+    /// The etcd is being filled, or was left by another store.
     pub async fn leave(&self, id: &str) -> Result<Revision, MoveError> {
         let wanted = format!("left {id}");
         match self.mark().await? {
@@ -124,10 +126,10 @@ impl Replica {
         Ok(at)
     }
 
-    /// Takes the mark away: the etcd is a store like any other from then on.
+    /// Removes the mark, which makes the etcd an ordinary store.
     ///
     /// # Errors
-    /// etcd did not answer, or the mark is another's.
+    /// etcd did not answer, or the mark belongs to another move.
     pub async fn conclude(&self) -> Result<(), MoveError> {
         let delete = |key| Request::Delete(DeleteRangeRequest { key, range_end: Bytes::new() }).into();
         let request = TxnRequest {
@@ -144,15 +146,15 @@ impl Replica {
         }
     }
 
-    /// Waits until the copy has a revision.
+    /// Waits until the copy has reached a revision.
     ///
     /// # Errors
-    /// It has not in time.
+    /// The copy did not reach it in time.
     pub async fn reach(&self, wanted: Revision) -> Result<(), MoveError> {
         self.follow_to(wanted).await.map_err(|status| MoveError::InUse(status.message))
     }
 
-    /// Waits until the copy has what etcd has.
+    /// Waits until the copy has reached etcd's newest revision.
     ///
     /// # Errors
     /// etcd did not answer, or the copy does not follow.
@@ -165,10 +167,10 @@ impl Replica {
         format!("{}{FILLER}", self.keys.prefix()).into()
     }
 
-    /// How many writes it takes to have etcd's revision at least `room` above `source`.
+    /// Returns the number of writes that raise etcd's revision to at least `room` above `source`.
     ///
     /// # Errors
-    /// etcd did not answer, or that are too many.
+    /// etcd did not answer, or too many writes would be needed.
     pub async fn raising(&self, source: Revision, room: u64) -> Result<u64, MoveError> {
         let request = RangeRequest { key: self.filler_key(), ..RangeRequest::default() };
         let now = revision(self.client.range(&request).await?.header.unwrap_or_default().revision);
@@ -180,7 +182,7 @@ impl Replica {
         }
     }
 
-    /// Has etcd's revision be at least so far above `source`, by writes of one key.
+    /// Raises etcd's revision to at least `room` above `source`, by writes of one key.
     ///
     /// # Errors
     /// etcd did not answer, or too many writes would be needed.
@@ -209,7 +211,7 @@ impl Replica {
         Ok(now)
     }
 
-    /// Notes that the store has left this etcd, or has come back, where a change says so.
+    /// Updates whether the store has left this etcd, if the event changes the mark.
     pub(super) fn note_move(&self, event: &Event) {
         let Some(kv) = event.kv.as_ref().filter(|kv| kv.key == self.mark_key()) else { return };
         let has_left = event.kind == EVENT_PUT && kv.value.starts_with(b"left ");

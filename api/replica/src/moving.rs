@@ -1,4 +1,4 @@
-//! Moving a store into etcd, and out of it: what makes the target equal to the source, and what tells that it is
+//! Moving a store into and out of etcd: making the target equal to the source, and verifying that it is
 //! (docs/api/etcd.md#moving).
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //! leave (mark: left)    ─► the copy has the revision of the mark     ─► compare
 //! ```
 //!
-//! The mark keeps other writers away (`mark.rs`). Levelling writes what differs and nothing else, so that one that was interrupted
-//! is begun again at no cost. States that clients know of the source never have the revision of another state here: each object
-//! is written at a revision above the source's newest.
+//! The mark excludes other writers (`mark.rs`). Levelling writes only differences, so an interrupted run can
+//! be repeated at no cost. A revision that a client knows from the source never denotes another state here,
+//! since each object is written at a revision above the source's newest.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -31,44 +31,46 @@ use objects::store::CommitFailure;
 use values::json;
 use values::status::Reason;
 
-/// Writes under way at once.
+/// Maximum number of concurrent writes.
 const WRITES_MAX: usize = 32;
 
-/// How often a write is begun again when etcd does not answer, or another one has changed the ports; and the pause.
+/// Number of attempts of a write if etcd does not answer or another write has changed the ports, and the
+/// pause between them.
 const TRIES: (u32, Duration) = (100, Duration::from_millis(100));
 
-/// How many objects may be left to be written when the source may stop. However often each of them is written, only its newest
-/// state is moved.
+/// Maximum number of objects left to write when the source may stop. However often an object changes, only
+/// its newest version is moved.
 const LEFT_MAX: usize = 256;
 
-/// Most events taken from the source at once: some seconds of a source that is written fast.
+/// Maximum number of events taken from the source at once: a few seconds of a fast source.
 const EVENTS_MAX: usize = 8192;
 
-/// Start of the keys of services, and of the addresses that they have.
+/// Prefixes of the keys of services, and of the addresses that they have.
 const SERVICES: &[u8] = b"/core/services/";
 const ADDRESSES: &[u8] = b"/networking/ipaddresses/";
 
-/// Why a store was not moved. What was written until then is right; a repeated move goes on from there.
+/// The reason why a store was not moved. Writes made until then are correct; a repeated move continues from
+/// there.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
-    /// etcd did not answer, or refused.
+    /// The request to etcd failed.
     #[error("etcd: {0}")]
     Etcd(#[from] Error),
     /// The target is in use.
     #[error("{0}")]
     InUse(String),
-    /// A state of the source cannot be read.
+    /// A record of the source cannot be read.
     #[error(transparent)]
     Damaged(#[from] ReadError),
-    /// An object has no form in the target.
+    /// An object cannot be represented in the target.
     #[error("{key}: {why}")]
     Object {
-        /// Its key.
+        /// Key of the object.
         key: String,
-        /// Why.
+        /// Description of the problem.
         why: String,
     },
-    /// The target's engine did not take it.
+    /// The target's engine refused the records.
     #[error(transparent)]
     Engine(#[from] ApplyError),
     /// The source cannot be followed.
@@ -79,19 +81,20 @@ pub enum MoveError {
     Differ(String),
 }
 
-/// What levelling did.
+/// The result of levelling.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Levelled {
-    /// Objects that were as they should be.
+    /// Number of objects that were already equal.
     pub equal: u64,
-    /// Objects written.
+    /// Number of objects written.
     pub written: u64,
-    /// Objects deleted.
+    /// Number of objects deleted.
     pub deleted: u64,
 }
 
 impl Replica {
-    /// Makes etcd what `source` is, every object at a revision above `floor`. `progress` hears of each object.
+    /// Makes etcd equal to `source`, with every object at a revision above `floor`. `progress` is called with
+    /// the number of processed entries.
     ///
     /// # Errors
     /// See [`MoveError`].
@@ -103,7 +106,7 @@ impl Replica {
     ) -> Result<Levelled, MoveError> {
         let mut levelled = Levelled::default();
         let mut seen = 0;
-        // Services share a value that says which ports are taken: one after the other.
+        // Services share a value with the allocated ports, so they are written one after the other.
         for (services, most) in [(false, WRITES_MAX), (true, 1)] {
             let entries = source.range(KeyRange::all());
             let entries = entries.filter(|entry| entry.key().starts_with(SERVICES) == services);
@@ -133,7 +136,8 @@ impl Replica {
         Ok(levelled)
     }
 
-    /// Whether a state is an object that is moved. Addresses that the allocator has handed out come and go with their services.
+    /// Returns whether an entry is an object that is moved. Addresses created by the allocator are created
+    /// and deleted with their services.
     fn is_moved(&self, entry: &Entry) -> Result<bool, MoveError> {
         if self.keys.of(entry.key()).is_none() {
             return Ok(false);
@@ -164,14 +168,15 @@ impl Replica {
         Ok(true)
     }
 
-    /// Writes a key of etcd, whatever it is there. Nothing else writes: so a write of which nothing is known is repeated.
+    /// Writes a key of etcd regardless of its state there. There are no other writers, so a write with an
+    /// unknown outcome is repeated.
     async fn write(&self, key: &Bytes, change: Change) -> Result<(), MoveError> {
         let mut tries = 0;
         loop {
             let write = Write { key: key.clone(), expected: Expected::Any, change: change.clone() };
             let failure = match self.decide(write).await {
                 Ok(_) => return Ok(()),
-                // What is to be deleted is gone.
+                // The object to delete is already gone.
                 Err(CommitFailure::Conflict { current: None }) if matches!(change, Change::Delete(_)) => {
                     return Ok(());
                 }
@@ -196,11 +201,11 @@ impl Replica {
         }
     }
 
-    /// Follows a source that changes. `ready` is told once the target is close behind; `stopped` says whether the source has
-    /// stopped, and this ends when everything of it is there.
+    /// Follows a source that changes. Notifies `ready` once the target is close behind. After `stopped` says
+    /// that the source has stopped, returns when the target has everything.
     ///
     /// # Errors
-    /// See [`MoveError`]. One of the tail means that the source went ahead too far: level again.
+    /// See [`MoveError`]. An error of the tail means that the source was too far ahead: level again.
     pub async fn keep_up(
         &self,
         source: &Engine,
@@ -223,7 +228,7 @@ impl Replica {
                 _ = stopped.changed() => continue,
             };
             let are_all = events.len() < EVENTS_MAX;
-            // The newest state of each key is what counts.
+            // Only the newest state of each key counts.
             let mut newest: BTreeMap<Bytes, (EventKind, Entry)> = BTreeMap::new();
             for event in events {
                 at = at.max(event.revision);
@@ -246,17 +251,17 @@ impl Replica {
                     .buffer_unordered(most);
                 written += writes.try_fold(0, async |sum, one| Ok(sum + one)).await?;
             }
-            // While they were written others changed: about as many.
+            // During these writes, about as many objects have changed.
             if are_all && changed <= LEFT_MAX {
                 ready.notify_one();
             }
         }
     }
 
-    /// Compares what two snapshots have, by resource, and returns what both have.
+    /// Compares two snapshots by resource, and returns their common digests.
     ///
     /// # Errors
-    /// They differ, or a state cannot be read.
+    /// The snapshots differ, or a record cannot be read.
     pub fn compare(&self, source: &Snapshot, target: &Snapshot) -> Result<Digests, MoveError> {
         let (ours, theirs) = (self.digests(source)?, self.digests(target)?);
         let mut differing = String::new();
@@ -273,10 +278,10 @@ impl Replica {
         }
     }
 
-    /// What a snapshot has, by resource. The values are read once, and none is kept.
+    /// Returns the digests of a snapshot by resource. The values are read once, and not kept in memory.
     ///
     /// # Errors
-    /// A state cannot be read.
+    /// Fails if a record cannot be read.
     pub fn digests(&self, snapshot: &Snapshot) -> Result<Digests, MoveError> {
         let mut sums = Sums::default();
         for entry in snapshot.range(KeyRange::all()) {
@@ -290,10 +295,10 @@ impl Replica {
         Ok(sums.finish())
     }
 
-    /// Fills an empty engine with states, which come by ascending revision, as of the revision `at`.
+    /// Fills an empty engine with states, which must be in the order of revisions, as of revision `at`.
     ///
     /// # Errors
-    /// One cannot be read: it would be lost. See also [`MoveError`].
+    /// Fails if a state cannot be read, since it would be lost. See also [`MoveError`].
     pub async fn import(
         &self,
         at: Revision,
@@ -324,7 +329,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Which objects of etcd the copy does not show, because they cannot be read; ten of them at most.
+    /// Returns the objects of etcd that the copy hides because they cannot be read; ten at most.
     ///
     /// # Errors
     /// etcd did not answer.
@@ -359,10 +364,11 @@ impl Replica {
         }
     }
 
-    /// What a store that is left has to delete once it decides for itself: the mark of revisions, and the addresses of services.
+    /// Returns the keys that a store must delete once it leaves etcd and decides for itself: the mark of
+    /// revisions, and the addresses of services.
     ///
     /// # Errors
-    /// A state cannot be read.
+    /// Fails if a record cannot be read.
     pub fn leftovers(&self, snapshot: &Snapshot) -> Result<Vec<Bytes>, MoveError> {
         let mut keys = Vec::new();
         for entry in snapshot.range(KeyRange::all()) {
@@ -382,7 +388,8 @@ fn object_error(key: &Bytes, why: impl std::fmt::Display) -> MoveError {
     MoveError::Object { key: String::from_utf8_lossy(key).into_owned(), why: why.to_string() }
 }
 
-/// The time until a second since 1970, in full minutes where it is longer than one: objects share leases.
+/// Returns the time until a second since 1970. A time of more than a minute is rounded up to full minutes, so
+/// that objects share leases.
 fn left_of(expires_s: u32) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let left = u64::from(expires_s).saturating_sub(now).max(1);

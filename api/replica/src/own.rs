@@ -1,12 +1,14 @@
-//! Writes of this server that are under way, in the engine's form: what the stream brings back of them is not read anew.
+//! Writes of this server that are under way, with their payloads in the engine's form. A value that the
+//! stream returns need not be decoded again.
 //!
 //! ```text
 //! write ─► payload ─ encode ─► value ─► etcd ─ stream ─► the same value ─► that payload
 //! ```
 //!
-//! Reading a value that was encoded here gives what it was encoded from: so all copies have the same bytes, whoever wrote. Builds
-//! with assertions read it nevertheless, and compare. An entry lasts as long as its write, which waits until the engine has it:
-//! there are no more of them than writes, and they share the writes' memory.
+//! Decoding a value that was encoded here yields the original payload, so all copies have the same bytes,
+//! whichever server wrote. Builds with assertions decode it anyway and compare. An entry lasts as long as its
+//! write, which waits until the engine has it. So there are no more entries than writes, and they share the
+//! memory of the writes.
 
 use std::collections::HashMap;
 
@@ -15,7 +17,7 @@ use engine::Payload;
 use etcd::rpc::KeyValue;
 use parking_lot::Mutex;
 
-/// By key of etcd. Writes of one key may be under way together.
+/// Writes by key of etcd. Several writes of one key may be under way.
 #[derive(Default)]
 pub(super) struct OwnWrites(Mutex<HashMap<Bytes, Vec<Own>>>);
 
@@ -24,7 +26,7 @@ struct Own {
     payload: Payload,
 }
 
-/// A write that is noted for as long as this lives.
+/// Keeps the entry of a write until it is dropped.
 pub(super) struct Noted<'o> {
     writes: &'o OwnWrites,
     key: Bytes,
@@ -32,14 +34,14 @@ pub(super) struct Noted<'o> {
 }
 
 impl OwnWrites {
-    /// Notes that `value`, which was made of `payload`, is written to a key.
+    /// Records that `value`, which was encoded from `payload`, is being written to a key.
     pub(super) fn note(&self, key: &Bytes, value: &Bytes, payload: &Payload) -> Noted<'_> {
         let own = Own { value: value.clone(), payload: payload.clone() };
         self.0.lock().entry(key.clone()).or_default().push(own);
         Noted { writes: self, key: key.clone(), value: value.clone() }
     }
 
-    /// What the value was made of, if it is one that was noted.
+    /// Returns the payload of a value, if a write of it is recorded.
     pub(super) fn payload(&self, kv: &KeyValue) -> Option<Payload> {
         let noted = self.0.lock();
         noted.get(&kv.key)?.iter().find(|own| own.value == kv.value).map(|own| own.payload.clone())
@@ -50,7 +52,7 @@ impl Drop for Noted<'_> {
     fn drop(&mut self) {
         let mut noted = self.writes.0.lock();
         let Some(of_key) = noted.get_mut(&self.key) else { return };
-        // Of two with equal values either one will do.
+        // If two values are equal, either entry may be removed.
         if let Some(at) = of_key.iter().position(|own| own.value == self.value) {
             of_key.swap_remove(at);
         }

@@ -1,13 +1,14 @@
-//! Repair of what is allocated to services: what a server left that stopped between two writes, or that allocated by rules of its
-//! own (docs/api/etcd.md#allocation). The elected server does it.
+//! Repair of the allocations of services, for servers that stopped between two writes or allocated under
+//! other rules (docs/api/etcd.md#allocation). The elected server runs it.
 //!
 //! ```text
 //! services ─ their ports      ─► set in /ranges/servicenodeports; others that stay set for long are given back
-//!          └ their addresses  ─► /ipaddresses/<address> each; those of services that have them not are deleted
+//!          └ their addresses  ─► /ipaddresses/<address> each; those of services that no longer have them are deleted
 //! ```
 //!
-//! Each change is a transaction on what was read, so a service that is made meanwhile is never harmed. Ports are taken before a
-//! service is stored by some servers: only what no service has for longer than a request lasts is given back.
+//! Each change is a transaction on what was read, so it never harms a service that is created in the
+//! meantime. Some servers allocate ports before they store the service. Therefore a port is given back only
+//! if no service has had it for longer than a request lasts.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -24,22 +25,23 @@ use objects::store::damaged;
 use values::json::{self, Value};
 use values::status::Status;
 
-/// Start of the engine's keys of services, and of the objects that name addresses.
+/// Prefixes of the engine's keys of services, and of the objects that name addresses.
 const SERVICES: &[u8] = b"/core/services/";
 const ADDRESSES: &[u8] = b"/networking/ipaddresses/";
 
-/// How long something must be allocated that no service has before it is given back: longer than any request lasts.
+/// How long an item must be allocated without a service before it is given back: longer than any request
+/// lasts.
 const GRACE: Duration = Duration::from_secs(120);
 
-/// Most changes of addresses in one round; the next one goes on.
+/// Maximum number of address changes in one round; the next round continues.
 const CHANGES_MAX: usize = 256;
 
-/// Ports that are taken and that no service has, since when.
+/// Ports that are allocated and that no service has, with the time when this was noticed.
 #[derive(Debug, Default)]
 pub(super) struct Leaks(HashMap<u16, Instant>);
 
 impl Leaks {
-    /// Notes what leaks now; those that did for long.
+    /// Records the ports that leak now, and returns those that have leaked for long.
     fn note(&mut self, leaking: &BTreeSet<u16>, now: Instant) -> Vec<u16> {
         self.0.retain(|port, _| leaking.contains(port));
         for port in leaking {
@@ -56,7 +58,7 @@ impl Leaks {
     }
 }
 
-/// A service with something allocated: its place and revision.
+/// A service with an allocated address, and its entry.
 struct Holder {
     namespace: String,
     name: String,
@@ -64,9 +66,9 @@ struct Holder {
 }
 
 impl Replica {
-    /// One round. Whether nothing is left that has to be looked at soon.
+    /// Runs one round. Returns whether nothing is left that must be checked again soon.
     pub(super) async fn repair(&self) -> Result<bool, Status> {
-        // Before the services, so that a port that is taken later is not missed in what was read.
+        // Read the ports before the services, so that a port taken in between is not considered missing.
         let ports_key: Bytes = format!("{}{PORTS}", self.keys.prefix()).into();
         let request = RangeRequest { key: ports_key.clone(), ..RangeRequest::default() };
         let found = self.client.range(&request).await.map_err(|error| self.unanswered(&error))?;
@@ -101,7 +103,7 @@ impl Replica {
         (key, known): (Bytes, i64),
     ) -> Result<bool, Status> {
         let taken: BTreeSet<u16> = bits.taken().collect();
-        // A port outside of the range has no bit.
+        // A port outside the range has no bit.
         let missing: Vec<u16> = held.difference(&taken).copied().filter(|port| bits.holds(*port)).collect();
         let leaking = taken.difference(held).copied().collect();
         let over = self.leaks.lock().note(&leaking, Instant::now());
@@ -169,14 +171,16 @@ impl Replica {
         Ok(is_settled)
     }
 
-    /// Whether the object of an address is one that servers make for a service; other ones belong to who made them.
+    /// Returns whether servers created the address object for a service. Other objects belong to their
+    /// creators.
     fn is_of_a_service(&self, object: &Value) -> bool {
         let label = format!("ipaddress.{}", self.naming.label("managed-by"));
         object.str_at(&["metadata", "labels", &label]) == format!("ipallocator{}", self.naming.group_suffix)
             && object.str_at(&["spec", "parentRef", "resource"]) == "services"
     }
 
-    /// Makes one change on a condition; whether it held. What did not hold is looked at again.
+    /// Makes one change on a condition, and returns whether the condition held. If it did not, the next round
+    /// looks again.
     async fn put_right(&self, mut compare: Vec<Compare>, operation: RequestOp) -> Result<bool, Status> {
         compare.push(Compare::mod_revision(self.mark_key(), self.claimed()));
         let request = TxnRequest { compare, success: vec![operation], ..TxnRequest::default() };
@@ -185,7 +189,7 @@ impl Replica {
     }
 }
 
-/// Whether an object was made that long ago. One without a time was.
+/// Returns whether an object was created at least `than` ago. An object without a time counts as old.
 fn is_older(object: &Value, than: Duration, now: SystemTime) -> bool {
     let made = object.str_at(&["metadata", "creationTimestamp"]).parse::<jiff::Timestamp>();
     made.map(SystemTime::from).ok().and_then(|made| made.checked_add(than)).is_none_or(|end| end < now)

@@ -1,13 +1,15 @@
-//! What stands under a key of etcd, and what the engine keeps of it: kube-apiserver's form and ours (docs/api/etcd.md#values).
+//! Conversion of values between kube-apiserver's form in etcd and the engine's form
+//! (docs/api/etcd.md#values).
 //!
 //! ```text
-//! built-in  k8s\0 + Unknown{ message }   ◄─►  canonical JSON with a slot for the revision, and attributes
+//! built-in  k8s\0 + Unknown{ message }   ◄─►  canonical JSON with a slot for the revision, and selector attributes
 //! others    JSON and a final newline     ◄─►
 //! ```
 //!
-//! The revision of an object is never in its value. Values read are given this release's defaults, as the reference server does
-//! at each read, so that objects of an older release look the same on servers of both kinds. Fields that a later release wrote
-//! are noted, and put back by [`Values::encode`].
+//! The revision of an object is never in its value. Values are given this release's defaults when they are
+//! read, as in the reference server, so that objects of an older release look the same on servers of both
+//! kinds. Fields that a later release wrote are noted in the selector attributes, and restored by
+//! [`Values::encode`].
 
 use std::sync::Arc;
 
@@ -30,32 +32,32 @@ use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::set_meta;
 
-/// Built-in types that are kept as JSON: by stem and plural, with the version that they are kept in where it is not ours.
+/// Built-in types that etcd keeps as JSON: stem and plural, with the stored version if it differs from ours.
 const AS_JSON: [(&str, &str, Option<&str>); 2] = [
     ("apiextensions", "customresourcedefinitions", Some("v1beta1")),
     ("apiregistration", "apiservices", None),
 ];
 
-/// Built-in types that are kept as protobuf in another version than ours, which has the same fields.
+/// Built-in types that etcd keeps as protobuf in a version other than ours, with the same fields.
 const VERSIONS: [(&str, &str, &str); 3] = [
     ("admissionregistration", "mutatingadmissionpolicies", "v1beta1"),
     ("admissionregistration", "mutatingadmissionpolicybindings", "v1beta1"),
     ("resource", "devicetaintrules", "v1alpha3"),
 ];
 
-/// Makes one form of the other.
+/// Converts between the two forms.
 pub struct Values {
     registry: Registry,
     naming: &'static Naming,
-    /// Transcoders that are not in use. They remember parts of objects, as those that are written one after the other are often
-    /// made from one template.
+    /// Idle transcoders. They remember parts of objects, because objects written one after the other are
+    /// often made from one template.
     transcoders: Mutex<Vec<Transcoder>>,
 }
 
-/// Most transcoders that are kept, at some 40 KiB each.
+/// Maximum number of idle transcoders, of about 40 KiB each.
 const TRANSCODERS_MAX: usize = 4;
 
-/// Why a value cannot be read, or an object not be written.
+/// The reason why a value cannot be read, or an object cannot be written.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct ValueError(String);
@@ -71,25 +73,26 @@ impl From<EncodeError> for ValueError {
 }
 
 impl Values {
-    /// For these built-in types.
+    /// Returns a converter for these built-in types.
     pub fn new(registry: Registry, naming: &'static Naming) -> Values {
         Values { registry, naming, transcoders: Mutex::default() }
     }
 
-    /// The built-in types.
+    /// Returns the built-in types of the converter.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Whether the values of a built-in type are protobuf of the version that is served: no other form comes between.
+    /// Returns whether etcd keeps the values of a built-in type as protobuf of the served version, without
+    /// another form in between.
     pub fn is_kept_whole(resource: &Resource) -> bool {
         as_json(resource).is_none() && other_version(resource).is_none()
     }
 
-    /// What the engine keeps of an object of a built-in type.
+    /// Returns the engine's payload of an object of a built-in type.
     ///
     /// # Errors
-    /// A value that is no such object.
+    /// Fails if the value is not such an object.
     pub fn decode(&self, resource: &Resource, value: &[u8]) -> Result<Payload, ValueError> {
         let storage = resource.stored();
         let mut has_unknown = false;
@@ -118,7 +121,7 @@ impl Values {
         Ok(payload)
     }
 
-    /// The version that a value says it is in, where it is another one than ours that is served.
+    /// Returns the version that a value names, if it is served and differs from ours.
     fn written_as(
         &self,
         resource: &Resource,
@@ -133,7 +136,7 @@ impl Values {
             return Ok(None);
         }
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        // A version that is not served has the fields of ours: beta forms that kept their numbers.
+        // A version that is not served has our fields: it is a beta form with the same field numbers.
         Ok(self.registry.by_kind(group, version, kind))
     }
 
@@ -169,11 +172,11 @@ impl Values {
         self.stored(resource, written.map(|written| &**written), decoded)
     }
 
-    /// What etcd keeps of an object of a built-in type, given as the engine would keep it. `old` is the value that it replaces,
-    /// where that has fields that this release does not know.
+    /// Returns etcd's value of an object of a built-in type, given as the engine's payload. `old` is the
+    /// value that it replaces, if that has fields that this release does not know.
     ///
     /// # Errors
-    /// An object without such a form.
+    /// Fails if the object cannot be represented.
     pub fn encode(
         &self,
         resource: &Resource,
@@ -227,11 +230,11 @@ impl Values {
         Ok(out.into())
     }
 
-    /// What the engine keeps of an object of a custom type: in the form of its version where that is known, else in one that
-    /// readers bring into form.
+    /// Returns the engine's payload of an object of a custom type: in the form of its version if that is
+    /// known, else in a form that readers convert.
     ///
     /// # Errors
-    /// A value that is no object.
+    /// Fails if the value is not an object.
     pub fn decode_custom(&self, served: Option<&Served>, value: &[u8]) -> Result<Payload, ValueError> {
         let Value::Object(mut object) = json::parse(value).map_err(failed)? else {
             return Err(failed("the value is no object"));
@@ -292,10 +295,10 @@ impl Values {
         })
     }
 
-    /// What etcd keeps of an object of a custom type, given as the engine would keep it.
+    /// Returns etcd's value of an object of a custom type, given as the engine's payload.
     ///
     /// # Errors
-    /// A payload that is no object.
+    /// Fails if the payload is not an object.
     pub fn encode_custom(&self, payload: &Payload) -> Result<Bytes, ValueError> {
         let mut value = json::parse(&payload.value).map_err(failed)?;
         let Value::Object(object) = &mut value else { return Err(failed("no object")) };
@@ -309,10 +312,10 @@ impl Values {
 }
 
 impl Values {
-    /// The state of an object as it is written anew: what a leader's engine keeps, without the revision.
+    /// Returns the payload for writing an object again: the engine's form, without the revision.
     ///
     /// # Errors
-    /// A value that is no such object.
+    /// Fails if the value is not such an object.
     pub fn restated(&self, resource: Option<&Resource>, value: &[u8]) -> Result<Payload, ValueError> {
         let Some(resource) = resource else { return self.decode_custom(None, value) };
         let mut object = decode_own(&resource.stored().message, value).map_err(failed)?;
@@ -321,10 +324,11 @@ impl Values {
     }
 }
 
-/// The content of a state, whichever store it is in: without the revision, and in one order.
+/// Returns the content of a value in a form that is equal for all stores: without the revision, and with
+/// sorted members.
 ///
 /// # Errors
-/// A value that is no object.
+/// Fails if the value is not an object.
 pub fn content(value: &[u8]) -> Result<Vec<u8>, ValueError> {
     let mut value = json::parse(value).map_err(failed)?;
     let Value::Object(object) = &mut value else { return Err(failed("the value is no object")) };
@@ -335,7 +339,7 @@ pub fn content(value: &[u8]) -> Result<Vec<u8>, ValueError> {
     Ok(out)
 }
 
-/// Whether an object in the engine has fields in etcd that this release does not know.
+/// Returns whether the etcd value of an object has fields that this release does not know.
 pub fn has_unknown(attributes: &[u8]) -> bool {
     Attributes::new(attributes).has_unknown()
 }
@@ -344,12 +348,12 @@ fn as_json(resource: &Resource) -> Option<(&'static str, &'static str, Option<&'
     AS_JSON.into_iter().find(|(stem, plural, _)| resource.is_of(stem, plural))
 }
 
-/// The version that values are in, where it is another one than ours.
+/// Returns the version of the values of a type, if it differs from ours.
 fn other_version(resource: &Resource) -> Option<&'static str> {
     VERSIONS.iter().find(|(stem, plural, _)| resource.is_of(stem, plural)).map(|(.., version)| *version)
 }
 
-/// Sets `kind` and `apiVersion`, as the first members.
+/// Sets `kind` and `apiVersion` as the first members.
 fn name(object: &mut Object, kind: &str, api_version: &str) {
     object.remove("kind");
     object.remove("apiVersion");

@@ -1,4 +1,5 @@
-//! Tests of the two forms: small values by hand, and a whole store as the reference server wrote it, where it is at hand.
+//! Tests of the two forms: small hand-made values, and a whole store written by the reference server, if
+//! available.
 
 use std::path::Path;
 
@@ -26,7 +27,8 @@ fn builtin(key: &str) -> Arc<Resource> {
     }
 }
 
-/// A config map as kube-apiserver keeps it, with an unknown field in the object and one in its metadata.
+/// Returns a config map as kube-apiserver stores it, with an unknown field in the object and one in its
+/// metadata.
 fn config_map(data: &str, unknown: bool) -> Vec<u8> {
     let metadata = |out: &mut Vec<u8>| {
         // name, generateName, namespace, selfLink, uid, resourceVersion, generation, creationTimestamp
@@ -113,7 +115,8 @@ fn sorted(mut value: Value) -> Value {
     value
 }
 
-/// A store that kube-apiserver wrote, one key a line, beside the objects as it served them.
+/// Compares a store that kube-apiserver wrote, one key per line, with the objects as kube-apiserver served
+/// them.
 #[test]
 fn a_store_of_the_reference_server_reads_as_it_was_served_and_is_written_as_it_was() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/etcd/objects.jsonl");
@@ -161,7 +164,7 @@ fn a_store_of_the_reference_server_reads_as_it_was_served_and_is_written_as_it_w
             };
             wrong.push(format!("{key} reads\n  {}\n  {}", show(&ours), show(&theirs)));
         }
-        // Reading again what is written gives the same, and writing that changes nothing.
+        // Reading a written value yields the same object, and writing that object yields the same value.
         let (again, twice) = match &place {
             Place::Builtin(resource, _) => {
                 let again = values.decode(resource, &back).unwrap();
@@ -181,8 +184,8 @@ fn a_store_of_the_reference_server_reads_as_it_was_served_and_is_written_as_it_w
             differs.push(key.to_owned());
         }
     }
-    // Where the reference server would write other bytes too: it gives defaults when it reads, as here, and raw JSON inside
-    // an object is compact.
+    // For these types the reference server would write other bytes too: it adds defaults when it reads, as
+    // here, and raw JSON inside an object is compact.
     let with_defaults =
         ["/registry/jobs/", "/registry/persistentvolumeclaims/", "/registry/controllerrevisions/"];
     differs.retain(|key| !with_defaults.iter().any(|start| key.starts_with(start)));

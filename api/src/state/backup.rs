@@ -1,12 +1,13 @@
-//! `POST /backup`: the store as of its newest revision, as a stream (`docs/format.md`).
+//! `POST /backup`: streams the store as of its newest revision (`docs/format.md`).
 //!
 //! ```text
-//! what the client has ─► engine: Outgoing ─► one frame read, on a blocking thread ─► channel of one ─► connection
+//! files of the client ─► engine: Outgoing ─► one frame read, on a blocking thread ─► channel of one ─► connection
 //! ```
 //!
-//! The path is no resource: a user that may `post` to it gets everything there is, secrets included, so by default that is
-//! the administrator. A backup delays no other request; it keeps the files it has not sent yet from being removed, so there
-//! are few at a time, and a client that does not take what it asked for is left.
+//! The path is not a resource: a user that may `post` to it gets the whole store, secrets included, so by
+//! default only the administrator may. A backup delays no other request, but it keeps files that it has not
+//! sent yet from being removed. Therefore the number of concurrent backups is small, and a client that does
+//! not read its stream is dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,24 +22,24 @@ use values::status::{Details, Reason, Status};
 use wire::response::Response;
 use wire::server::{Body, BodySender, Shutdown};
 
-/// Where it is.
+/// The path of the endpoint.
 pub const PATH: &str = "/backup";
 
-/// Names the vocabulary that the store is written in, which is not part of the stream.
+/// Response header with the naming profile of the store, which is not part of the stream.
 pub const NAMING: HeaderName = HeaderName::from_static("store-naming");
 
-/// Backups at one time. Each reads everything there is and keeps superseded files on the disk; a second one is for
-/// a client that comes while the first is stuck.
+/// Maximum number of concurrent backups. Each one reads the whole store and keeps superseded files on the
+/// disk. The second one is for a client that connects while the first is stuck.
 const BACKUPS_MAX: usize = 2;
 
-/// When a client for which there was no room may try again, in seconds.
+/// Seconds after which a client may retry if there are too many backups.
 const RETRY_AFTER_S: u32 = 30;
 
-/// How long a client may take for one frame, of 256 KiB. It writes to a disk and syncs a segment at a time; one that
-/// is slower than some KiB a second will never be done.
+/// Time in which a client must take one frame of 256 KiB. A client writes to a disk and syncs a segment at a
+/// time; a client slower than a few KiB per second will never finish.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Room for the backups under way.
+/// Limits the number of concurrent backups.
 #[derive(Debug)]
 pub struct Backups(Arc<Semaphore>);
 
@@ -48,23 +49,23 @@ impl Default for Backups {
     }
 }
 
-/// What a backup is made from.
+/// The inputs of a backup.
 pub struct Source<'s> {
-    /// The store.
+    /// The store to back up.
     pub engine: &'s Engine,
-    /// Room for the backups under way.
+    /// Limits the number of concurrent backups.
     pub backups: &'s Backups,
-    /// Ends a backup that is under way when the server leaves.
+    /// Ends a running backup when the server drains.
     pub shutdown: Shutdown,
-    /// The names that the store is written in.
+    /// The naming profile of the store.
     pub naming: &'static Naming,
 }
 
-/// Answers a request for a backup by a client that has `held` already.
+/// Starts a backup for a client that already has the files described by `held`.
 ///
 /// # Errors
-/// 405 for other methods, 429 when there are enough backups under way, 400 when `held` is something else, 503 when
-/// the store cannot bring to disk what it has acknowledged.
+/// 405 for other methods, 429 if too many backups are under way, 400 if `held` is invalid, 503 if the store
+/// cannot bring acknowledged writes to disk.
 pub async fn respond(source: Source<'_>, method: &Method, held: &[u8]) -> Result<Response, Status> {
     if method != Method::POST {
         return Err(Status::method_not_allowed());
@@ -92,8 +93,8 @@ fn too_many() -> Status {
     Status { details: Some(Box::new(details)), ..Status::new(Reason::TooManyRequests, message) }
 }
 
-/// Sends all of it, and gives up where the client does not take it, or the server ends. What was not
-/// finished breaks off, so that no client takes it for complete.
+/// Sends the whole backup, and gives up if the client does not read or the server drains. An incomplete
+/// stream ends with an error, so that no client takes it for complete.
 async fn send(outgoing: Outgoing, sender: BodySender, shutdown: Shutdown, _permit: OwnedSemaphorePermit) {
     let revision = outgoing.revision().get();
     match stream(outgoing, sender, shutdown).await {
@@ -121,7 +122,7 @@ async fn stream(mut outgoing: Outgoing, mut sender: BodySender, shutdown: Shutdo
         let sent = tokio::time::timeout(FRAME_TIMEOUT, sender.send(frame)).await;
         sent.map_err(|_| "the client does not take it".to_owned())?.map_err(|gone| gone.to_string())?;
         if let Some(why) = end {
-            // The last frame says that it is none; there is no need to break off what has ended.
+            // The last frame says that the backup is incomplete, so the response can end normally.
             return sender.finish().await.map_or(Err(why.clone()), |()| Err(why));
         }
     }

@@ -1,4 +1,4 @@
-//! How certificates are signed here: the authority that signs them, and for how long
+//! Settings for the signing of certificates: the authority that signs them, and their lifetime
 //! (docs/api/controllers.md#certificates).
 
 use std::sync::Arc;
@@ -6,26 +6,27 @@ use std::time::Duration;
 
 use auth::authn::certificate_authority::Authority;
 
-/// Where the authority comes from. It may be another one at each call: authorities are renewed.
+/// The source of the signing authority. Each call may return another authority, since authorities are
+/// renewed.
 pub trait AuthoritySource: Send + Sync {
-    /// The authority as it is now.
+    /// Returns the current authority.
     ///
     /// # Errors
-    /// Why nothing can be signed, in one line.
+    /// Says in one line why nothing can be signed.
     fn authority(&self) -> Result<Authority, String>;
 }
 
-/// The settings of the signers.
+/// The settings of the certificate signers.
 #[derive(Clone)]
 pub struct Certificates {
-    /// Who signs.
+    /// The source of the signing authority.
     pub authorities: Arc<dyn AuthoritySource>,
-    /// How long a certificate is valid, unless its request asks for less.
+    /// Lifetime of certificates, unless the request asks for a shorter one.
     pub lifetime: Duration,
 }
 
 impl Certificates {
-    /// Signs nothing.
+    /// Returns settings under which nothing can be signed.
     pub fn unsigned() -> Certificates {
         struct NoAuthority;
         impl AuthoritySource for NoAuthority {

@@ -1,9 +1,9 @@
-//! `/debug/flags/v` and `/debug/pprof/`: how much is logged from now on, and profiles of the process
-//! (docs/api/operations.md#debugging). Served unless `--profiling=false`; the socket of
-//! `--debug-socket-path` has them always.
+//! `/debug/flags/v` and `/debug/pprof/`: the log level, and profiles of the process
+//! (docs/api/operations.md#debugging). Served unless `--profiling=false`; the socket of `--debug-socket-path`
+//! always serves them.
 //!
-//! Both belong to the process, which is one: the program says once how they are done. Paths, parameters and answers are those of
-//! Go's `net/http/pprof`, which the tools know.
+//! Log level and profiles are global to the process, so the program registers their implementations once in
+//! statics. Paths, parameters and responses are those of Go's `net/http/pprof`, which existing tools support.
 
 use std::num::IntErrorKind;
 use std::sync::OnceLock;
@@ -17,61 +17,62 @@ use values::field::go_quote;
 use values::query::Query;
 use wire::response::{Response, respond, respond_text};
 
-/// Path of the level of detail of the log.
+/// Path for the log level.
 const LEVEL_PATH: &str = "/debug/flags/v";
 
-/// Path at which addresses are turned into names.
+/// Path that resolves addresses to names.
 const SYMBOL_PATH: &str = "/debug/pprof/symbol";
 
-/// Sets the level of detail of the log of the process.
+/// Sets the log level of the process.
 pub static SET_LEVEL: OnceLock<fn(i32)> = OnceLock::new();
 
 /// Takes profiles of the process.
 pub static PROFILES: OnceLock<Box<dyn Profiles>> = OnceLock::new();
 
-/// How long a processor profile takes if nothing else is said, and at most.
+/// Default and maximum duration of a processor profile.
 const PROFILED_FOR: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(3600));
 
-/// Profiles of the process, as compressed documents of pprof.
+/// Profiles of the process, as compressed pprof documents.
 pub trait Profiles: Send + Sync {
-    /// Where the process spends its processor time from now on, for so long; `None` while another such profile is taken.
+    /// Profiles where the process spends processor time during the next `length`. Returns `None` while
+    /// another such profile is running.
     fn processor(&self, length: Duration) -> BoxFuture<'static, Option<Vec<u8>>>;
 
-    /// Where memory was allocated.
+    /// Returns a profile of memory allocations by location.
     fn memory(&self, shown: MemoryProfile) -> BoxFuture<'static, Vec<u8>>;
 
-    /// The names of addresses, of those that have one.
+    /// Returns the names of those addresses that have one.
     fn names(&self, addresses: Vec<u64>) -> BoxFuture<'static, Vec<(u64, String)>>;
 }
 
-/// What a memory profile shows first; it has both.
+/// The sample type that a memory profile shows by default; the profile contains both.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MemoryProfile {
-    /// What is allocated now.
+    /// Memory that is allocated now.
     InUse,
-    /// What was allocated since the start.
+    /// Memory that was allocated since the start.
     Allocated,
 }
 
-/// A request, but for its body.
+/// A request without its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'r> {
-    /// The method.
+    /// The HTTP method of the request.
     pub method: &'r Method,
-    /// The path.
+    /// The path of the request.
     pub path: &'r str,
-    /// The query as it was written.
+    /// The query as it was sent.
     pub query: &'r str,
 }
 
 impl Asked<'_> {
-    /// Whether such a request may say something in its body.
+    /// Returns whether such a request may have a body.
     pub fn has_body(&self) -> bool {
         [LEVEL_PATH, SYMBOL_PATH].contains(&self.path)
     }
 }
 
-/// Answers a request; `None` if it is for none of these paths.
+/// Answers a request; returns `None` if it is for another path.
 pub async fn respond_to(asked: Asked<'_>, body: &[u8]) -> Option<Response> {
     let Asked { method, path, query } = asked;
     Some(match path {
@@ -93,7 +94,7 @@ pub async fn respond_to(asked: Asked<'_>, body: &[u8]) -> Option<Response> {
     })
 }
 
-/// Leads to the page of the profiles.
+/// Redirects to the page of the profiles.
 fn redirect(method: &Method) -> Response {
     let body = if *method == Method::GET { "<a href=\"/debug/pprof/\">Found</a>.\n\n" } else { "" };
     let mut response = respond(StatusCode::FOUND, "text/html; charset=utf-8", body);
@@ -143,7 +144,8 @@ fn profiled_for(seconds: Option<&str>) -> Duration {
     wanted.min(PROFILED_FOR.1)
 }
 
-/// Answers a request for the names of addresses, which are in the query of a GET or the body of a POST, with `+` between them.
+/// Answers a request for the names of addresses. The addresses are in the query of a GET or the body of a
+/// POST, separated by `+`.
 async fn respond_symbols(method: &Method, query: &str, body: &[u8]) -> Response {
     let body = String::from_utf8_lossy(body);
     let text = if *method == Method::POST { &*body } else { query };
@@ -170,7 +172,7 @@ fn page(title: &str, text: &str) -> Response {
     respond(StatusCode::OK, "text/html; charset=utf-8", page)
 }
 
-/// Answers a request for another level of detail of the log.
+/// Answers a request that sets the log level.
 fn set_level(method: &Method, body: &[u8]) -> Response {
     let (code, line) = level_answer(method, body);
     let mut response = respond(code, "text/plain", format!("{line}\n"));

@@ -1,7 +1,8 @@
-//! What is done to requests before anything else is known of them but their head: CORS, transport security, the refusal
-//! of new requests by a server that leaves, and the end of connections (docs/api/operations.md#edge).
+//! Checks and headers that depend only on the head of a request: CORS, transport security, the refusal of new
+//! requests while the server drains, and the end of connections (docs/api/operations.md#edge).
 //!
-//! Decides by the operator's settings and the head alone; knows neither users' rights nor resources.
+//! This module decides by the operator's settings and the request head. It knows neither permissions nor
+//! resources.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -17,10 +18,11 @@ use values::naming::Naming;
 use wire::response::{Response, respond_text};
 use wire::server::{Body, Retire, Stage};
 
-/// Paths that a leaving server still answers: who asks them wants to know about it.
+/// Paths that a draining server still answers, because they report on its state.
 const ANSWERED_TO_THE_END: [&str; 4] = ["/readyz", "/livez", "/healthz", "/metrics"];
 
-/// What scripts of an allowed origin may do. A request shows which origins are meant, so these need no settings.
+/// The response headers for scripts of an allowed origin. They are fixed, since the settings select only the
+/// origins.
 const CORS: [(HeaderName, &str); 4] = [
     (ACCESS_CONTROL_ALLOW_METHODS, "POST, GET, OPTIONS, PUT, DELETE, PATCH"),
     (
@@ -31,28 +33,28 @@ const CORS: [(HeaderName, &str); 4] = [
     (ACCESS_CONTROL_ALLOW_CREDENTIALS, "true"),
 ];
 
-/// What the operator decides.
+/// The settings of the operator.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Value of the header that tells browsers to use TLS alone.
+    /// Value of the header that tells browsers to use only TLS.
     pub transport_security: Option<HeaderValue>,
     /// Origins whose scripts may use the API.
     pub origins: Vec<Pattern>,
-    /// Whether a leaving server refuses new requests while it waits for those in flight, which are then counted.
+    /// Whether a draining server refuses new requests while it waits for the requests in flight.
     pub refuses_when_leaving: bool,
-    /// How likely a request over HTTP/2 ends its connection, so that clients find other servers.
+    /// Probability that a request over HTTP/2 ends its connection, so that clients move to other servers.
     pub goaway_chance: f64,
-    /// Whether pages for who debugs the process are served.
+    /// Whether debugging pages are served.
     pub is_debugged: bool,
 }
 
 impl Settings {
-    /// The answer that ends a request here, if one does.
+    /// Returns a response that ends the request here; `None` if the request continues.
     pub fn answer(&self, naming: &'static Naming, stage: Stage, head: &Head) -> Option<Response> {
         if stage == Stage::Refusing && !is_answered_to_the_end(naming, head) {
             return Some(refusal());
         }
-        // A browser asks what it may do before it does it, and without credentials.
+        // A browser sends a preflight request, without credentials, before the actual one.
         let asks_first = head.method == Method::OPTIONS && self.is_allowed(head).is_some();
         asks_first.then(|| {
             let mut response = http::Response::new(Body::empty());
@@ -61,15 +63,15 @@ impl Settings {
         })
     }
 
-    /// The origin of a request, if its scripts may use the API.
+    /// Returns the origin of a request, if its scripts may use the API.
     fn is_allowed<'h>(&self, head: &'h Head) -> Option<&'h HeaderValue> {
         let origin = head.headers.get(ORIGIN).filter(|origin| !origin.is_empty())?;
         let text = origin.to_str().ok()?;
         self.origins.iter().any(|allowed| allowed.is_in(text)).then_some(origin)
     }
 
-    /// Completes an answer. `is_anonymous`: the client did not say who it is, or could not prove it; a connection of such a
-    /// client is not kept.
+    /// Adds headers to a response. `is_anonymous` means that the client sent no valid credentials;
+    /// connections of such clients are not kept open.
     pub fn complete(&self, head: &Head, is_anonymous: bool, response: &mut Response) {
         let headers = response.headers_mut();
         if let Some(value) = &self.transport_security {
@@ -92,7 +94,8 @@ impl Settings {
     }
 }
 
-/// Whether a request is served by a server that refuses others: questions about its state, and those of its own kind.
+/// Returns whether a draining server still serves a request: health and metrics paths, and requests of other
+/// API servers.
 fn is_answered_to_the_end(naming: &'static Naming, head: &Head) -> bool {
     let path = head.uri.path();
     let agent = head.headers.get(USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);

@@ -1,8 +1,9 @@
-//! Health endpoints: `/livez`, `/readyz`, `/healthz` and their single checks (docs/api/operations.md#health).
+//! Health endpoints: `/livez`, `/readyz`, `/healthz` and their individual checks
+//! (docs/api/operations.md#health).
 //!
-//! Checks tell the truth about this process: which steps of the start are done, whether the store takes writes, and
-//! whether the process is on its way out. Probes know the steps of the start by many names: each of them has a check,
-//! which passes once this server has taken the step that the name stands for here.
+//! The checks report the state of this process: which startup steps are done, whether the store takes writes,
+//! and whether the process is shutting down. Probes know the startup steps under many names. Each name has a
+//! check, which passes once this server has completed the corresponding step.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -20,23 +21,23 @@ use wire::metrics::requests::Labels;
 use wire::response::{Response, respond_text};
 use wire::server::Stage;
 
-/// What the checks look at.
+/// The inputs of the checks.
 pub struct Checked<'c> {
-    /// The store.
+    /// The stores that keep the objects.
     pub backends: &'c Backends,
-    /// Stage of the process.
+    /// Startup and shutdown state of the process.
     pub stage: Stage,
-    /// Names of checks.
+    /// The naming profile, for names of checks.
     pub naming: &'static Naming,
-    /// How stored values are encrypted, if any are.
+    /// Encryption of stored values, if configured.
     pub secrecy: Option<&'c Secrecy>,
-    /// Whether liveness ignores steps of the start that are not done.
+    /// Whether liveness ignores startup steps that are not done.
     pub within_grace: bool,
-    /// Whether requests share the server fairly.
+    /// Whether flow control shares the server among requests.
     pub is_shared: bool,
-    /// Whether extension servers know this one by a certificate.
+    /// Whether this server has a client certificate for extension servers.
     pub has_certificate: bool,
-    /// What is counted.
+    /// The counters of `/metrics`.
     pub metrics: &'c Metrics,
 }
 
@@ -53,52 +54,52 @@ impl Checked<'_> {
     }
 }
 
-/// What not every server has, and only then checks.
+/// A part of the server that is optional. Its checks exist only if the server has it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Part {
-    /// A place elsewhere where writes are decided.
+    /// A ledger outside this server that decides writes.
     Ledger,
-    /// So many backends more for resources that are kept apart.
+    /// The backend with this index, for resources that have a separate store.
     Apart(usize),
-    /// Services that keep keys.
+    /// Key management services for encryption.
     Keys,
-    /// Fair shares of the server for requests.
+    /// Flow control that shares the server among requests.
     FairShares,
-    /// Bounds for all requests together, where there are no fair shares.
+    /// Limits for all requests together, without flow control.
     Bounds,
-    /// A certificate by which extension servers know this server.
+    /// A client certificate for extension servers.
     Certificate,
 }
 
-/// What one check says: fine, or why not.
+/// The result of a check: success, or the reason of the failure.
 type Verdict = Result<(), String>;
 
-/// What a check looks at.
+/// The condition that a check tests.
 #[derive(Clone, Copy)]
 enum Test {
-    /// That the process answers.
+    /// The process responds.
     Answers,
-    /// That the store takes writes.
+    /// The store takes writes.
     Store,
-    /// That writes can be decided elsewhere.
+    /// The ledger can decide writes.
     Ledger,
-    /// The same of the resources that a backend keeps apart.
+    /// The separate store with this index takes writes.
     Apart(usize),
-    /// That services that keep keys are well.
+    /// The key management services are healthy.
     Keys,
-    /// That the start got this far.
+    /// The startup has reached this stage.
     Reached(Stage),
-    /// That no shutdown began.
+    /// No shutdown has begun.
     Stays,
 }
 
-/// One named check.
+/// A named check.
 struct Check {
-    /// The name, with placeholders of the naming profile.
+    /// The name, with placeholders that the naming profile fills.
     name: &'static str,
     test: Test,
     endpoints: &'static [Endpoint],
-    /// What the server must have for the check to be there.
+    /// The part that the server must have for the check to exist.
     needs: Option<Part>,
 }
 
@@ -114,10 +115,10 @@ use Endpoint::{Healthz, Livez, Readyz};
 
 const ALL: &[Endpoint] = &[Healthz, Livez, Readyz];
 
-/// Placeholder of the store's check, whose name belongs to the naming profile.
+/// Placeholder for the name of the store's check, which the naming profile defines.
 const STORE: &str = "{store}";
 
-/// Placeholder of the second check of the store, by which probes tell readiness apart.
+/// Placeholder for the name of the second check of the store, which is part of readiness only.
 const READINESS: &str = "{store}-readiness";
 
 /// Name of the check of the store's ledger.
@@ -137,8 +138,8 @@ impl Check {
     }
 }
 
-/// All checks in the order in which they are listed. A store that refuses writes is still alive: a restart does not
-/// make room on its disk.
+/// All checks in the order in which they are listed. A store that refuses writes does not fail liveness,
+/// because a restart does not free space on its disk.
 const CHECKS: &[Check] = &[
     check("ping", Test::Answers, ALL),
     check("log", Test::Answers, ALL),
@@ -202,7 +203,7 @@ impl Check {
         }
     }
 
-    /// Runs it, and counts its outcome.
+    /// Runs the check and counts its outcome.
     fn counted(&self, checked: &Checked<'_>, endpoint: Endpoint) -> Verdict {
         let verdict = self.run(checked, endpoint);
         let (name, health) = (self.name(checked.naming), &checked.metrics.health);
@@ -233,7 +234,7 @@ fn takes_writes(backend: &Backend) -> Verdict {
     backend.ledger().map_or(Ok(()), |ledger| ledger.health())
 }
 
-/// Whether the start got as far as `wanted`, or need not have yet.
+/// Fails unless the startup has reached `wanted` or the grace period still lasts.
 fn step_done(wanted: Stage, stage: Stage, within_grace: bool) -> Verdict {
     if stage >= wanted || within_grace { Ok(()) } else { Err("not finished".to_owned()) }
 }
@@ -255,7 +256,8 @@ impl Endpoint {
         }
     }
 
-    /// Its checks. Those of a ledger are there once where the store's have the same names.
+    /// Returns the checks of the endpoint. If the check of the store is named like that of the ledger, the
+    /// ledger's checks are left out.
     fn checks(
         self,
         naming: &'static Naming,
@@ -269,8 +271,8 @@ impl Endpoint {
     }
 }
 
-/// Answers a health path; `None` for every other. Requests for all checks of an endpoint are counted, those for single
-/// checks are not.
+/// Answers a health path; returns `None` for other paths. Requests for all checks of an endpoint are counted,
+/// requests for single checks are not.
 pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Response> {
     let path = path.strip_prefix('/')?;
     let (name, single) = path.split_once('/').map_or((path, None), |(name, single)| (name, Some(single)));
@@ -302,16 +304,16 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
     })
 }
 
-/// Conditions that fail no check, and that an operator should know of.
+/// Conditions that fail no check but that an operator should know.
 #[derive(Clone, Copy, Default)]
 struct Remarks {
-    /// Writes are acknowledged before they are on disk.
+    /// Whether writes are acknowledged before they are on disk.
     is_relaxed: bool,
-    /// Losses of the store that nobody accepted.
+    /// Losses of the store that the operator has not accepted.
     losses: LossCounts,
 }
 
-/// The answer of an endpoint whose checks say `verdicts`.
+/// Returns the response of an endpoint with these results of its checks.
 fn combined(endpoint: Endpoint, verdicts: &[(&str, Verdict)], remarks: Remarks, query: &Query) -> Response {
     let (text, failed) = report(endpoint, verdicts, remarks, query);
     match failed {
@@ -321,7 +323,8 @@ fn combined(endpoint: Endpoint, verdicts: &[(&str, Verdict)], remarks: Remarks, 
     }
 }
 
-/// The check by whose name another one can be excluded as well: those of all etcds are left out together.
+/// Returns a second name under which a check can be excluded: the checks of all etcds share the names of the
+/// first one.
 fn group_of(name: &str) -> &str {
     match name.strip_prefix("etcd-override-") {
         Some(rest) if rest.starts_with("readiness-") => "etcd-readiness",
@@ -330,7 +333,7 @@ fn group_of(name: &str) -> &str {
     }
 }
 
-/// One line for each check and one for the endpoint, and whether a check failed.
+/// Returns one line for each check and one for the endpoint, and whether a check failed.
 fn report(
     endpoint: Endpoint,
     verdicts: &[(&str, Verdict)],
@@ -365,7 +368,7 @@ fn report(
         ));
     }
     if is_relaxed {
-        // Not a failure, but an operator should not believe that acknowledged means on disk.
+        // This is not a failure, but an operator must know that an acknowledged write may not be on disk.
         lines.push_str("[+]durability relaxed: a machine crash may lose the last acknowledged writes\n");
     }
     if !unmatched.is_empty() {
@@ -380,7 +383,7 @@ fn report(
     (lines, failed)
 }
 
-/// Paths outside the resource API that the list of paths shows, for a server with these parts.
+/// Returns the paths outside the resource API for the list of paths of a server with these parts.
 pub fn paths(naming: &'static Naming, parts: &[Part]) -> Vec<String> {
     let mut paths: Vec<String> = [
         "/.well-known/openid-configuration",

@@ -1,5 +1,5 @@
-//! The headers of impersonation: `Impersonate-User`, `-Group`, `-Uid` and `-Extra-<key>`
-//! (docs/api/authentication.md#impersonation). Whether the caller may is decided in auth.
+//! The impersonation headers `Impersonate-User`, `-Group`, `-Uid` and `-Extra-<key>`
+//! (docs/api/authentication.md#impersonation). The crate auth decides whether the caller may use them.
 
 use std::fmt::Write;
 
@@ -15,11 +15,12 @@ const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 
-/// The user that the headers ask for; `None` when they ask for none. An empty header of one value is an absent one. Bytes that
-/// are no UTF-8 become U+FFFD, and the caller needs permission for the text that this makes.
+/// Returns the user that the headers request; `None` if they request none. An empty value of a single-valued
+/// header counts as absent. Bytes that are not UTF-8 become U+FFFD, and the caller needs permission for the
+/// resulting text.
 ///
 /// # Errors
-/// 400 when there are groups, a uid or extra values without a user.
+/// 400 if there are groups, a uid or extra values without a user.
 pub(crate) fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let mut user = User::new("", headers.get_all(GROUP).iter().map(text));
@@ -44,8 +45,8 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     Err(Status::bad_request(format!("requested {shown} without impersonating a user name")))
 }
 
-/// The refusal of a request to act as the user of the headers. The message shows bytes of the name that are no UTF-8 as Go
-/// quotes them.
+/// Returns the refusal of a request to act as the user of the headers. The message shows bytes of the name
+/// that are not UTF-8 as Go quotes them.
 pub(crate) fn refusal(headers: &HeaderMap, subject: Subject, why: &str) -> Status {
     let mut status = Status::forbidden(subject, why);
     let sent = headers.get(USER).map_or(&b""[..], http::HeaderValue::as_bytes);
@@ -62,7 +63,7 @@ pub(crate) fn refusal(headers: &HeaderMap, subject: Subject, why: &str) -> Statu
     status
 }
 
-/// Removes the headers of impersonation, so that no later part of the server reads them.
+/// Removes the impersonation headers, so that no later part of the server reads them.
 pub(crate) fn remove(headers: &mut HeaderMap) {
     let ours =
         |name: &HeaderName| [USER, GROUP, UID].contains(name) || name.as_str().starts_with(EXTRA_PREFIX);
@@ -72,7 +73,7 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
     }
 }
 
-/// The wanted user in the syntax of Go, as the message of the 400 has it.
+/// Formats the wanted user in Go syntax, for the message of the 400.
 fn described(user: &User) -> String {
     let strings = |values: &[String]| {
         let quoted: Vec<String> = values.iter().map(|value| Quoted(value).to_string()).collect();
@@ -110,7 +111,8 @@ mod tests {
 
     #[test]
     fn headers_name_the_wanted_user() {
-        // docs/api/authentication.md#impersonation: headers, name, uid, groups, extra.
+        // Each row: headers, then the resulting name, uid, groups and extra values
+        // (docs/api/authentication.md#impersonation).
         for (lines, name, uid, groups, extra) in [
             (&[("Impersonate-User", "dave")][..], "dave", "", &[][..], &[][..]),
             (&[("Impersonate-User", "dave"), ("Impersonate-User", "erin")], "dave", "", &[], &[]),

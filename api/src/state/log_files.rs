@@ -1,8 +1,9 @@
-//! `/logs`: files of the machine's log directory, where the operator has them served
+//! `/logs`: files of the machine's log directory, if the operator enables it
 //! (docs/api/operations.md#files-of-logs).
 //!
-//! The route takes no part in content negotiation: it is there for clients that take anything. Knows no file system: what
-//! is below the directory is said by [`LogFiles`], which is given cleaned relative paths only.
+//! The route does not negotiate content; it is for clients that accept anything. The module does not access
+//! the file system: [`LogFiles`] provides the contents of the directory, and gets only cleaned relative
+//! paths.
 
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
@@ -21,37 +22,37 @@ use wire::server::{Aborted, Body, PIECE_BYTES};
 /// The path of the directory.
 const PATH: &str = "/logs";
 
-/// Most names of a directory that are listed.
+/// Maximum number of names listed for a directory.
 const NAMES_MAX: usize = 10_000;
 
-/// Longest name of a file.
+/// Maximum length of a file name in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// What is at a path.
+/// The content of a path.
 pub enum Found {
-    /// Names, those of directories with a slash behind them.
+    /// The names in a directory. Names of subdirectories end with a slash.
     Directory(Vec<String>),
-    /// A file, as it is at the moment.
+    /// A file in its current state.
     File {
-        /// Bytes that it has.
+        /// Size in bytes.
         len: u64,
-        /// When it was written last.
+        /// Time of the last modification.
         modified: SystemTime,
-        /// Its bytes.
+        /// Reader of the content.
         content: Box<dyn Read + Send>,
     },
 }
 
-/// The directory of logs.
+/// The directory of log files.
 pub trait LogFiles: Send + Sync {
-    /// What is at a path below it; at most `names_max` names of a directory. May block.
+    /// Opens a path below the directory. Lists at most `names_max` names of a directory. May block.
     ///
     /// # Errors
-    /// There is nothing, or it cannot be read.
+    /// The path does not exist or cannot be read.
     fn open(&self, path: &str, names_max: usize) -> std::io::Result<Found>;
 }
 
-/// Answers a path; `None` if it is not below the directory's.
+/// Answers a path; returns `None` if it is not below the directory's path.
 pub async fn respond_to(
     files: &Arc<dyn LogFiles>,
     account: &Account,
@@ -80,7 +81,7 @@ fn accepts_anything(headers: &HeaderMap) -> bool {
             .any(|clause| clause.split(';').next().is_some_and(|kind| kind.trim() == "*/*"))
 }
 
-/// A path without empty parts and steps upwards; `None` if it leaves its directory.
+/// Returns a path without empty segments and `..`; `None` if it leaves the directory.
 fn cleaned(path: &str) -> Option<String> {
     let mut parts = Vec::new();
     for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
@@ -101,7 +102,7 @@ async fn serve(files: Arc<dyn LogFiles>, account: &Account, path: String, below:
         Err(_) => return respond_text(StatusCode::INTERNAL_SERVER_ERROR, "500 Internal Server Error\n"),
     };
     match opened {
-        // Names of a directory are relative to it.
+        // The names in the listing are relative to the directory, so its path must end with a slash.
         Ok(Found::Directory(_)) if !path.ends_with('/') => {
             let mut response = respond_text(StatusCode::MOVED_PERMANENTLY, "");
             let last = format!("{}/", path.rsplit('/').next().unwrap_or_default());
@@ -135,7 +136,7 @@ fn listing(names: &[String]) -> String {
     text
 }
 
-/// What stays as it is in a link.
+/// Characters that are not escaped in a link.
 const LINK: &percent_encoding::AsciiSet =
     &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
@@ -143,8 +144,8 @@ fn escaped(name: &str) -> String {
     name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;")
 }
 
-/// The bytes that the file has now; what is appended meanwhile is not part of the answer. Each chunk is charged before it is
-/// read.
+/// Sends the bytes that the file has now; bytes appended in the meantime are not part of the response. The
+/// memory of each chunk is charged before it is read.
 fn file(len: u64, modified: SystemTime, content: Box<dyn Read + Send>, account: Account) -> Response {
     let start = (content, len, account);
     let chunks = futures_util::stream::try_unfold(start, |(mut content, rest, account)| async move {
@@ -160,7 +161,7 @@ fn file(len: u64, modified: SystemTime, content: Box<dyn Read + Send>, account: 
             std::io::Result::Ok((chunk, content))
         });
         match read.await {
-            // A file that became shorter: the announced length cannot be kept.
+            // The file became shorter, so the announced length cannot be kept.
             Ok(Ok((chunk, _))) if chunk.is_empty() => Err(Aborted),
             Ok(Ok((chunk, content))) => {
                 let left = rest - chunk.len() as u64;

@@ -1,5 +1,5 @@
-//! The room of what the server keeps in memory beside the stored objects: permissions, allocations of addresses, flow
-//! control, audit, connections to other servers, health.
+//! The room of the state that the server keeps in memory in addition to the stored objects: permissions,
+//! allocations of addresses, flow control, audit, connections to other servers, health.
 
 pub mod allocation;
 pub mod audit;

@@ -1,13 +1,15 @@
-//! Peers: the other servers on the same store, which may serve types that this one does not (docs/api/peers.md).
+//! Peers: the other servers on the same store, which may serve types that this server does not know
+//! (docs/api/peers.md).
 //!
 //! ```text
 //! Leases of servers ─ controllers/peers.rs ─► Peers ─┬─ type that is not served here ─► address ─► proxy ─► peer
 //!                        │ asks each what it serves  └─ groups ─► aggregated discovery
 //! ```
 //!
-//! A request finds the servers of its type in a table that is swapped as a whole. Types that all servers know from the store
-//! (custom ones, those of extension servers) are never looked for at a peer: each server knows best itself whether they are
-//! there. A request that was passed on says so, and is not passed on again.
+//! A request finds the servers of its type in a table that is replaced as a whole. Types that all servers
+//! know from the store (custom types, and those of extension servers) are never looked up at a peer, because
+//! each server knows itself whether they exist. A forwarded request carries a header and is not forwarded
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -22,49 +24,51 @@ use parking_lot::Mutex;
 use values::json::Value;
 use wire::outgoing::{Credentials, Endpoint, Identity};
 
-/// Says of a request that a peer passed it on.
+/// Header of a request that a peer has forwarded.
 pub const PASSED_ON: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
 
-/// Most peers that are asked what they serve; far more than share one store.
+/// Maximum number of peers that are asked what they serve; far more than share a store in practice.
 pub const PEERS_MAX: usize = 64;
 
-/// Most types of one peer that are known.
+/// Maximum number of types that are kept for one peer.
 const TYPES_MAX: usize = 16_384;
 
-/// How long after a version went what peers say of it does not count: they may not know yet that it is gone. They are asked again as
-/// often.
+/// Time after the removal of a version during which reports of peers about it are ignored, because peers may
+/// not have noticed the removal yet. Peers are asked again at this interval.
 pub const GONE: Duration = Duration::from_secs(300);
 
-/// What an operator sets.
+/// The settings of the operator.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Where peers reach this server; `None`: they are not told, as the gate is closed.
+    /// Address at which peers reach this server. `None` means that it is not announced, because the feature
+    /// gate is off.
     pub address: Option<SocketAddr>,
-    /// PEM of the authorities of peers' certificates; `None`: no request is passed on.
+    /// PEM of the authorities of peers' certificates. `None` means that no request is forwarded.
     pub authorities: Option<Vec<u8>>,
-    /// PEM of the certificate and the key by which peers know this one.
+    /// PEM of the certificate and the key with which this server identifies itself to peers.
     pub certificate: Option<(Vec<u8>, Vec<u8>)>,
-    /// The name that the certificate of each peer has.
+    /// The server name in the certificates of all peers.
     pub server_name: String,
 }
 
-/// A version of a group.
+/// Group and version of a type.
 pub type Version = (String, String);
 
-/// What a peer says that it serves.
+/// The types that a peer reports to serve.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Told {
     /// Resources by group and version.
     types: BTreeMap<Version, BTreeSet<String>>,
-    /// The named groups, as aggregated discovery has them.
+    /// The named groups, as in aggregated discovery.
     groups: Vec<Value>,
 }
 
 impl Told {
-    /// What the aggregated documents of a peer say: of the core group, and of the named ones.
+    /// Reads the aggregated discovery documents of a peer: that of the core group, and that of the named
+    /// groups.
     ///
     /// # Errors
-    /// One of them is none, or has too much in it.
+    /// Fails if a document is invalid or too large.
     pub fn read(core: &Value, named: Value) -> Result<Told, String> {
         let mut told = Told::default();
         let mut count = 0;
@@ -86,7 +90,7 @@ impl Told {
         if count > TYPES_MAX {
             return Err(format!("the peer serves {count} types, more than {TYPES_MAX}"));
         }
-        // The core group has a document of its own, which is not merged.
+        // The core group has a separate document, which is not merged.
         told.groups = list(&named, "items")
             .iter()
             .filter(|group| !group.str_at(&["metadata", "name"]).is_empty())
@@ -95,7 +99,7 @@ impl Told {
         Ok(told)
     }
 
-    /// The groups with those versions that count.
+    /// Returns the groups with the versions for which `counts` is true.
     fn groups(&self, counts: impl Fn(&Version) -> bool) -> Vec<Value> {
         let counting = |group: &Value| {
             let name = group.str_at(&["metadata", "name"]).to_owned();
@@ -114,41 +118,41 @@ fn list<'v>(value: &'v Value, member: &str) -> &'v [Value] {
     value.get(member).and_then(Value::as_array).unwrap_or_default()
 }
 
-/// The peers.
+/// The peers of this server.
 pub struct Peers {
     address: Option<SocketAddr>,
     authorities: Option<Vec<u8>>,
     server_name: String,
-    /// How a peer is called, but for its address; or why it cannot be.
+    /// The connection settings for peers, without an address; or the reason why they are unusable.
     endpoint: ArcSwap<Result<Endpoint, String>>,
     known: Mutex<Known>,
     table: ArcSwap<Table>,
-    /// Turns among the peers of a type.
+    /// Counter for the rotation among the peers of a type.
     turn: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Known {
-    /// What servers said, and when they were asked.
+    /// The reports of servers, with the times of the questions.
     told: BTreeMap<String, (Told, Instant)>,
-    /// Versions that come from the store; those that went, since when.
+    /// Versions that come from the store (`None`), and removed ones with the time of their removal.
     excluded: BTreeMap<Version, Option<Instant>>,
 }
 
 impl Known {
-    /// Whether it counts what a server says of a version that was asked then.
+    /// Returns whether the report of a server about a version, asked at `asked`, is used.
     fn counts(&self, version: &Version, asked: Instant) -> bool {
         self.excluded.get(version).is_none_or(|since| since.is_some_and(|since| asked >= since + GONE))
     }
 
-    /// Whether the exclusion of a version that went makes no difference any more.
+    /// Returns whether the exclusion of a removed version has no effect any more.
     fn is_over(&self, version: &Version, since: Instant, now: Instant) -> bool {
         let mut telling = self.told.values().filter(|(told, _)| told.types.contains_key(version));
         now >= since + GONE && telling.all(|(_, asked)| *asked >= since + GONE)
     }
 }
 
-/// What the peers serve, as far as it counts.
+/// The types that peers serve, after exclusions.
 #[derive(Default, PartialEq)]
 struct Table {
     servers: HashMap<Version, HashMap<String, Vec<String>>>,
@@ -156,7 +160,7 @@ struct Table {
 }
 
 impl Peers {
-    /// None so far.
+    /// Returns a set without peers.
     pub fn new(settings: Settings) -> Peers {
         let Settings { address, authorities, certificate, server_name } = settings;
         let endpoint = endpoint(authorities.as_deref(), certificate, &server_name);
@@ -171,31 +175,31 @@ impl Peers {
         }
     }
 
-    /// Where peers reach this server, if they are told.
+    /// Returns the address at which peers reach this server, if it is announced.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Whether requests are passed on.
+    /// Returns whether requests are forwarded.
     pub fn passes_on(&self) -> bool {
         self.authorities.is_some()
     }
 
-    /// Calls peers with another certificate from the next request on.
+    /// Replaces the client certificate for calls to peers, from the next request on.
     pub fn replace_certificate(&self, certificate: Option<(Vec<u8>, Vec<u8>)>) {
         let endpoint = endpoint(self.authorities.as_deref(), certificate, &self.server_name);
         self.endpoint.store(Arc::new(endpoint));
     }
 
-    /// How a peer at an address is called.
+    /// Returns the connection settings for a peer at an address.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// Says why they are unusable.
     pub fn at(&self, (host, port): (String, u16)) -> Result<Endpoint, String> {
         (**self.endpoint.load()).as_ref().map_err(String::clone)?.moved(host, port)
     }
 
-    /// The peers that serve a resource. This server's own types must have been looked through before.
+    /// Returns the peers that serve a resource. Search this server's own types first.
     pub fn serving(&self, group: &str, version: &str, resource: &str) -> Vec<String> {
         let table = self.table.load();
         if table.servers.is_empty() {
@@ -205,19 +209,19 @@ impl Peers {
         resources.and_then(|resources| resources.get(resource)).cloned().unwrap_or_default()
     }
 
-    /// One of several, each in its turn.
+    /// Returns one element of a list, in rotation.
     pub fn one_of<T>(&self, mut several: Vec<T>) -> Option<T> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         (!several.is_empty()).then(|| several.swap_remove(turn % several.len()))
     }
 
-    /// The named groups of each peer, as aggregated discovery has them.
+    /// Returns the named groups of each peer, as in aggregated discovery.
     pub fn groups(&self) -> Arc<[Vec<Value>]> {
         self.table.load().groups.clone()
     }
 
-    /// Takes over what peers say that were asked at a time; says whether they serve something else than before. A peer that is not
-    /// among `alive` is forgotten.
+    /// Stores the reports of peers that were asked at `asked`, and forgets peers that are not in `alive`.
+    /// Returns whether the table of served types changed.
     pub fn learn(&self, alive: &BTreeSet<String>, told: Vec<(String, Told)>, asked: Instant) -> bool {
         let mut known = self.known.lock();
         known.told.retain(|server, _| alive.contains(server));
@@ -225,8 +229,9 @@ impl Peers {
         self.publish(&known)
     }
 
-    /// Takes over which versions come from the store, as all servers know them; says whether peers serve something else by that
-    /// than before. Of those that went no answer counts that was given within [`GONE`] after that.
+    /// Sets the versions that come from the store, which all servers know. Returns whether the table of
+    /// served types changed. Reports about a removed version are ignored if they were requested within
+    /// [`GONE`] after its removal.
     pub fn exclude(&self, active: &BTreeSet<Version>, now: Instant) -> bool {
         let mut known = self.known.lock();
         let mut excluded = std::mem::take(&mut known.excluded);
@@ -239,8 +244,8 @@ impl Peers {
         self.publish(&known)
     }
 
-    /// Takes over that versions come from the store, or did until now, before all of them are told with
-    /// [`exclude`](Self::exclude). Says whether peers serve something else by that than before.
+    /// Excludes versions that come from the store, or did until now, before [`exclude`](Self::exclude) sets
+    /// all of them. Returns whether the table of served types changed.
     pub fn note(&self, versions: impl IntoIterator<Item = Version>, now: Instant) -> bool {
         let mut known = self.known.lock();
         let mut is_told = false;
@@ -249,11 +254,12 @@ impl Peers {
             let since = known.excluded.entry(version).or_insert(Some(now));
             *since = since.map(|_| now);
         }
-        // Where thousands of types come one by one no peer says anything of them yet.
+        // When thousands of types are created one by one, no peer reports them yet, so the table is not
+        // rebuilt each time.
         is_told && self.publish(&known)
     }
 
-    /// Makes the table; says whether that is another one.
+    /// Rebuilds the table. Returns whether it changed.
     fn publish(&self, known: &Known) -> bool {
         let mut servers: HashMap<Version, HashMap<String, Vec<String>>> = HashMap::new();
         let mut groups = Vec::with_capacity(known.told.len());
@@ -332,7 +338,7 @@ mod tests {
         ] {
             assert_eq!(find(group, version, resource), want, "{group}/{version}/{resource}");
         }
-        // Documents have the named groups alone.
+        // The documents contain only the named groups.
         assert_eq!(peers.groups().iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
         assert!(peers.learn(&names(&["b"]), Vec::new(), now));
         assert_eq!(find("g", "v1", "things"), "");
@@ -343,11 +349,11 @@ mod tests {
         assert_eq!(peers.one_of(Vec::<u8>::new()), None);
     }
 
-    /// What happens, in a table of the rule for versions of the store.
+    /// An event in a test of the exclusion of versions.
     enum Event {
-        /// The version comes from the store, or does not; all that do are told.
+        /// Sets all versions of the store, with or without the version under test.
         Active(bool),
-        /// It comes or goes.
+        /// The version is created or removed.
         Changes,
         /// The peer is asked again.
         Asked,
@@ -356,7 +362,7 @@ mod tests {
     #[test]
     fn versions_of_the_store_are_not_looked_for_at_peers_and_not_in_answers_from_before_they_know() {
         use Event::{Active, Asked, Changes};
-        // After how many seconds what happens, whether peers serve something else by that, whether the version is among it.
+        // Each row: time in seconds, event, whether the table changed, whether it contains the version.
         let all: [&[(u64, Event, bool, bool)]; 3] = [
             &[
                 (0, Active(false), false, true),
@@ -373,7 +379,7 @@ mod tests {
                 (604, Active(false), false, true),
                 (605, Active(true), true, false),
             ],
-            // It came and went before anyone told of all.
+            // The version is created and removed before all versions are set.
             &[
                 (0, Changes, true, false),
                 (9, Changes, false, false),
@@ -383,7 +389,7 @@ mod tests {
                 (309, Asked, true, true),
                 (310, Active(false), false, true),
             ],
-            // While it is there, other types of it may come and go.
+            // While the version exists, other types of it may be created and removed.
             &[
                 (0, Active(true), true, false),
                 (1, Changes, false, false),

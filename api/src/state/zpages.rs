@@ -1,6 +1,6 @@
-//! `/statusz` and `/flagz`: what the process is and what its flags are, for people who look for the cause of something
-//! (docs/api/operations.md#statusz-and-flagz). As text they are nothing to be read by programs, and the separator is another
-//! at each start; programs ask for an object of one of the versions.
+//! `/statusz` and `/flagz`: status and flags of the process, for people who diagnose problems
+//! (docs/api/operations.md#statusz-and-flagz). The text form is not meant to be parsed, so its separator
+//! differs at each start. Programs request an object in one of the versions.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -21,34 +21,34 @@ use wire::response::{Response, respond, respond_text};
 const NOT_PARSEABLE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                              guarantees and is for debugging purposes only.";
 
-/// Media types of the pages, of which those of objects need parameters.
+/// Media types of the pages. The object forms need parameters in addition.
 const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "text/plain"];
 
-/// The name of the component in the pages, whatever the program is called.
+/// Name of the component in the pages, whatever the program is called.
 const COMPONENT: &str = "apiserver";
 
-/// What may be between a name and a value.
+/// Possible separators between a name and a value.
 const SEPARATORS: [&str; 4] = [":", ": ", "=", " "];
 
-/// Versions of the objects, and whether there is a newer one.
+/// Versions of the objects, and whether the version is deprecated.
 const VERSIONS: [(&str, bool); 2] = [("v1beta1", false), ("v1alpha1", true)];
 
-/// Paths that help to find the cause of something, beside the pages themselves.
+/// Further paths for diagnosis that the pages list.
 const PATHS: [&str; 5] = ["/healthz", "/livez", "/metrics", "/readyz", "/version"];
 
-/// What the pages show.
+/// The data that the pages show.
 pub struct Sources<'s> {
-    /// Vocabulary.
+    /// The naming profile in use.
     pub naming: &'static Naming,
-    /// Which of the pages are served.
+    /// The feature gates, which select the pages that are served.
     pub features: &'s Features,
     /// Flags and their values.
     pub flags: &'s [(String, String)],
-    /// How long the process lives.
+    /// Time since the start of the process.
     pub age: Duration,
 }
 
-/// One of the pages.
+/// A page of this module.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ZPage {
     Statusz,
@@ -80,7 +80,7 @@ impl ZPage {
     }
 }
 
-/// How a page is written.
+/// The format of a page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Form {
     Text,
@@ -88,15 +88,15 @@ enum Form {
     Yaml(&'static str, bool),
 }
 
-/// The paths of the pages that are served.
+/// Returns the paths of the pages that are served.
 pub fn paths(features: &Features) -> impl Iterator<Item = &'static str> {
     ZPage::ALL.into_iter().filter(|page| page.is_served(features)).map(ZPage::path)
 }
 
-/// Answers a path; `None` if it is none of these.
+/// Answers a path; returns `None` for other paths.
 ///
 /// # Errors
-/// 406 if the client accepts no form of the page.
+/// 406 if the client accepts none of the formats.
 pub fn respond_to(
     sources: &Sources<'_>,
     path: &str,
@@ -159,7 +159,7 @@ fn binary_version() -> &'static str {
     version::git_version().trim_start_matches('v')
 }
 
-/// When the process began, in seconds of the epoch.
+/// Returns the start time of the process, in seconds since the epoch.
 fn began(age: Duration) -> i64 {
     clock::now_seconds() - i64::try_from(age.as_secs()).unwrap_or(0)
 }
@@ -192,7 +192,7 @@ fn object(sources: &Sources<'_>, page: ZPage, version: &str) -> Value {
         ZPage::Statusz => {
             object.push("startTime", clock::format_seconds(began(sources.age)).into());
             object.push("uptimeSeconds", i64::try_from(sources.age.as_secs()).unwrap_or(i64::MAX).into());
-            // The key is part of the form; there is no Go version.
+            // The format requires the key; there is no Go version.
             object.push("goVersion", "".into());
             object.push("binaryVersion", binary_version().into());
             object.push("emulationVersion", emulated().into());
@@ -212,7 +212,7 @@ fn separator() -> &'static str {
     CHOSEN.get_or_init(|| SEPARATORS[usize::from(names::random::<1>()[0]) % SEPARATORS.len()])
 }
 
-/// The form of the first clause that can be served; text where there is none at all.
+/// Returns the format of the first clause of `Accept` that can be served; text if the header is empty.
 fn accepted(page: ZPage, naming: &Naming, headers: &HeaderMap) -> Option<Form> {
     let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accepted.trim().is_empty() {

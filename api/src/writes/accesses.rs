@@ -1,6 +1,7 @@
-//! Which accesses to the store are counted (docs/api/operations.md#accesses-to-the-store).
+//! Counts accesses to the store (docs/api/operations.md#accesses-to-the-store).
 //!
-//! kube-apiserver keeps objects in memory, and asks its store for the rest only. The numbers are those that it would have.
+//! kube-apiserver serves most reads from objects in memory and asks its store only for the rest. This module
+//! counts the accesses that kube-apiserver would make.
 
 use std::time::{Duration, Instant};
 
@@ -11,29 +12,31 @@ use types::options::ListOptions;
 use types::schema::registry::Resource;
 use values::request_scope;
 
-/// Whether objects of a type are kept in memory: all but those that expire.
+/// Returns whether kube-apiserver would keep objects of this type in memory. Only types that expire are not
+/// kept.
 pub fn is_kept(resource: &Resource) -> bool {
     !resource.table.behavior.expires
 }
 
-/// Whether a read of one object asks the store: one that takes no older version does.
+/// Returns whether a read of one object asks the store. A read that accepts an older version is served from
+/// memory if the type is kept.
 pub fn asks_for_object(resource: &Resource, resource_version: &str) -> bool {
     resource_version.is_empty() || !is_kept(resource)
 }
 
-/// What a list or a watch asks of the store.
+/// The kind of access that a list or a watch makes to the store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Asked {
-    /// The newest version, by a list that has no object.
+    /// A read of the newest version, without objects.
     Version,
-    /// The one object that there can be.
+    /// A read of the only object that can match.
     Object,
-    /// All objects.
+    /// A read of all objects.
     Objects,
 }
 
 impl Asked {
-    /// The access as it is counted.
+    /// Returns the name of the operation in the metrics.
     fn operation(self) -> &'static str {
         match self {
             Asked::Version | Asked::Object => "get",
@@ -42,8 +45,9 @@ impl Asked {
     }
 }
 
-/// What a list asks of the store: the newest version, or of a type that is not kept, the objects. `is_one` says that the field
-/// selector names one object; `from_version` that the list continues another one at the version of that.
+/// Returns the access that a list makes: a read of the newest version or, if the type is not kept in memory,
+/// of the objects. `is_one` means that the field selector names one object. `from_version` means that the
+/// list continues an earlier list at that list's version.
 pub fn asks_for_list(
     resource: &Resource,
     options: &ListOptions,
@@ -57,8 +61,9 @@ pub fn asks_for_list(
     }
 }
 
-/// What a watch asks of the store before it tells of changes: as a list, but that one without initial events of a type that is
-/// not kept asks for the version to begin at.
+/// Returns the access that a watch makes before it sends changes. The rules are those of a list, except that
+/// a watch without initial events, of a type that is not kept in memory, reads only the version at which it
+/// begins.
 pub fn asks_for_watch(resource: &Resource, options: &ListOptions, is_one: bool) -> Option<Asked> {
     match (is_kept(resource), options.send_initial_events == Some(true)) {
         (true, _) => options.resource_version.is_empty().then_some(Asked::Version),
@@ -67,8 +72,8 @@ pub fn asks_for_watch(resource: &Resource, options: &ListOptions, is_one: bool) 
     }
 }
 
-/// Whether a write begins with the object that is kept in memory, and asks the store for it only if it comes to something else
-/// than another state of the object.
+/// Returns whether a write begins with the object that is kept in memory. Such a write asks the store only if
+/// its result is not an update of that object.
 pub fn begins_with_kept(intent: &Intent<'_>) -> bool {
     intent.operation == Operation::Update && is_kept(intent.resource)
 }
@@ -79,28 +84,30 @@ impl Context {
         self.accessed_for(resource, operation, began.elapsed());
     }
 
-    /// Counts an access to the store that took so long.
+    /// Counts an access to the store that took `took`.
     pub fn accessed_for(&self, resource: &Resource, operation: &str, took: Duration) {
         request_scope::stored(took);
         self.metrics().accessed(&resource.group, operation, &resource.table.plural, took);
     }
 
-    /// Counts an access of which no time is known: there is none like it here, or it lasts as long as the client reads.
+    /// Counts an access without a duration, because this server has no comparable access or because the
+    /// access lasts as long as the client reads.
     pub fn accessed_untimed(&self, resource: &Resource, operation: &str) {
         self.metrics().store_requests.count(&[&*resource.group, operation, &*resource.table.plural]);
     }
 
-    /// Counts what a list asks of the store.
+    /// Counts the access that a list makes to the store.
     pub fn listed(&self, resource: &Resource, asked: Asked, took: Option<Duration>) {
         self.asked(resource, asked, took);
         self.metrics().lists.count(&[&*resource.group, &*resource.table.plural]);
     }
 
-    /// Counts what a watch asks of the store, for which `took` finds the newest version.
+    /// Counts the access that a watch makes to the store. `took` is the time in which the newest version was
+    /// found.
     pub fn watched(&self, resource: &Resource, asked: Asked, took: Duration) {
         match asked {
             Asked::Version => self.listed(resource, asked, Some(took)),
-            // kube-apiserver lists such objects by no list of its own.
+            // kube-apiserver does not count this access as a list of its own.
             Asked::Object | Asked::Objects => self.asked(resource, asked, None),
         }
     }
@@ -112,8 +119,8 @@ impl Context {
         }
     }
 
-    /// Counts a change that the server's own store has taken; one of another store counts where that tells of it. Those of types
-    /// that are not kept are told to watchers only.
+    /// Counts a change that the server's own store has committed. Changes of a shared store are counted where
+    /// that store reports them. Changes of types that are not kept in memory are not counted.
     pub fn changed(&self, resource: &Resource) {
         if is_kept(resource) && self.backends().of(resource).ledger().is_none() {
             self.metrics().store_events.count(&[&*resource.group, &*resource.table.plural]);

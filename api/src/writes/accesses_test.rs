@@ -1,8 +1,8 @@
-//! Which times of accesses to the store are there to be seen.
+//! Checks which accesses to the store are counted with a duration.
 
 use super::write::server_fixture::Server;
 
-/// How often an operation on a type was counted, and how often with a time.
+/// Returns how often an operation on a type was counted, and how often with a duration.
 async fn counted(server: &Server, plural: &str, operation: &str) -> (u64, u64) {
     let page = server.get("/metrics", "").await;
     let labels = format!("{{group=\"\",operation=\"{operation}\",resource=\"{plural}\"}} ");
@@ -23,7 +23,8 @@ async fn accesses_that_have_no_time_of_their_own_are_counted_without_one() {
     let event = r#"{"metadata":{"name":"a"},"involvedObject":{"namespace":"n"},"source":{},"type":"Normal"}"#;
     server.ask(&format!("POST {templates}"), template).await;
     server.ask(&format!("POST {events}"), event).await;
-    // What is asked, what of it is counted, and how often that was by then, and was measured.
+    // Each row: the request, its body, the resource and operation that are counted, and the expected counts
+    // after the request (total, with a duration).
     for (request, body, plural, operation, want) in [
         (format!("POST {templates}"), template, "podtemplates", "create", (2, 2)),
         (format!("GET {templates}/a"), "", "podtemplates", "get", (2, 1)),

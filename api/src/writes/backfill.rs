@@ -1,13 +1,14 @@
-//! Backfill: objects that an older release stored get the defaults of this release.
+//! Backfill: gives objects that an older release stored the defaults of this release.
 //!
 //! ```text
-//! store of another mark ─► each stored kind ─► each object ─► defaults ─► the same? ─► else one write
+//! store with another mark ─► each stored kind ─► each object ─► defaults ─► unchanged? ─► else one write
 //! ```
 //!
-//! The stored form is the served form, so a default that a release adds is missing from what was stored before. Reads
-//! must not look for that, so it is done once, when a release meets a store whose defaults bear another mark
-//! (`docs/decisions/0008-older-objects-get-new-defaults-once.md`). Watchers see the change like any other. An object
-//! that cannot be read is passed over: it is served as an error anyway.
+//! The stored form is the served form, so an object that was stored before a release added a default lacks
+//! that default. Reads must not check for this, so the work is done once, when a release opens a store whose
+//! defaults bear another mark (`docs/decisions/0008-older-objects-get-new-defaults-once.md`). Watchers see
+//! the change like any other. The backfill skips an object that cannot be read, since reads of it fail
+//! anyway.
 
 use engine::Entry;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -20,24 +21,24 @@ pub use types::schema::defaults::MARK;
 use types::schema::registry::Resource;
 use values::status::Status;
 
-/// How many writes are under way at once, so that they share syncs.
+/// Number of concurrent writes, so that they share syncs.
 const WRITES: usize = 64;
 
-/// What came of it, in numbers of objects.
+/// The result of a backfill, in numbers of objects.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Outcome {
-    /// Looked at.
+    /// Number of objects that were examined.
     pub seen: usize,
-    /// Lacked a default, and were written.
+    /// Number of objects that lacked a default and were written.
     pub written: usize,
 }
 
-/// Gives every stored object the defaults of this release. Running it again writes nothing.
+/// Gives every stored object the defaults of this release. A second run writes nothing.
 ///
-/// Costs reading every object once; holds a few of them at a time.
+/// The cost is one read of every object; a few objects are in memory at a time.
 ///
 /// # Errors
-/// The first failure of the store. What was written by then stays; running it again completes the rest.
+/// Returns the first failure of the store. Writes made until then stay; another run completes the rest.
 pub async fn apply_defaults(api: &Context) -> Result<Outcome, Status> {
     let loopback = Loopback::new(api).unasked();
     let snapshot = loopback.store().view();
@@ -55,7 +56,8 @@ pub async fn apply_defaults(api: &Context) -> Result<Outcome, Status> {
     Ok(outcome)
 }
 
-/// Writes one object if it lacks a default. The others are looked at here, so that only a difference costs a write.
+/// Writes one object if it lacks a default. The comparison happens here, so that an object that lacks nothing
+/// causes no write.
 async fn complete(loopback: &Loopback<'_>, resource: &Resource, entry: Entry) -> Result<bool, Status> {
     let revision = entry.revision();
     let Ok(stored) = store::read(entry) else { return Ok(false) };

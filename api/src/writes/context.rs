@@ -1,7 +1,7 @@
-//! The context of all requests: the parts of the server, put together once at start and shared from then on.
+//! The context of all requests: the parts of the server, assembled once at startup and shared from then on.
 //!
-//! Nothing here serves a request. Modules below the request chain reach the store, the registry and the other parts
-//! through a [`Context`]; it knows neither verbs nor routes.
+//! This module serves no requests. Modules below the request chain reach the store, the registry and the
+//! other parts through a [`Context`], which knows neither verbs nor routes.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -49,21 +49,22 @@ use wire::outgoing;
 use wire::server::Lifecycle;
 use wire::traces::Tracer;
 
-/// How long a read waits for a revision that has not happened (docs/api/lists.md#read-consistency).
+/// Longest time for which a read waits for a revision that does not exist yet
+/// (docs/api/lists.md#read-consistency).
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
-/// Bounds that an operator may set.
+/// Time limits that an operator may set.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Longest a request may take that is not long-running.
+    /// Longest duration of a request that is not long-running.
     pub request_timeout: Duration,
-    /// Shortest lifetime of a watch whose client names none.
+    /// Shortest lifetime of a watch whose client sets none.
     pub min_request_timeout: Duration,
-    /// How long unfinished start-up counts as alive.
+    /// Time during which `/livez` ignores startup checks that fail.
     pub livez_grace_period: Duration,
-    /// How long an event lives after each write; zero: until a client deletes it.
+    /// Lifetime of an event after each write. 0 means that events live until a client deletes them.
     pub event_ttl: Duration,
-    /// The time over which the ends of watches are spread when the server drains.
+    /// Period over which the server spreads the ends of watches when it drains.
     pub watch_grace: Duration,
 }
 
@@ -79,16 +80,16 @@ impl Default for Limits {
     }
 }
 
-/// The service by which pods reach this server.
+/// The service through which pods reach this server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OwnService {
-    /// Where the server is reached from inside the cluster, if that is known.
+    /// Address of the server inside the cluster, if known.
     pub advertised: Option<SocketAddr>,
-    /// Port at which the server listens.
+    /// Port on which the server listens.
     pub port: u16,
-    /// Port of nodes at which it is reached too.
+    /// Node port that also reaches the server.
     pub node_port: Option<u16>,
-    /// Whether endpoints are kept.
+    /// Whether the server maintains endpoints for the service.
     pub has_endpoints: bool,
 }
 
@@ -98,7 +99,7 @@ impl Default for OwnService {
     }
 }
 
-/// The server: everything a request may need, shared by all of them.
+/// The server: everything that a request may need, shared by all requests.
 pub struct Context {
     itself: Weak<Context>,
     backends: Arc<Backends>,
@@ -140,67 +141,68 @@ pub struct Context {
     started: Instant,
 }
 
-/// The parts that a [`Context`] is assembled from.
+/// The parts from which a [`Context`] is assembled.
 pub struct Parts {
-    /// Vocabulary.
+    /// The naming profile in use.
     pub naming: &'static Naming,
-    /// Where objects are kept.
+    /// The stores that keep the objects.
     pub backends: Backends,
-    /// Who asks.
+    /// The authenticators that identify users.
     pub authenticator: Authenticator,
-    /// Stage of the process.
+    /// Startup and shutdown state of the process.
     pub lifecycle: Lifecycle,
-    /// Bounds.
+    /// Time limits that the operator set.
     pub limits: Limits,
-    /// Where clients reach the server.
+    /// Address at which clients reach the server.
     pub address: SocketAddr,
-    /// PEM of the certificates by which clients inside know the server.
+    /// PEM of the certificate authorities with which clients inside the cluster verify the server.
     pub root_ca: String,
-    /// What is handed out to services.
+    /// Ranges of addresses and ports for services.
     pub ranges: Ranges,
-    /// How tokens of service accounts are made.
+    /// Settings for tokens of service accounts.
     pub tokens: Tokens,
-    /// How certificates are signed.
+    /// Settings for the signing of certificates.
     pub certificates: Certificates,
-    /// Switches of behaviour.
+    /// The feature gates of the server.
     pub features: Features,
-    /// The service by which pods reach this server.
+    /// The service through which pods reach this server.
     pub own_service: OwnService,
-    /// Whether finalizers of the garbage collector are set, and it runs unless it is deselected.
+    /// Whether the server sets the finalizers of the garbage collector. The collector then also runs, unless
+    /// it is deselected.
     pub collects_garbage: bool,
-    /// What is counted.
+    /// The counters of `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// Which admission plugins run.
+    /// Selection and configuration of admission plugins.
     pub admission: admission::Settings,
-    /// What is audited, if anything is.
+    /// The auditor; `None` if nothing is audited.
     pub auditor: Option<Auditor>,
-    /// Which built-in types are served.
+    /// Selection of the built-in types that are served.
     pub enablement: Enablement,
-    /// How many requests run at once.
+    /// Limits on the number of concurrent requests.
     pub fairness: fairness::Settings,
-    /// How extension servers know this one.
+    /// Settings for the identification of this server to extension servers.
     pub extensions: extension::Settings,
-    /// How the other servers on the same store are known, and this one to them.
+    /// Settings for mutual identification of the servers on the same store.
     pub peers: peers::Settings,
-    /// What is done to requests before anything is known of them but their head.
+    /// Settings for the checks that need only the head of a request.
     pub edge: edge::Settings,
-    /// The flags of the process, for people who ask.
+    /// The flags of the process, for display.
     pub flags: Vec<(String, String)>,
-    /// Files of logs that are served.
+    /// The log files that are served, if any.
     pub log_files: Option<Arc<dyn LogFiles>>,
-    /// Which requests are traced, if any are.
+    /// Selection of the requests that are traced, if any.
     pub tracer: Option<Tracer>,
-    /// How nodes, pods and services are reached.
+    /// Settings for connections to nodes, pods and services.
     pub nodes: Nodes,
-    /// How stored values are encrypted, if any are.
+    /// Encryption of stored values, if configured.
     pub secrecy: Option<Arc<Secrecy>>,
 }
 
 impl Context {
-    /// Puts the server together, with these authorizers in their order.
+    /// Assembles the server with these authorizers, in their order.
     ///
     /// # Errors
-    /// The engine was closed meanwhile.
+    /// Fails if the engine was closed in the meantime.
     pub fn assemble(parts: Parts, modules: Vec<Module>) -> Result<Arc<Self>, engine::TailError> {
         outgoing::count_in(&parts.metrics);
         let Parts { naming, backends, authenticator, lifecycle, limits, address, root_ca, .. } = parts;
@@ -241,7 +243,8 @@ impl Context {
         let extensions = naming.group("apiextensions", true);
         let definitions = registry.resource(&extensions, "v1", "customresourcedefinitions").cloned();
         let allocations = Allocations::new(engine, &registry, parts.ranges);
-        // Clients reach the server at its address, the advertised one, and the address of its service.
+        // Clients reach the server at its own address, the advertised address, and the address of its
+        // service.
         let service = allocations.own_address().map(|ip| (ip, 443).into());
         let others = parts.own_service.advertised.into_iter().chain(service).collect();
         parts.nodes.own_addresses().set(parts.address, others);
@@ -291,39 +294,40 @@ impl Context {
         }))
     }
 
-    /// Returns the context for a task that outlives the request.
+    /// Returns a shared reference to this context, for a task that outlives the request.
     ///
     /// # Panics
-    /// The context is being dropped.
+    /// Panics if the context is being dropped.
     pub fn itself(&self) -> Arc<Context> {
         self.itself.upgrade().expect("whoever has a reference keeps the context")
     }
 
-    /// Where objects are kept.
+    /// Returns the stores that keep the objects.
     pub fn backends(&self) -> &Backends {
         &self.backends
     }
 
-    /// The revision log of all resources that are not kept apart, for the parts of the server that follow it. Requests open it by
-    /// [`open`](Self::open).
+    /// Returns the revision log of all resources that have no separate store, for parts of the server that
+    /// follow the log. Requests use [`open`](Self::open).
     pub fn engine(&self) -> &Engine {
         self.backends.main().engine()
     }
 
-    /// The revision log of a resource.
+    /// Returns the revision log of a resource.
     pub fn engine_of(&self, resource: &Resource) -> &Engine {
         self.backends.of(resource).engine()
     }
 
-    /// The store, opened by the permission of a request.
+    /// Opens the store with the permission of a request.
     ///
     /// # Panics
-    /// The permission is for something else: a broken invariant, which is the request's 500.
+    /// Panics if the permission is for something else. This is a broken invariant, and the request gets a
+    /// 500.
     pub fn open<'c>(&'c self, proof: &Authorized<'_>, reach: Reach<'c>) -> Store<'c> {
         Store::open(&self.backends, proof, reach)
     }
 
-    /// The same for one object of another resource, for which the permission stands by definition.
+    /// Opens the store for one object of another resource to which the permission extends by definition.
     ///
     /// # Panics
     /// As [`open`](Self::open).
@@ -331,26 +335,26 @@ impl Context {
         Store::open_derived(&self.backends, proof, by)
     }
 
-    /// The store, opened by a part of the server.
+    /// Opens the store for a part of the server.
     pub fn open_for(&self, part: Part) -> Store<'_> {
         Store::open_for(&self.backends, part)
     }
 
-    /// The whole main engine, opened by the permission for a path that is no resource.
+    /// Returns the whole main engine, with the permission for a path that is not a resource.
     ///
     /// # Panics
-    /// The permission is for something else.
+    /// Panics if the permission is for something else.
     pub fn engine_for_path(&self, proof: &Authorized<'_>, path: &str) -> &Engine {
         store::engine_for_path(self.engine(), proof, path)
     }
 
-    /// Who decides writes, where the engine follows.
+    /// Returns the ledger that decides writes, if the engine follows one.
     pub fn ledger(&self) -> Option<&Arc<dyn Ledger>> {
         self.backends.main().ledger()
     }
 
-    /// Resolves once the engine has everything of a resource that was acknowledged before the call, by whichever server: at once
-    /// where this server is alone on its store.
+    /// Resolves once the engine has every write to a resource that any server acknowledged before the call.
+    /// Resolves immediately if this server is the only one on its store.
     ///
     /// # Errors
     /// As [`Ledger::current`].
@@ -361,8 +365,8 @@ impl Context {
         }
     }
 
-    /// The same of all that a write of the resource looks at: of the main backend as well, which has its namespace and what
-    /// admission looks up.
+    /// Like [`Context::current`], for everything that a write to the resource reads. This includes the main
+    /// backend, which has the namespace of the object and what admission looks up.
     ///
     /// # Errors
     /// As [`Ledger::current`].
@@ -374,106 +378,110 @@ impl Context {
         }
     }
 
-    /// The types that are served, as they change.
+    /// Returns the served types as a shared handle that follows changes.
     pub fn shared_types(&self) -> Arc<Types> {
         self.types.clone()
     }
 
-    /// The built-in resource types, which are served at all times.
+    /// Returns the built-in resource types, which are always served.
     pub fn builtin(&self) -> &Registry {
         &self.builtin
     }
 
-    /// The types that are served now, with their documents. A request asks once, at its start.
+    /// Returns the types that are served now, with their documents. A request calls this once, at its start.
     pub fn types(&self) -> Arc<Served> {
         self.types.now()
     }
 
-    /// Serves other types from now on: what `make` makes of the registry. Built-in types must stay as they are.
+    /// Replaces the served types by what `make` derives from the current registry. `make` must leave built-in
+    /// types as they are.
     ///
     /// # Errors
-    /// Those of `make`; nothing changes then.
+    /// Returns the error of `make`; nothing changes in this case.
     pub fn change_types<E>(&self, make: impl FnOnce(&Registry) -> Result<Registry, E>) -> Result<(), E> {
         self.types.change(make)
     }
 
-    /// Ends once this very type is not served any more; `None` for one that is always served.
+    /// Returns a future that ends once this exact type is no longer served; `None` for a type that is always
+    /// served.
     pub fn retired(&self, resource: &Arc<Resource>) -> Option<impl Future<Output = ()> + Send + 'static> {
         (!resource.is_builtin()).then(|| self.types.retired(resource))
     }
 
-    /// Tells of every change of the types from now on; several may be told as one.
+    /// Returns a receiver that reports changes of the types from now on. Several changes may be reported as
+    /// one.
     pub fn type_changes(&self) -> watch::Receiver<()> {
         self.types.changes()
     }
 
-    /// The naming profile.
+    /// Returns the naming profile in use.
     pub fn naming(&self) -> &'static Naming {
         self.naming
     }
 
-    /// The encodings that are served.
+    /// Returns the encodings that are served.
     pub fn formats(&self) -> Formats {
         self.formats
     }
 
-    /// The authenticators.
+    /// Returns the authenticators of the server.
     pub fn authenticator(&self) -> &Authenticator {
         &self.authenticator
     }
 
-    /// The authorizers.
+    /// Returns the authorizers of the server.
     pub fn authorizer(&self) -> &Authorizer {
         &self.authorizer
     }
 
-    /// The authorizers, for those who replace them.
+    /// Returns a shared handle to the authorizers, for code that replaces them.
     pub fn shared_authorizer(&self) -> Arc<Authorizer> {
         self.authorizer.clone()
     }
 
-    /// Stage of the process.
+    /// Returns the startup and shutdown state of the process.
     pub fn lifecycle(&self) -> &Lifecycle {
         &self.lifecycle
     }
 
-    /// Bounds that the operator set.
+    /// Returns the time limits that the operator set.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The counters of `/metrics`.
+    /// Returns the counters of `/metrics`.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// Room for the backups under way.
+    /// Returns the limit on concurrent backups.
     pub fn backups(&self) -> &Backups {
         &self.backups
     }
 
-    /// The account of memory that requests take.
+    /// Returns the account of the memory that requests use.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// The resource of namespaces, which every namespaced write looks up.
+    /// Returns the resource of namespaces, which every namespaced write looks up.
     pub fn namespaces(&self) -> &Arc<Resource> {
         &self.namespaces
     }
 
-    /// The resource of definitions of custom types, which every creation of a custom object looks up.
+    /// Returns the resource of definitions of custom types, which every creation of a custom object looks up.
     pub fn definitions(&self) -> &Arc<Resource> {
         &self.definitions
     }
 
-    /// Serves other custom types from now on. `change` says which, and must not begin another change.
+    /// Changes the custom types that are served. `change` selects them, and must not begin another change.
     pub fn establish<T>(&self, change: impl FnOnce(&mut Established, &mut Changes) -> T) -> T {
         let mut established = self.established.lock();
         let mut changes = Changes::default();
         let told = change(&mut established, &mut changes);
         if !changes.is_empty() {
-            // What peers said of these types does not count, also where they go before anyone looked.
+            // Reports of peers about these types are discarded, even if a type disappears before any request
+            // used the report.
             if self.ledger().is_some() && self.peers.note(changes.versions(), Instant::now()) {
                 self.show_peers();
             }
@@ -482,142 +490,144 @@ impl Context {
         told
     }
 
-    /// Where services are reached by what calls them for the server.
+    /// Returns the resolver of service addresses for calls by the server.
     pub fn services(&self) -> &Services {
         &self.lookup().services
     }
 
-    /// Converts objects of custom types between their versions.
+    /// Returns the converter for objects of custom types between versions.
     pub fn converter(&self) -> &Arc<Converter> {
         &self.converter
     }
 
-    /// The plugins that every write passes.
+    /// Returns the admission plugins that every write passes.
     pub fn admission(&self) -> &admission::Chain {
         &self.admission
     }
 
-    /// What admission looks things up with; its controllers do so too.
+    /// Returns the lookup that admission plugins and their controllers use.
     pub fn lookup(&self) -> &admission::Lookup {
         &self.lookup
     }
 
-    /// Creations under way in namespaces.
+    /// Returns the creations under way in namespaces.
     pub fn creations(&self) -> &Creations {
         &self.creations
     }
 
-    /// PEM of the authorities by which clients inside the cluster verify this server; every namespace has a copy.
+    /// Returns the PEM of the authorities with which clients inside the cluster verify this server. Every
+    /// namespace has a copy.
     pub fn root_ca(&self) -> &str {
         &self.root_ca
     }
 
-    /// Addresses and ports of services.
+    /// Returns the allocations of service addresses and ports.
     pub fn allocations(&self) -> &Allocations {
         &self.allocations
     }
 
-    /// Settings of service account tokens.
+    /// Returns the settings of service account tokens.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
     }
 
-    /// How certificates are signed.
+    /// Returns the settings for the signing of certificates.
     pub fn certificates(&self) -> &Certificates {
         &self.certificates
     }
 
-    /// Feature gates.
+    /// Returns the feature gates of the server.
     pub fn features(&self) -> &Features {
         &self.features
     }
 
-    /// Address of this server inside the cluster, for its own service; `None` if it is unknown.
+    /// Returns the address of this server inside the cluster, for its own service; `None` if unknown.
     pub fn advertised(&self) -> Option<SocketAddr> {
         self.own_service.advertised
     }
 
-    /// The service by which pods reach this server.
+    /// Returns the service through which pods reach this server.
     pub fn own_service(&self) -> &OwnService {
         &self.own_service
     }
 
-    /// What is audited, if anything is.
+    /// Returns the auditor; `None` if nothing is audited.
     pub fn auditor(&self) -> Option<&Auditor> {
         self.auditor.as_ref()
     }
 
-    /// Decides which requests run.
+    /// Returns the flow control that decides which requests run.
     pub fn fairness(&self) -> &Fairness {
         &self.fairness
     }
 
-    /// The extension servers.
+    /// Returns the extension servers known to this server.
     pub fn extensions(&self) -> &Extensions {
         &self.extensions
     }
 
-    /// What is done to requests before anything is known of them but their head.
+    /// Returns the settings for the checks that need only the head of a request.
     pub fn edge(&self) -> &edge::Settings {
         &self.edge
     }
 
-    /// How stored values are encrypted, if any are.
+    /// Returns the encryption of stored values, if configured.
     pub fn secrecy(&self) -> Option<&Arc<Secrecy>> {
         self.secrecy.as_ref()
     }
 
-    /// How nodes, pods and services are reached.
+    /// Returns the settings for connections to nodes, pods and services.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
     }
 
-    /// The other servers on the same store.
+    /// Returns the other servers on the same store.
     pub fn peers(&self) -> &Peers {
         &self.peers
     }
 
-    /// Shows what peers serve in the aggregated discovery document.
+    /// Adds what peers serve to the aggregated discovery document.
     pub fn show_peers(&self) {
         self.types.show_peers(self.peers.groups());
     }
 
-    /// Shows what extension servers serve in the discovery documents.
+    /// Adds what extension servers serve to the discovery documents.
     pub fn show_foreign(&self) {
         self.types.show(self.extensions.foreign());
     }
 
-    /// Files of logs that are served.
+    /// Returns the log files that are served, if any.
     pub fn log_files(&self) -> Option<&Arc<dyn LogFiles>> {
         self.log_files.as_ref()
     }
 
-    /// The flags of the process, for people who ask.
+    /// Returns the flags of the process, for display.
     pub fn flags(&self) -> &[(String, String)] {
         &self.flags
     }
 
-    /// Which requests are traced, if any are.
+    /// Returns the tracer, if requests are traced.
     pub fn tracer(&self) -> Option<&Tracer> {
         self.tracer.as_ref()
     }
 
-    /// How long the process serves.
+    /// Returns how long the process has been serving.
     pub fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Whether `/livez` still ignores checks of the start that fail.
+    /// Returns whether `/livez` still ignores startup checks that fail.
     pub fn is_within_livez_grace(&self) -> bool {
         self.started.elapsed() < self.limits.livez_grace_period
     }
 
-    /// Whether a garbage collector acts on the finalizers `orphan` and `foregroundDeletion`.
+    /// Returns whether a garbage collector handles the finalizers `orphan` and `foregroundDeletion`.
     pub fn collects_garbage(&self) -> bool {
         self.collects_garbage
     }
 
-    /// Waits until the store of a resource has reached `revision`, for a bounded time; 0 is always reached.
+    /// Waits for a bounded time until the store of a resource has reached `revision`. Revision 0 counts as
+    /// reached.
     pub async fn wait_for_revision(&self, resource: &Resource, revision: Revision) -> Result<(), Status> {
         let engine = self.engine_of(resource);
         if revision <= engine.revision() {
@@ -627,7 +637,8 @@ impl Context {
         reached.map_err(|_| Status::too_large_resource_version(revision, engine.revision(), 1))
     }
 
-    /// What a client hears when the engine took a write for another reason than a conflict.
+    /// Returns the error for the client when the engine did not commit a write for a reason other than a
+    /// conflict.
     pub fn commit_failed(&self, error: &CommitError) -> Status {
         match error {
             CommitError::Conflict { .. } => Status::internal("unexpected conflict"),
@@ -640,7 +651,7 @@ impl Context {
                 tracing::error!(%error, "write refused by the store");
                 Status::new(Reason::ServiceUnavailable, error.to_string())
             }
-            // The reason of which the API conventions say that the outcome of the call is unknown.
+            // The API conventions assign this reason to an unknown outcome of a call.
             CommitError::OutcomeUnknown(_) => {
                 tracing::error!(%error, "outcome of a write is unknown");
                 Status::internal(error)
@@ -650,11 +661,11 @@ impl Context {
         }
     }
 
-    /// Whether the user of an allowed request may create its object as well: a PUT or an apply on an object that does
-    /// not exist creates it.
+    /// Checks that the user of an allowed request may also create the object, since a PUT or an apply on an
+    /// object that does not exist creates it.
     ///
     /// # Errors
-    /// 403 where the authorizers do not allow it.
+    /// 403 if the authorizers do not allow it.
     pub async fn authorize_create(&self, proof: &Authorized<'_>) -> Result<(), Status> {
         let attributes = Attributes { verb: "create", ..*proof.attributes() };
         self.authorizer
@@ -665,13 +676,13 @@ impl Context {
     }
 }
 
-/// 403 about the resource that a request asked for.
+/// Returns a 403 about the resource that a request named.
 pub fn forbidden(attributes: &Attributes<'_>, message: &str) -> Status {
     let subject = Subject { group: attributes.group, kind: attributes.resource, name: attributes.name };
     Status::forbidden(subject, message)
 }
 
-/// The parts of a server whose checks its list of paths shows.
+/// Returns the parts of a server whose checks appear in its list of paths.
 fn health_parts(fairness: fairness::Settings, extensions: &extension::Settings) -> Vec<health::Part> {
     let of_requests = match fairness.is_shared {
         true => health::Part::FairShares,

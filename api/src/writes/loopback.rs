@@ -1,9 +1,12 @@
-//! Writes that the server makes on its own behalf: the objects every cluster starts with, and what controllers do.
+//! Writes that the server makes on its own behalf: the objects every cluster starts with, and the writes of
+//! controllers.
 //!
-//! They take the write path like any other write, under the identity that upstream's users know, and pass admission: quotas
-//! count them, webhooks and policies see them and may refuse them. They leave out what is for requests only: the comparison
-//! with a version in the object, and the questions what the writer may grant and which parameters it may read. What comes before the first request, repairs
-//! and what the reference server writes beneath its API is not asked about ([`Loopback::unasked`]).
+//! These writes take the same write path as any other write, under the identities that users of Kubernetes
+//! know, and pass admission: quotas count them, and webhooks and policies see them and may refuse them. They
+//! skip the steps that apply to requests only: the comparison with a version in the object, the privilege
+//! escalation check, and the check which parameters the writer may read. Admission is not asked about writes
+//! before the first request, about repairs, and about what the reference server writes below its API
+//! ([`Loopback::unasked`]).
 
 mod event;
 mod plugins;
@@ -39,7 +42,7 @@ use values::status::{Reason, Status};
 pub use event::Warning;
 pub use plugins::ControllerWriter;
 
-/// The server's own writes have no options.
+/// The empty options of the server's own writes.
 static NO_OPTIONS: WriteOptions = WriteOptions {
     dry_run: false,
     field_manager: String::new(),
@@ -48,34 +51,35 @@ static NO_OPTIONS: WriteOptions = WriteOptions {
     force: None,
 };
 
-/// The server as a client of itself.
+/// A client with which the server writes to itself.
 #[derive(Clone)]
 pub struct Loopback<'a> {
     api: &'a Context,
-    /// The types that were served when this was made.
+    /// The types that were served when this client was made.
     types: Arc<Served>,
     user: User,
-    /// Who owns what it writes: a component of the system, by the name under which it is known.
+    /// The field manager: the known name of the component of the system that writes.
     manager: String,
-    /// Whether admission is asked about its writes.
+    /// Whether its writes pass admission.
     is_admitted: bool,
     conversions: Arc<Conversions>,
 }
 
 impl<'a> Loopback<'a> {
-    /// The server's own identity: a member of the group that may everything.
+    /// Returns a client with the server's own identity, a member of the group with all permissions.
     pub fn new(api: &'a Context) -> Self {
         let user = User::new("system:apiserver", [auth::identity::MASTERS]);
         let manager = api.naming().system("apiserver");
         Loopback { api, types: api.types(), user, manager, is_admitted: true, conversions: Arc::default() }
     }
 
-    /// The server itself, which owns what it writes by the name of one of its parts.
+    /// Returns a client with the server's own identity and the name of one of its parts as field manager.
     pub fn named(api: &'a Context, manager: &str) -> Self {
         Loopback { manager: manager.to_owned(), ..Loopback::new(api) }
     }
 
-    /// The identity of one of the controllers, by which upstream's users know it: a service account of the system.
+    /// Returns a client with the identity of a controller: the service account of the system that users of
+    /// Kubernetes know.
     pub fn controller(api: &'a Context, name: &str) -> Self {
         let namespace = api.naming().system("system");
         let groups = auth::identity::service_account_groups(&namespace).into_iter();
@@ -85,30 +89,30 @@ impl<'a> Loopback<'a> {
         Loopback { user, manager, ..Loopback::new(api) }
     }
 
-    /// The same, but admission is not asked about what it writes.
+    /// Returns the same client, without admission for its writes.
     pub fn unasked(self) -> Self {
         Loopback { is_admitted: false, ..self }
     }
 
-    /// The server.
+    /// Returns the context of the server.
     pub fn api(&self) -> &'a Context {
         self.api
     }
 
-    /// The types that were served when this was made.
+    /// Returns the types that were served when this client was made.
     pub fn types(&self) -> &Served {
         &self.types
     }
 
-    /// The store, opened by the server's own permission.
+    /// Opens the store with the server's own permission.
     pub fn store(&self) -> Store<'a> {
         self.api.open_for(Part::Loopback)
     }
 
-    /// The resource of a target, which is of a built-in type; its name does not matter.
+    /// Returns the resource of a target of a built-in type, without looking at the name of the target.
     ///
     /// # Errors
-    /// There is no such resource.
+    /// Fails if there is no such resource.
     pub fn resource(&self, target: &Target) -> Result<&'a Resource, Status> {
         let naming = self.api.naming();
         let is_it = |name: &str| name.strip_suffix(naming.group_suffix).unwrap_or(name) == target.group;
@@ -120,7 +124,7 @@ impl<'a> Loopback<'a> {
             .ok_or_else(|| Status::internal(format!("{target:?} is not served")))
     }
 
-    /// A write of the server of one object that is there.
+    /// Returns the intent of a write by the server to one existing object.
     fn intent<'s>(&'s self, resource: &'s Resource, (namespace, name): (&'s str, &'s str)) -> Intent<'s> {
         Intent {
             api: self.api,
@@ -145,7 +149,7 @@ impl<'a> Loopback<'a> {
         }
     }
 
-    /// The same of one that is not there.
+    /// Returns the intent of a write by the server that creates an object.
     fn creation<'s>(&'s self, resource: &'s Resource, at: (&'s str, &'s str)) -> Intent<'s> {
         let mut intent = self.intent(resource, at);
         (intent.operation, intent.options) = (Operation::Create, Options::Create(&NO_OPTIONS));
@@ -162,13 +166,13 @@ impl<'a> Loopback<'a> {
         write(&mut caller, intent, source).await
     }
 
-    /// Changes the newest state of an object to what `make` says, through `endpoint`, beginning again when it
-    /// changes meanwhile. `make` gets the state and returns the wanted one, or `None` to leave it. A change that
-    /// takes away the last thing that kept a deleted object removes it; one that changes nothing writes nothing.
-    /// An object that is not there is left so.
+    /// Changes the newest version of an object to what `make` returns, through `endpoint`, and starts over if
+    /// the object changes in the meantime. `make` gets the current version and returns the wanted one, or
+    /// `None` to leave the object unchanged. If the change removes the last finalizer of a deleted object,
+    /// the object is removed. A no-op change is not written, and a missing object is left missing.
     ///
     /// # Errors
-    /// The wanted state is not valid, or the store failed.
+    /// The wanted version is invalid, or the store failed.
     pub async fn change(
         &self,
         resource: &Resource,
@@ -179,11 +183,11 @@ impl<'a> Loopback<'a> {
         self.change_reporting(resource, (namespace, name), endpoint, |_, old| make(old)).await.map(drop)
     }
 
-    /// [`Loopback::change`] that shows `make` how the object is stored, and says at which revision it is afterwards:
-    /// `None` when it is not there, was removed or was left.
+    /// Like [`Loopback::change`], but passes `make` the stored record, and returns the revision of the object
+    /// afterwards: `None` if the object is missing, was removed or was left unchanged.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Loopback::change`].
     pub async fn change_reporting(
         &self,
         resource: &Resource,
@@ -210,11 +214,12 @@ impl<'a> Loopback<'a> {
         })
     }
 
-    /// Applies `config` by force, as `manager` and through `endpoint`, to an object that was seen at revision `seen`; one
-    /// that is not there or has changed since is left alone, which is a conflict. What changes nothing is not written.
+    /// Applies `config` by force, as `manager` and through `endpoint`, to an object that was read at revision
+    /// `seen`. If the object is missing or has changed since then, it is left alone and the result is a
+    /// conflict. A no-op apply is not written.
     ///
     /// # Errors
-    /// The configuration does not fit, what comes of it is not valid, or the store failed.
+    /// The configuration does not fit the object, the result is invalid, or the store failed.
     pub async fn apply(
         &self,
         resource: &Resource,
@@ -244,11 +249,11 @@ impl<'a> Loopback<'a> {
         self.write(&intent, &mut source).await.map(as_written)
     }
 
-    /// Gives an object that was seen at revision `seen` the defaults of this release; says whether it lacked one. An
-    /// object that changed since has them.
+    /// Gives an object that was read at revision `seen` the defaults of this release, and returns whether a
+    /// default was missing. An object that changed since then has them already.
     ///
     /// # Errors
-    /// The store failed.
+    /// Fails if the store failed.
     pub async fn backfill(
         &self,
         resource: &Resource,
@@ -259,18 +264,18 @@ impl<'a> Loopback<'a> {
         (intent.seen, intent.leaves_out) = (Some(seen), BACKFILL);
         let mut source = Made::stored(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
-            // An object that cannot be read is passed over: it is served as an error anyway.
+            // Skip an object that cannot be read, since reads of it fail anyway.
             let Ok(object) = current.take(resource) else { return Ok(Wanted::AsItIs) };
             Ok(Wanted::Marked(object))
         });
         Ok(matches!(self.write(&intent, &mut source).await?, Outcome::Updated(_)))
     }
 
-    /// Deletes an object, or marks it as deleted where something holds it.
+    /// Deletes an object, or marks it as deleted if finalizers keep it.
     ///
     /// # Errors
-    /// 404 if there is none, 409 if it is not the one that the options mean, 503 while the store has losses that nobody
-    /// accepted, or the store failed.
+    /// 404 if the object does not exist, 409 if a precondition in the options does not match, 503 while the
+    /// store has losses that the operator has not accepted, or a failure of the store.
     pub async fn delete_object(
         &self,
         resource: &Resource,
@@ -280,10 +285,10 @@ impl<'a> Loopback<'a> {
         self.delete_as(self.deletion(resource, at, options), options).await
     }
 
-    /// [`Loopback::delete_object`] of one of a collection, which is deleted as a whole.
+    /// Like [`Loopback::delete_object`], for an object of a collection that is deleted as a whole.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Loopback::delete_object`].
     pub async fn delete_of_collection(
         &self,
         resource: &Resource,
@@ -296,7 +301,8 @@ impl<'a> Loopback<'a> {
     }
 
     async fn delete_as(&self, mut intent: Intent<'_>, options: &DeleteOptions) -> Result<(), Status> {
-        // Controllers that delete are off then; this holds for one that was forgotten, and for one that is about to end.
+        // Controllers that delete do not run in this state. This check catches a controller that was missed,
+        // and one that is about to stop.
         if !self.api.backends().is_whole() {
             return Err(Status::new(
                 Reason::ServiceUnavailable,
@@ -308,7 +314,7 @@ impl<'a> Loopback<'a> {
         delete_object(&mut caller, &intent, options).await.map(drop)
     }
 
-    /// A deletion by the server of one object that is there.
+    /// Returns the intent of a deletion by the server of one existing object.
     fn deletion<'s>(
         &'s self,
         resource: &'s Resource,
@@ -321,10 +327,10 @@ impl<'a> Loopback<'a> {
         intent
     }
 
-    /// What a namespace is in the newest state.
+    /// Returns the state of a namespace at the newest revision.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if the namespace cannot be read.
     pub fn namespace_state(&self, namespace: &str) -> Result<NamespaceState, Status> {
         let stored = self.store().get(&store::key(self.api.namespaces(), "", namespace))?;
         Ok(NamespaceState::of(stored.as_ref()))
@@ -332,11 +338,11 @@ impl<'a> Loopback<'a> {
 }
 
 impl Loopback<'_> {
-    /// Removes the record of a target that cannot be read, so that the object can be written anew. Says whether there was
-    /// such a record; one that another writer replaces in the meantime stays.
+    /// Removes the record of a target that cannot be read, so that the object can be written again. Returns
+    /// whether there was such a record. A record that another writer replaces in the meantime stays.
     ///
     /// # Errors
-    /// The store failed.
+    /// Fails if the store failed.
     pub async fn remove_damaged(&self, target: &Target) -> Result<bool, Status> {
         let resource = self.resource(target)?;
         let key = store::key(resource, &target.namespace, &target.name);
@@ -354,7 +360,7 @@ impl Loopback<'_> {
     }
 }
 
-/// The revision an object says it was read at.
+/// Returns the revision at which an object says it was read.
 fn revision_of(object: &Value) -> Result<Revision, Status> {
     let text = object.str_at(&["metadata", "resourceVersion"]);
     text.parse().map_err(|_| Status::internal(format!("no revision in {text:?}")))
@@ -410,7 +416,8 @@ impl ObjectStore for Loopback<'_> {
     }
 }
 
-/// The object that a controller wants. Controllers say what an object shall be, not who owns it, and need not say its type.
+/// Completes an object that a controller wants to write. Controllers describe the object without its managed
+/// fields, and may leave out its type.
 fn given(resource: &Resource, object: Value) -> Result<Object, Status> {
     let Value::Object(mut object) = object else { return Err(Status::internal("not an object")) };
     object.insert("kind", (&*resource.table.kind).into());
@@ -428,7 +435,7 @@ fn as_written(outcome: Outcome) -> Written {
     }
 }
 
-/// The server hears no warnings, and may create whatever it writes.
+/// The server ignores warnings, and may create all objects that it writes.
 impl Caller for &Loopback<'_> {
     fn warnings(&mut self) -> Option<&mut Vec<String>> {
         None

@@ -1,4 +1,5 @@
-//! The way of an object into the store: admission, the write path, and what the server writes by itself.
+//! The way of an object into the store: admission, the write path, and the writes that the server makes
+//! itself.
 
 pub mod accesses;
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!                                           validate ─► commit ◄──────────────────────┘ the write ends
 //! ```
 //!
-//! A failed write or a dry run returns everything by dropping the [`Reservation`].
+//! A failed write or a dry run returns all items by dropping the [`Reservation`].
 
 mod pools;
 mod range;
@@ -28,7 +28,7 @@ use values::status::{Status, Subject};
 pub struct Ranges {
     /// Networks of cluster IPs: one, or one of each family. The first is the default.
     pub networks: Vec<Network>,
-    /// Node ports.
+    /// Range of node ports.
     pub ports: Ports,
 }
 
@@ -36,7 +36,7 @@ impl Ranges {
     /// Parses networks, separated by commas; the first one is the default.
     ///
     /// # Errors
-    /// A malformed network, or a default one that is too small.
+    /// Fails for a malformed network, and for a default network that is too small.
     pub fn parse_networks(text: &str) -> Result<Vec<Network>, String> {
         let mut networks = Vec::new();
         for part in text.split(',') {
@@ -52,7 +52,7 @@ impl Ranges {
     /// Checks that there is one network, or one of each family.
     ///
     /// # Errors
-    /// Too many, or two of the same family.
+    /// Fails for more than two networks, or two of the same family.
     pub fn check_networks(networks: &[Network]) -> Result<(), String> {
         match networks {
             [_] => Ok(()),
@@ -65,14 +65,14 @@ impl Ranges {
 }
 
 impl Default for Ranges {
-    /// Upstream's defaults: `10.0.0.0/24` and 30000–32767.
+    /// Returns the defaults of kube-apiserver: `10.0.0.0/24` and 30000–32767.
     fn default() -> Self {
         let networks = Self::parse_networks("10.0.0.0/24").unwrap_or_default();
         Ranges { networks, ports: Ports::DEFAULT }
     }
 }
 
-/// The addresses and ports that a stored service has, without duplicates.
+/// Returns the addresses and ports of a stored service, without duplicates.
 pub fn held(value: &[u8]) -> (Vec<std::net::IpAddr>, Vec<u16>) {
     let (mut addresses, mut ports) = (Vec::new(), Vec::new());
     for item in pools::held_by(value) {
@@ -105,7 +105,7 @@ impl Drop for Reservation<'_> {
 }
 
 impl Allocations {
-    /// An allocator for `ranges`; items of services stored in `engine` are in use.
+    /// Returns an allocator for `ranges`. The items of services stored in `engine` are in use.
     pub fn new(engine: Engine, registry: &Registry, ranges: Ranges) -> Self {
         let services = registry.resource("", "v1", "services");
         let prefix = services.map(|services| store::collection(services, ""));
@@ -113,18 +113,18 @@ impl Allocations {
         Allocations { pools: Pools::new(engine, prefix, ranges.networks, ranges.ports) }
     }
 
-    /// The cluster IP of this server's own service: the first of the default network.
+    /// Returns the cluster IP of this server's own service: the first of the default network.
     pub fn own_address(&self) -> Option<std::net::IpAddr> {
         self.pools.networks.first().and_then(Network::first)
     }
 
-    /// The networks of cluster IPs, as text; the default one is first.
+    /// Returns the networks of cluster IPs as text, the default one first.
     pub fn networks(&self) -> impl Iterator<Item = String> {
         self.pools.networks.iter().map(Network::to_string)
     }
 
-    /// Allocates the items that a service about to be stored requests or lacks; `old` is its stored form on an update.
-    /// Other objects are left unchanged.
+    /// Allocates the items that a service to be stored requests or lacks. `old` is its stored form on an
+    /// update. Other objects are left unchanged.
     ///
     /// # Errors
     /// 422 for an unavailable item, 500 if a range is exhausted.

@@ -6,9 +6,10 @@
 //! writes between their choice and their commit ─► reservations ┘
 //! ```
 //!
-//! The log is the only source: nothing is stored beside the services, so nothing can contradict them after a crash, and
-//! every removal of a service releases its items. A reservation is made under the lock that also catches up with the
-//! log, and ends after its write, when the write's event is in the log. So two writers never get the same item.
+//! The log is the only source: allocations are not stored separately from the services, so nothing can
+//! contradict them after a crash, and every removal of a service releases its items. A reservation is made
+//! under the lock that also catches up with the log, and ends after its write, when the write's event is in
+//! the log. So two writers never get the same item.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -22,7 +23,7 @@ use serde::Deserialize;
 use super::range::{Family, Network, Ports};
 use values::names;
 
-/// Most events read from the tail at once.
+/// Maximum number of events read from the tail at once.
 const EVENTS_MAX: usize = 1024;
 
 /// Random positions tried before the range is searched linearly.
@@ -35,12 +36,12 @@ pub(super) enum Item {
     Port(u16),
 }
 
-/// Why an item cannot be reserved.
+/// The reason why an item cannot be reserved.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Refusal {
-    /// In use.
+    /// The item is in use.
     Taken,
-    /// Outside the ranges.
+    /// The item is outside the ranges.
     OutOfRange,
     /// The range is exhausted.
     Full,
@@ -51,7 +52,7 @@ pub(super) struct Pools {
     engine: Engine,
     /// Key prefix of services.
     prefix: Bytes,
-    /// One or two, of different families; the first is the default.
+    /// The networks: one, or two of different families. The first is the default.
     pub networks: Vec<Network>,
     pub ports: Ports,
     state: Mutex<State>,
@@ -61,9 +62,10 @@ pub(super) struct Pools {
 struct State {
     /// `None` before the first read, and after the tail was lost.
     tail: Option<Tail>,
-    /// The items of each stored service.
+    /// Items of each stored service.
     holdings: HashMap<Bytes, Vec<Item>>,
-    /// Number of holders of each item. More than one only for services stored before this server allocated items.
+    /// Number of services that hold each item. Only services stored before this server allocated items can
+    /// share one.
     held: HashMap<Item, usize>,
     /// Items of writes in progress.
     reserved: HashSet<Item>,
@@ -120,9 +122,10 @@ impl Pools {
         let mut state = self.caught_up();
         let random = || u128::from_le_bytes(names::random());
         let tries = (0..RANDOM_TRIES).map(|_| reserved + random() % upper);
-        // The search starts at a random position, so that crowded ranges are not filled from their start.
+        // The search starts at a random position, so that nearly full ranges are not filled from their start.
         let start = random() % upper;
-        // Searching one more than are in use is enough: one of them must be free.
+        // If the search covers one position more than there are items in use, one of the positions must be
+        // free.
         let enough = state.held.len() as u128 + state.reserved.len() as u128 + 1;
         let search = (0..upper.min(enough)).map(|step| reserved + (start + step) % upper);
         let found = tries.chain(search).chain(0..reserved).map(nth).find(|item| !state.is_taken(*item));
@@ -139,12 +142,12 @@ impl Pools {
         }
     }
 
-    /// The state, including everything committed so far.
+    /// Returns the state after applying everything committed so far.
     fn caught_up(&self) -> parking_lot::MutexGuard<'_, State> {
         let mut state = self.state.lock();
         if state.follow(self.engine.revision()).is_err() {
-            // The log no longer reaches back to the tail's position, or a part of it is damaged: the newest state is
-            // read instead.
+            // The log no longer reaches back to the position of the tail, or part of it is damaged: read the
+            // newest state instead.
             if let Err(error) = state.begin(&self.engine, &self.prefix) {
                 tracing::error!(%error, "services cannot be followed");
             }
@@ -158,11 +161,11 @@ impl State {
         self.held.contains_key(&item) || self.reserved.contains(&item)
     }
 
-    /// Applies the commits up to `revision`; an error if the tail cannot.
+    /// Applies the commits up to `revision`.
     fn follow(&mut self, revision: Revision) -> Result<(), Option<TailError>> {
         let mut tail = self.tail.take().ok_or(None)?;
         while tail.progress() < revision {
-            // The tail only waits for uncommitted events, or to yield.
+            // The tail pauses only to wait for uncommitted events, or to yield.
             let Some(events) = tail.next(EVENTS_MAX).now_or_never() else { continue };
             for event in events? {
                 let items = match event.kind {
@@ -213,7 +216,7 @@ impl State {
     }
 }
 
-/// The items of a stored service, without duplicates.
+/// Returns the items of a stored service, without duplicates.
 pub(super) fn held_by(value: &[u8]) -> Vec<Item> {
     #[derive(Deserialize)]
     struct Service {

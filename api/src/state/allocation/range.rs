@@ -1,6 +1,6 @@
 //! Ranges of allocation: networks of addresses, and ports.
 //!
-//! Both reserve a lower band for requests of a particular item, so that these rarely collide with random allocations
+//! Both have a lower band for explicit requests, so that these rarely collide with random allocations
 //! (docs/api/validation.md#services).
 
 use std::fmt;
@@ -10,24 +10,24 @@ use std::num::{IntErrorKind, ParseIntError};
 /// An address family, named as in objects.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Family {
-    /// IP version 4.
+    /// The family `IPv4` of addresses.
     V4,
-    /// IP version 6.
+    /// The family `IPv6` of addresses.
     V6,
 }
 
 impl Family {
-    /// The family of an address.
+    /// Returns the family of an address.
     pub fn of(address: IpAddr) -> Family {
         if address.is_ipv4() { Family::V4 } else { Family::V6 }
     }
 
-    /// The family of a name.
+    /// Returns the family with a name.
     pub fn by_name(name: &str) -> Option<Family> {
         [Family::V4, Family::V6].into_iter().find(|family| family.name() == name)
     }
 
-    /// `IPv4` or `IPv6`.
+    /// Returns the name, `IPv4` or `IPv6`.
     pub fn name(self) -> &'static str {
         match self {
             Family::V4 => "IPv4",
@@ -35,7 +35,7 @@ impl Family {
         }
     }
 
-    /// The other family.
+    /// Returns the other family.
     pub fn other(self) -> Family {
         match self {
             Family::V4 => Family::V6,
@@ -44,7 +44,7 @@ impl Family {
     }
 }
 
-/// A network to allocate from: all addresses but the first, and for IPv4 the last.
+/// A network to allocate from: all addresses except the first, and for IPv4 the last.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Network {
     /// The network address.
@@ -53,14 +53,15 @@ pub struct Network {
     prefix: u8,
 }
 
-/// Fewest addresses of a usable default network (upstream's `--service-cluster-ip-range`).
+/// Minimum number of addresses in a default network (`--service-cluster-ip-range` of kube-apiserver).
 const ADDRESSES_MIN: u128 = 8;
 
 impl Network {
-    /// Parses `10.0.0.0/24`; bits after the prefix are ignored, and so are zeros at the start of a decimal number.
+    /// Parses a network such as `10.0.0.0/24`. Bits after the prefix and leading zeros of decimal numbers are
+    /// ignored.
     ///
     /// # Errors
-    /// Not an address, a slash and a number of bits.
+    /// Fails if the text is not an address, a slash and a number of bits.
     pub fn parse(text: &str) -> Result<Network, String> {
         let invalid = || format!("invalid CIDR address: {text}");
         let (address, prefix) = text.split_once('/').ok_or_else(invalid)?;
@@ -75,7 +76,7 @@ impl Network {
     /// Checks that the network is large enough to be the default one.
     ///
     /// # Errors
-    /// It has fewer than eight addresses.
+    /// Fails if it has fewer than eight addresses.
     pub fn check_size(&self) -> Result<(), String> {
         if self.size() < ADDRESSES_MIN {
             return Err(format!(
@@ -85,22 +86,23 @@ impl Network {
         Ok(())
     }
 
-    /// The family of its addresses.
+    /// Returns the family of the network.
     pub fn family(&self) -> Family {
         self.family
     }
 
-    /// Whether an address is of the same family.
+    /// Returns whether an address is of the family of the network.
     pub fn is_of_family(&self, address: IpAddr) -> bool {
         Family::of(address) == self.family
     }
 
-    /// The first allocatable address: that of this server's own service. `None` if the network has none.
+    /// Returns the first allocatable address, which is that of this server's own service. `None` if the
+    /// network has no allocatable address.
     pub fn first(&self) -> Option<IpAddr> {
         (self.count() > 0).then(|| self.nth(0))
     }
 
-    /// Whether the address is allocatable.
+    /// Returns whether the address is allocatable.
     pub fn contains(&self, address: IpAddr) -> bool {
         Family::of(address) == self.family && self.offset(address).is_some_and(|offset| offset < self.count())
     }
@@ -111,7 +113,7 @@ impl Network {
         Family::of(address) == self.family && offset.is_some_and(|offset| offset < self.size())
     }
 
-    /// Number of allocatable addresses.
+    /// Returns the number of allocatable addresses.
     pub fn count(&self) -> u128 {
         match self.family {
             Family::V4 => self.size().saturating_sub(2),
@@ -119,12 +121,12 @@ impl Network {
         }
     }
 
-    /// Number of addresses, from the first on, reserved for explicit requests.
+    /// Returns the number of addresses, from the first on, that are reserved for explicit requests.
     pub fn reserved(&self) -> u128 {
         band(self.count(), 16, 256, 16)
     }
 
-    /// The address at a position below [`Network::count`].
+    /// Returns the address at a position below [`Network::count`].
     pub fn nth(&self, at: u128) -> IpAddr {
         address(self.family, self.base + 1 + at)
     }
@@ -152,19 +154,20 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Upstream's default.
+    /// The default range of kube-apiserver.
     pub const DEFAULT: Ports = Ports { first: 30000, last: 32767 };
 
-    /// Parses `30000-32767`, `30000+2767` or a single port; nothing is the default.
+    /// Parses `30000-32767`, `30000+2767` or a single port. An empty text gives the default.
     ///
     /// # Errors
-    /// A malformed range, a range that ends before it begins, and port 0.
+    /// Fails for a malformed range, a range that ends before it begins, and port 0.
     pub fn parse(text: &str) -> Result<Ports, String> {
         let text = text.trim();
         if text.is_empty() {
             return Ok(Ports::DEFAULT);
         }
-        // The words are upstream's. Only what does not fit 64 bits is out of a number's range.
+        // The error texts are those of the reference server. Only a number that does not fit 64 bits is out
+        // of range.
         let number = |text: &str| {
             let why = |error: ParseIntError| match error.kind() {
                 IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
@@ -187,28 +190,28 @@ impl Ports {
         let too_great = |_| format!("the port range cannot be greater than 65535: {text}");
         match (u16::try_from(first), u16::try_from(last)) {
             (Err(error), _) | (_, Err(error)) => Err(too_great(error)),
-            // No service has the port 0, which stands for one that is to be allocated.
+            // Port 0 stands for a port to be allocated, so no service has it.
             (Ok(first), Ok(last)) if last > 0 => Ok(Ports { first: first.max(1), last }),
             (Ok(_), Ok(_)) => Err(format!("the port range has no port but 0: {text}")),
         }
     }
 
-    /// Whether the port is allocatable.
+    /// Returns whether the port is allocatable.
     pub fn contains(&self, port: i64) -> bool {
         (i64::from(self.first)..=i64::from(self.last)).contains(&port)
     }
 
-    /// Number of ports.
+    /// Returns the number of ports.
     pub fn count(&self) -> u16 {
         self.last - self.first + 1
     }
 
-    /// Number of ports, from the first on, reserved for explicit requests.
+    /// Returns the number of ports, from the first on, that are reserved for explicit requests.
     pub fn reserved(&self) -> u16 {
         band(self.count().into(), 16, 128, 32) as u16
     }
 
-    /// The port at a position below [`Ports::count`].
+    /// Returns the port at a position below [`Ports::count`].
     pub fn nth(&self, at: u16) -> u16 {
         self.first + at
     }
@@ -220,7 +223,7 @@ impl fmt::Display for Ports {
     }
 }
 
-/// `010.0.0.1` → `10.0.0.1`.
+/// Removes leading zeros: `010.0.0.1` becomes `10.0.0.1`.
 fn without_zeros(address: &str) -> String {
     let short = |part: &str| {
         let digits = part.trim_start_matches('0');
@@ -233,7 +236,8 @@ fn without_zeros(address: &str) -> String {
     }
 }
 
-/// Size of the reserved band of a range, within bounds; 0 for a range no larger than the least size.
+/// Returns the size of the reserved band of a range, within bounds; 0 for a range no larger than the minimum
+/// size.
 fn band(count: u128, least: u128, most: u128, parts: u128) -> u128 {
     if count <= least { 0 } else { (count / parts).clamp(least, most) }
 }

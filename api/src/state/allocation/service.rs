@@ -1,9 +1,9 @@
 //! Allocation for one service: address families, cluster IPs and node ports, requested or missing
 //! (docs/api/validation.md#services; the order is that of the reference server's allocator).
 //!
-//! The rules of single fields belong to validation. Only rules without which nothing could be allocated are here.
-//! Fields that an update omits are filled in from the stored object (`members.rs`), so that a client may write back less
-//! than it read.
+//! Validation has the rules of single fields. This module contains only rules that allocation depends on.
+//! Fields that an update omits are filled in from the stored object (`members.rs`), so that a client may send
+//! fewer fields than it read.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ mod members;
 
 use members::*;
 
-/// Why allocation for a service failed.
+/// The reason why allocation for a service failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// A requested item is invalid or unavailable.
@@ -64,7 +64,7 @@ pub(super) fn update(pools: &mut Reservation<'_>, service: &mut Object, old: &Ob
     health_check_port(pools, service, Some(old))
 }
 
-/// Decides the number of address families of the service, and which.
+/// Decides the number and order of the address families of the service.
 fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>) -> Result<(), Trouble> {
     if !needs_address(service) {
         return Ok(());
@@ -83,7 +83,7 @@ fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>)
     }
     let headless = text(service, "clusterIP") == NONE;
     let selects = at(service, "spec.selector").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
-    // Endpoints of headless services without a selector are managed outside, in any family.
+    // Endpoints of headless services without a selector are managed externally and may be of any family.
     let is_open = headless && !selects;
     let policy = match text(service, "ipFamilyPolicy") {
         "" if is_open => "RequireDualStack",
@@ -117,7 +117,7 @@ fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>)
         if has_network(family) {
             families.push(family.to_owned());
         } else {
-            // The client chose the address, so the error names it and not the family that follows from it.
+            // The client chose the address, so the error names the address and not the derived family.
             let path = format!("spec.clusterIPs[{position}]");
             let detail = format!("{family} is not configured on this cluster");
             errors.push(FieldError::invalid(path, &Value::from(addresses.as_slice()), detail));
@@ -170,7 +170,8 @@ fn adopt(service: &mut Object, old: &Object) {
     }
 }
 
-/// Removes the second family of a service whose policy no longer has two, and refuses to remove it under another policy.
+/// Removes the second family of a service whose policy no longer has two families. Refuses to remove it under
+/// another policy.
 fn narrow(service: &mut Object, policy: &str, old: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (name, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
@@ -278,7 +279,7 @@ fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> R
                     let mut networks = pools.pools.networks.iter();
                     let network = networks.find(|network| network.family() == family && network.covers(address));
                     let why = match (refusal, network) {
-                        // The address of the network itself, and that of its broadcasts, are not for services.
+                        // The network address and the broadcast address are not allocatable.
                         (Refusal::OutOfRange, Some(network)) => format!(
                             "the provided IP ({address}) is not in the valid range. The range of valid IPs is {network}"
                         ),
@@ -309,7 +310,7 @@ fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> R
 }
 
 impl Reservation<'_> {
-    /// Reserves an item. A second request of the same service is refused like that of another one.
+    /// Reserves an item. A second request of the same service is refused like that of another service.
     fn take(&mut self, item: Item) -> Result<(), Refusal> {
         if self.items.contains(&item) {
             return Err(Refusal::Taken);
@@ -351,7 +352,7 @@ impl Reservation<'_> {
     }
 }
 
-/// Node ports of a new service. Ports of equal number share one across protocols.
+/// Allocates the node ports of a new service. Ports with equal numbers share a node port across protocols.
 fn new_node_ports(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(), Trouble> {
     let allocates = allocates_node_ports(service);
     let asked: Vec<(i64, i64)> =
@@ -389,7 +390,8 @@ fn new_node_ports(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(
     Ok(())
 }
 
-/// Node ports of an updated service: old ones are kept, new ones allocated. Ports share one only across protocols.
+/// Allocates the node ports of an updated service: old ones are kept, missing ones allocated. Ports share a
+/// node port only across protocols.
 fn changed_node_ports(
     pools: &mut Reservation<'_>,
     service: &mut Object,
@@ -428,7 +430,7 @@ fn set_node_ports(service: &mut Object, chosen: &[i64]) {
     }
 }
 
-/// Allocates the port at which nodes report whether they have endpoints of the service.
+/// Allocates the port on which nodes report whether they have endpoints of the service.
 fn health_check_port(
     pools: &mut Reservation<'_>,
     service: &mut Object,

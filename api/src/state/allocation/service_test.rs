@@ -1,4 +1,4 @@
-//! Tests of allocation for services: a sent spec, and the stored spec or the error.
+//! Tests of allocation for services: each case is a sent spec, and the stored spec or the error.
 
 use engine::{Change, Engine, Expected, Payload, Write};
 
@@ -74,10 +74,10 @@ impl Cluster {
     }
 }
 
-/// The upper bands have one address and one port left, so that the result is predictable.
+/// The upper bands have one address and one port left, so the result is predictable.
 #[tokio::test]
 async fn a_new_service_gets_its_missing_items() {
-    // docs/api/validation.md#services.
+    // See docs/api/validation.md#services.
     let single = r#""ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack""#;
     let cluster = Cluster::new("10.0.0.0/29", "30000-30001");
     for last in 2..=6 {
@@ -140,7 +140,7 @@ async fn a_new_service_gets_its_missing_items() {
             r#"{"type":"ClusterIP","clusterIP":"10.0.0.7"}"#,
             r#"spec.clusterIPs: Invalid value: ["10.0.0.7"]: failed to allocate IP 10.0.0.7: the provided IP (10.0.0.7) is not in the valid range. The range of valid IPs is 10.0.0.0/29"#.to_owned(),
         ),
-        // An address of a family without a network is refused by itself, not by the family that follows from it.
+        // An address of a family without a network is refused itself, not through the derived family.
         (
             r#"{"type":"ClusterIP","clusterIP":"FD00::1"}"#,
             r#"spec.clusterIPs[0]: Invalid value: ["FD00::1"]: IPv6 is not configured on this cluster"#.to_owned(),
@@ -199,7 +199,7 @@ async fn a_new_service_gets_its_missing_items() {
             r#"{"type":"LoadBalancer","externalTrafficPolicy":"Local","healthCheckNodePort":30000}"#,
             "Internal error occurred: failed to allocate requested HealthCheck NodePort 30000: provided port is already allocated".to_owned(),
         ),
-        // Only equal ports share a node port, and none is that of the health checks.
+        // Only ports with equal numbers share a node port, and the health check port is never shared.
         (
             r#"{"type":"NodePort","ports":[{"port":1,"nodePort":30001},{"port":2,"protocol":"UDP","nodePort":30001}]}"#,
             "spec.ports[1].nodePort: Invalid value: 30001: provided port is already allocated".to_owned(),
@@ -223,7 +223,7 @@ async fn a_new_service_gets_its_missing_items() {
         cluster.shown(r#"{"type":"ClusterIP"}"#, None),
         "Internal error occurred: failed to allocate a serviceIP: range is full"
     );
-    // A deleted service releases its items, and so does a change.
+    // Deletions and changes of services release items.
     cluster.store("4", None).await;
     let (service, held) = cluster.begin(r#"{"type":"ClusterIP"}"#, None).unwrap();
     assert_eq!(at(&service, "spec.clusterIP").and_then(Value::as_str), Some("10.0.0.4"));
@@ -264,7 +264,7 @@ fn two_families_are_allocated_on_request() {
     }
 }
 
-/// Without a policy a service has one family, even if its fields name two.
+/// Checks that a service without a policy has one family, even if its fields name two.
 #[test]
 fn two_families_without_a_policy_are_refused() {
     let cluster = Cluster::new("10.0.0.0/24,fd00::/120", "30000-32767");
@@ -342,7 +342,7 @@ fn an_update_keeps_omitted_items() {
             format!(r#"{{"type":"ClusterIP","internalTrafficPolicy":"Cluster",{stored}}}"#),
             r#"{"type":"ExternalName","externalName":"x","ipFamilyPolicy":"PreferDualStack"}"#.to_owned(),
         ),
-        // A balanced service has node ports, whether or not it is given them.
+        // A load-balancer service has node ports, whether or not the client sets them.
         (
             format!(
                 r#"{{"type":"ClusterIP","allocateLoadBalancerNodePorts":false,"ports":[{{"port":1,"nodePort":30001}}],{stored}}}"#

@@ -1,7 +1,7 @@
-//! The last stages of a trail: what the answer says, and when it is sent.
+//! The last stages of a trail: the content of the response, and the time when it is sent.
 //!
-//! An answer is observed on its way to the client, so nothing of it is kept but what is recorded. The object of an
-//! answer is recorded in any encoding; a list only if it is sent as JSON.
+//! A response is observed on its way to the client, so only what is recorded is kept. The object of a
+//! response is recorded in any encoding; a list only if it is sent as JSON.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -19,22 +19,24 @@ use wire::response::Response;
 use wire::server::body::Observer;
 use wire::server::upgrade::attach;
 
-/// Longest answer whose object is recorded, so that no list makes the server hold it whole.
+/// Maximum size of a response whose object is recorded, so that the server never holds a long list as a
+/// whole.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// Records the answer of a request whose handler panicked.
+/// Records the response to a request whose handler panicked.
 pub fn panicked(trail: &Trail) {
     trail.status(StatusCode::INTERNAL_SERVER_ERROR, None);
     trail.reach(Stage::Panic);
 }
 
-/// Records the answer to credentials that were refused: the only event of such a request.
+/// Records the response to credentials that were refused. This is the only event of such a request.
 pub fn unauthenticated(trail: &Trail, response: &Response) {
     report(trail, response);
     trail.reach(Stage::ResponseStarted);
 }
 
-/// Records an answer, at once or when it is sent. `long_running`: the answer may last, and its head is an event.
+/// Records a response, now or when it is sent. If `long_running` is set, the response may last long, and its
+/// head causes an event.
 pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Response {
     report(&trail, &response);
     if long_running {
@@ -62,7 +64,7 @@ pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Re
     response.map(|body| body.observed(gathered))
 }
 
-/// Records the object of an answer that is sent in another form than JSON.
+/// Records the object of a response that is sent in an encoding other than JSON.
 fn record_shown(trail: &Trail, response: &Response) {
     let object = match response.extensions().get::<Shown>() {
         Some(Shown::Text(text)) => json::parse(text).ok(),
@@ -74,7 +76,7 @@ fn record_shown(trail: &Trail, response: &Response) {
     }
 }
 
-/// Records the outcome. A refusal to encode answers is no object of the API, so only its code is recorded.
+/// Records the outcome. A 406 is not an API object, so only its code is recorded.
 fn report(trail: &Trail, response: &Response) {
     let is_encoded = response.status() != StatusCode::NOT_ACCEPTABLE;
     let status = response.extensions().get::<Reported>().filter(|_| is_encoded);
@@ -86,10 +88,11 @@ fn report(trail: &Trail, response: &Response) {
     }
 }
 
-/// An answer on its way; the trail ends when this is dropped, whether all was sent or the client went away.
+/// A response on its way. The trail ends when this is dropped, whether everything was sent or the client
+/// disconnected.
 struct Gathered {
     trail: Arc<Trail>,
-    /// What was sent so far; none if it is not recorded.
+    /// The bytes sent so far; `None` if they are not recorded.
     text: Option<Vec<u8>>,
     is_compressed: bool,
 }
@@ -110,7 +113,7 @@ impl Drop for Gathered {
     fn drop(&mut self) {
         if let Some(text) = self.text.take() {
             let text = if self.is_compressed { inflated(&text) } else { Some(text) };
-            // Documents without a kind are no objects of the API.
+            // Documents without a kind are not API objects.
             let object = text.and_then(|text| json::parse(&text).ok()).filter(|it| it.get("kind").is_some());
             if let Some(object) = object {
                 self.trail.response(object);

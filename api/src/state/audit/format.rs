@@ -1,4 +1,4 @@
-//! Events as text: JSON objects or lines of the legacy format, cut where they are too long
+//! Events as text: JSON objects, or lines of the legacy format, truncated if they are too long
 //! (docs/api/audit.md#log).
 
 use std::borrow::Cow;
@@ -7,46 +7,46 @@ use super::Event;
 use values::field::go_quote;
 use values::json::{self, Object, Value};
 
-/// How an event is written.
+/// The format of an event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
-    /// A JSON object.
+    /// A complete JSON object.
     Json,
-    /// A JSON object as an item of a list, which says what its items are.
+    /// A JSON object without type, for a list that names the type of its items.
     Item,
-    /// One line of text with the most important members.
+    /// A line of text with the most important members.
     Legacy,
 }
 
-/// Annotation of an event without the objects it would have.
+/// Annotation of an event whose objects were left out.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
-/// Why an event is not written.
+/// The reason why an event is not written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EncodeError {
-    /// Longer than an event may be.
+    /// The event is too long.
     #[error("the event is too long")]
     TooLong,
-    /// The patch of the request has no form as JSON.
+    /// The patch of the request cannot be written as JSON.
     #[error("the patch is no JSON")]
     LacksPatch,
 }
 
-/// Writes events.
+/// Encodes events as text.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
-    /// Form of the text.
+    /// Format of the text.
     pub format: Format,
-    /// Longest event as JSON, in bytes; none: any length.
+    /// Maximum size of an event as JSON, in bytes; `None` means unlimited.
     pub event_bytes_max: Option<usize>,
 }
 
 impl Encoder {
-    /// The text of an event, without a line break.
+    /// Returns the text of an event, without a line break.
     ///
     /// # Errors
-    /// It is too long even without the objects of the request and the answer, or it lacks its patch where it is written or
-    /// measured as JSON.
+    /// The event is too long even without the objects of request and response, or it lacks its patch and the
+    /// format or the size limit requires JSON.
     pub fn encode(&self, event: &Event) -> Result<Vec<u8>, EncodeError> {
         let is_json = self.format != Format::Legacy || self.event_bytes_max.is_some();
         if event.lacks_patch && is_json {
@@ -79,7 +79,7 @@ fn to_json(event: &Object) -> Vec<u8> {
     text
 }
 
-/// The event without the objects of the request and the answer, annotated.
+/// Returns the event without the objects of request and response, with an annotation.
 fn truncated(event: &Object) -> Object {
     let mut event = event.clone();
     event.remove("requestObject");
@@ -94,7 +94,7 @@ fn truncated(event: &Object) -> Object {
     event
 }
 
-/// The line of the legacy format. What an event does not have is a word in angle brackets.
+/// Returns the line of the legacy format. A missing member is shown as a word in angle brackets.
 fn legacy(event: &Object) -> String {
     let event = Value::Object(event.clone());
     let text = |path: &[&str], absent: &str| {

@@ -1,6 +1,6 @@
-//! The annotations `apiserver.latency.k8s.io/…` of slow requests: where the time went. They are made when the answer has been
-//! sent, for requests that are no streams and took more than 500 ms by then, as in kube-apiserver 1.36. A layer without time
-//! of its own has no annotation.
+//! The annotations `apiserver.latency.k8s.io/…` of slow requests, which say where the time was spent. They
+//! are added once the response has been sent, for requests that are not streams and took more than 500 ms by
+//! then, as in kube-apiserver 1.36. A layer that took no time of its own has no annotation.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use go::duration;
 
 use values::request_scope::RequestScope;
 
-/// Requests that take longer have annotations.
+/// Duration above which a request gets annotations.
 const SLOW: Duration = Duration::from_millis(500);
 
 /// The measurements from which the latency annotations of one request are computed.
@@ -17,18 +17,19 @@ const SLOW: Duration = Duration::from_millis(500);
 pub struct Latency {
     /// The group of the annotations.
     pub group: String,
-    /// When the request was received.
+    /// Time when the request was received.
     pub received: Instant,
-    /// When the head of the answer was known.
+    /// Time when the head of the response was known.
     pub answered: Instant,
-    /// The stages before the request was served, by the name of their annotation.
+    /// Durations of the stages before the request was served, by the name of their annotation.
     pub stages: Vec<(&'static str, Duration)>,
     /// The durations and webhook calls that the layers reported.
     pub scope: Arc<RequestScope>,
 }
 
 impl Latency {
-    /// Returns the annotations of a request whose answer was sent at `now`; none if the request was not slow.
+    /// Returns the annotations of a request whose response was sent at `now`; empty if the request was not
+    /// slow.
     pub(super) fn annotations(&self, now: Instant) -> Vec<(String, String)> {
         let total = now.saturating_duration_since(self.received);
         if total <= SLOW {

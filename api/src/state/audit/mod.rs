@@ -1,13 +1,13 @@
-//! Audit: which requests leave a trace, and what the trace says (docs/api/audit.md).
+//! Audit: decides which requests are recorded, and with what content (docs/api/audit.md).
 //!
 //! ```text
 //! authenticated ─► Policy::decide ─► Trail ─► RequestReceived · ResponseStarted · ResponseComplete · Panic ─► Sink
 //!                       │ level None: no trail
 //! ```
 //!
-//! The [`Policy`] is a function from a request to a level. A [`Trail`] gathers what the stages of one request find out
-//! and makes one event for each stage that the policy does not leave out. A [`Sink`] takes events and writes them with an
-//! [`Encoder`]; files and their rotation are its own affair.
+//! A [`Policy`] is a function from a request to a level. A [`Trail`] collects data from the stages of one
+//! request, and produces an event for each audit stage that the policy does not omit. A [`Sink`] receives
+//! events and writes them with an [`Encoder`]; files and their rotation are internal to the sink.
 
 pub mod answer;
 pub mod format;
@@ -25,42 +25,43 @@ pub use latency::Latency;
 pub use policy::{Level, Policy, Stage};
 pub use trail::{Arrival, Trail};
 
-/// One event, as sinks take it.
+/// An event as passed to sinks.
 #[derive(Clone, Debug, Default)]
 pub struct Event {
-    /// Its members.
+    /// The members of the event.
     pub members: Object,
-    /// Whether it lacks the patch of the request, which is no JSON: such an event cannot be written as JSON.
+    /// Whether the patch of the request is missing because it is not JSON. Such an event cannot be written as
+    /// JSON.
     pub lacks_patch: bool,
 }
 
-/// Takes the events of all requests.
+/// A receiver of the events of all requests.
 pub trait Sink: Send + Sync {
-    /// Takes one event.
+    /// Accepts one event.
     ///
     /// # Errors
     /// The event is lost.
     fn record(&self, event: &Event) -> std::io::Result<()>;
 
-    /// Events that it took and that are not written yet.
+    /// Returns the number of events that were accepted but not written yet.
     fn waiting(&self) -> usize {
         0
     }
 
-    /// Takes no more events, and returns once those it took are written or given up, at `until` at the latest. Returns how
-    /// many are given up because of that. Blocks.
+    /// Stops accepting events, and returns once the accepted ones are written or dropped, at `until` at the
+    /// latest. Returns how many were dropped because of the deadline. Blocks.
     fn close(&self, _until: Instant) -> usize {
         0
     }
 }
 
-/// What is recorded, and where.
+/// The audit policy, and the receiver of the events.
 #[derive(Clone)]
 pub struct Auditor {
     /// Decides what is recorded of a request.
     pub policy: Arc<Policy>,
-    /// Takes the events.
+    /// Receives the events of all requests.
     pub sink: Arc<dyn Sink>,
-    /// Whether a request is refused whose first event is lost.
+    /// Whether a request is refused if its first event is lost.
     pub strict: bool,
 }

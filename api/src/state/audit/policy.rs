@@ -1,5 +1,5 @@
-//! The audit policy: rules in order, of which the first that matches a request decides how much of it is recorded
-//! (docs/api/audit.md#policy).
+//! The audit policy: ordered rules, of which the first that matches a request decides how much of it is
+//! recorded (docs/api/audit.md#policy).
 //!
 //! Unknown members are ignored, so that a policy written for another release is accepted.
 
@@ -13,23 +13,23 @@ use values::naming::Naming;
 use values::type_meta::type_of;
 use wire::typed;
 
-/// How much of a request is recorded; each level includes those before it.
+/// The amount of data recorded for a request. Each level includes those before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Level {
-    /// Nothing.
+    /// The request is not recorded.
     None,
-    /// Who asked for what, and the outcome.
+    /// User, target and outcome of the request.
     Metadata,
-    /// The object of the request as well.
+    /// Also the object of the request.
     Request,
-    /// The object of the answer as well.
+    /// Also the object of the response.
     RequestResponse,
 }
 
 impl Level {
     const ALL: [Level; 4] = [Level::None, Level::Metadata, Level::Request, Level::RequestResponse];
 
-    /// As the policy and the events spell it.
+    /// Returns the name in policies and events.
     pub fn as_str(self) -> &'static str {
         match self {
             Level::None => "None",
@@ -40,16 +40,16 @@ impl Level {
     }
 }
 
-/// A point in a request's life at which an event is written.
+/// A point in the handling of a request at which an event is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stage {
-    /// It was authenticated.
+    /// The request was authenticated.
     RequestReceived,
-    /// The head of a long answer is about to be sent.
+    /// The head of a long-running response is about to be sent.
     ResponseStarted,
-    /// The answer is sent.
+    /// The response has been sent.
     ResponseComplete,
-    /// Its handler panicked.
+    /// The handler of the request panicked.
     Panic,
 }
 
@@ -57,7 +57,7 @@ impl Stage {
     const ALL: [Stage; 4] =
         [Stage::RequestReceived, Stage::ResponseStarted, Stage::ResponseComplete, Stage::Panic];
 
-    /// As the policy and the events spell it.
+    /// Returns the name in policies and events.
     pub fn as_str(self) -> &'static str {
         match self {
             Stage::RequestReceived => "RequestReceived",
@@ -73,7 +73,7 @@ impl Stage {
 pub struct Stages(u8);
 
 impl Stages {
-    /// Whether `stage` is one of them.
+    /// Returns whether the set contains `stage`.
     pub fn contains(self, stage: Stage) -> bool {
         self.0 & 1 << stage as u8 != 0
     }
@@ -83,12 +83,12 @@ impl Stages {
     }
 }
 
-/// What is recorded of one request.
+/// The decision of the policy for one request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Decision {
-    /// How much.
+    /// The level at which the request is recorded.
     pub level: Level,
-    /// Stages without an event.
+    /// Stages for which no event is written.
     pub omits: Stages,
     /// Whether objects are recorded without their managed fields.
     pub omits_managed_fields: bool,
@@ -102,7 +102,7 @@ pub struct Policy {
     omits_managed_fields: bool,
 }
 
-/// A rule; an empty list matches everything.
+/// A rule of the policy; an empty list matches everything.
 #[derive(Clone, Debug)]
 struct Rule {
     level: Level,
@@ -128,7 +128,7 @@ impl Policy {
     /// Reads a policy, in YAML or JSON.
     ///
     /// # Errors
-    /// What is wrong with it: with its form, or all that is wrong with its rules.
+    /// Describes what is wrong with its form or, if the form is valid, lists all errors in its rules.
     pub fn parse(text: &[u8], naming: &Naming) -> Result<Policy, String> {
         let value = typed::parse(text).map_err(|why| format!("failed decoding: {why}"))?;
         let none = Object::new();
@@ -138,7 +138,7 @@ impl Policy {
         let scheme = naming.own("apiserver/pkg/audit/scheme.go:31");
         let is_own = api_version == format!("{group}/v1");
         match kind {
-            // A kind that is not named is the wanted one.
+            // A missing kind counts as the expected one.
             "" | "Policy" if is_own => {}
             "" | "Policy" if api_version.is_empty() => {
                 return Err(format!("unknown group version field {group}/__internal, Kind=Policy in policy"));
@@ -186,7 +186,7 @@ impl Policy {
         Ok(Policy { rules, omits, omits_managed_fields })
     }
 
-    /// What is recorded of a request; `user` is none where authentication failed.
+    /// Returns the decision for a request; `user` is `None` if authentication failed.
     pub fn decide(&self, user: Option<&User>, info: &RequestInfo) -> Decision {
         match self.rules.iter().find(|rule| rule.matches(user, info)) {
             None => Decision {
@@ -290,7 +290,7 @@ impl Resources {
         self.resources.iter().any(|pattern| match pattern.split_once('/') {
             None if pattern == "*" => true,
             None => info.subresource.is_empty() && *pattern == info.resource,
-            // `*/scale`, `pods/*`, `pods/log`; all of them mean subresources only.
+            // Items such as `*/scale`, `pods/*` and `pods/log` match only subresources.
             Some((resource, subresource)) => {
                 !info.subresource.is_empty()
                     && (resource == info.resource || resource == "*" && subresource != "*")
@@ -300,7 +300,7 @@ impl Resources {
     }
 }
 
-/// A pattern is a path, or the beginning of one before a final `*`.
+/// Returns whether a pattern matches a path. A pattern is a path, or a prefix followed by a final `*`.
 fn matches_path(pattern: &str, path: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => path.starts_with(start),
@@ -342,7 +342,7 @@ fn check_resources(resources: &[Resources], rule: &str, errors: &mut Vec<FieldEr
     }
 }
 
-/// Members of a policy or a rule, with their types checked.
+/// Reads the members of a policy or a rule, and checks their types.
 struct Reader<'v> {
     kind: &'static str,
     path: &'static str,
@@ -377,7 +377,7 @@ impl<'v> Reader<'v> {
         self.texts_of(name, "string")
     }
 
-    /// Texts of a type with a name.
+    /// Reads strings of a named type.
     fn texts_of(&self, name: &str, wanted: &str) -> Result<Vec<String>, String> {
         let text = |value: &Value| match value {
             Value::Null => Ok(String::new()),

@@ -1,6 +1,8 @@
-//! The audit trail of one request: what is known of it, and an event for each of its stages (docs/api/audit.md#audit-events).
+//! The audit trail of one request: the collected data, and an event for each audit stage
+//! (docs/api/audit.md#audit-events).
 //!
-//! The stages of a request share the trail, so what they add is behind a lock that is never held over a wait.
+//! The stages of a request share the trail, so the data that they add is behind a lock, which is never held
+//! across a wait.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,26 +22,26 @@ use values::object::meta;
 use values::{clock, user};
 use wire::metrics::Metrics;
 
-/// Longest user agent in an event, in bytes.
+/// Maximum length of a user agent in an event, in bytes.
 const AGENT_BYTES_MAX: usize = 1024;
 
 /// A request as it arrived.
 pub struct Arrival<'r> {
-    /// Names of the API.
+    /// The naming profile in use.
     pub naming: &'static Naming,
-    /// What is asked for.
+    /// Verb and target of the request.
     pub info: &'r RequestInfo,
-    /// Who asks; none where authentication failed.
+    /// The user; `None` if authentication failed.
     pub user: Option<&'r User>,
     /// Path and query as they were sent.
     pub uri: String,
-    /// Names the request.
+    /// Identifier of the request in the audit log.
     pub audit_id: String,
-    /// Headers.
+    /// The headers of the request.
     pub headers: &'r HeaderMap,
-    /// The peer.
+    /// Address of the peer.
     pub peer: IpAddr,
-    /// What is counted.
+    /// The counters of `/metrics`.
     pub metrics: &'r Arc<Metrics>,
 }
 
@@ -50,13 +52,13 @@ pub struct Trail {
     decision: Decision,
     api_version: String,
     audit_id: String,
-    /// The members from `requestURI` to `userAgent`.
+    /// The members of the event from `requestURI` to `userAgent`.
     arrival: Object,
     received: String,
     found: Mutex<Found>,
 }
 
-/// What is found out on the way.
+/// Data that the stages of the request add.
 struct Found {
     impersonated: Option<Object>,
     constraint: Option<&'static str>,
@@ -67,11 +69,11 @@ struct Found {
     annotations: BTreeMap<String, String>,
     /// Measurements for the latency annotations, which are added once the response has been sent.
     latency: Option<Latency>,
-    /// The patch of the request is no JSON.
+    /// Whether the patch of the request is not JSON.
     lacks_patch: bool,
 }
 
-/// The object that a request is about.
+/// The object that a request concerns.
 #[derive(Default)]
 struct Reference {
     resource: String,
@@ -85,7 +87,7 @@ struct Reference {
 }
 
 impl Trail {
-    /// The trail of a request; none if the policy records nothing of it.
+    /// Begins the trail of a request; returns `None` if the policy records nothing of it.
     pub fn begin(auditor: &Auditor, arrival: &Arrival<'_>) -> Option<Trail> {
         let Arrival { naming, info, user, uri, audit_id, headers, peer, metrics } = arrival;
         let decision = auditor.policy.decide(*user, info);
@@ -135,24 +137,24 @@ impl Trail {
         })
     }
 
-    /// Records as whom the request runs, and the verb of the constrained permission for it.
+    /// Records the impersonated user, and the verb of the constrained permission for the impersonation.
     pub fn impersonate(&self, user: &User, constraint: Option<&'static str>) {
         let mut found = self.found.lock();
         found.impersonated = Some(user::info(user));
         found.constraint = constraint;
     }
 
-    /// Whether the object of the request is recorded.
+    /// Returns whether the object of the request is recorded.
     pub fn wants_request(&self) -> bool {
         self.decision.level >= Level::Request
     }
 
-    /// Whether the object of the answer is recorded.
+    /// Returns whether the object of the response is recorded.
     pub fn wants_response(&self) -> bool {
         self.decision.level >= Level::RequestResponse
     }
 
-    /// Completes the reference by what the object of the request says of itself.
+    /// Completes the object reference with metadata of the request's object.
     pub fn refer_to(&self, object: &Object) {
         let mut found = self.found.lock();
         let Some(reference) = &mut found.reference else { return };
@@ -174,19 +176,19 @@ impl Trail {
         self.found.lock().request = Some(object);
     }
 
-    /// Notes that the patch of the request is no JSON: the events that follow cannot be written as JSON
+    /// Records that the patch of the request is not JSON, so that later events cannot be written as JSON
     /// (docs/api/audit.md#audit-events).
     pub fn lacks_patch(&self) {
         self.found.lock().lacks_patch = true;
     }
 
-    /// Records the object of the answer.
+    /// Records the object of the response.
     pub fn response(&self, object: Value) {
         let object = self.recorded(object);
         self.found.lock().response = Some(object);
     }
 
-    /// Records the outcome: the code, and the Status that the answer is, if it is one.
+    /// Records the outcome: the status code, and the response's Status object if it is one.
     pub fn status(&self, code: StatusCode, status: Option<&Object>) {
         let mut outcome = Object::with_capacity(6);
         outcome.push("metadata", Value::Object(Object::new()));
@@ -204,13 +206,13 @@ impl Trail {
         self.found.lock().annotations.entry(key).or_insert(value);
     }
 
-    /// Notes what the annotations about the latency are made of once the answer has been sent.
+    /// Stores the measurements for the latency annotations, which are added once the response has been sent.
     pub fn note_latency(&self, latency: Latency) {
         self.found.lock().latency = Some(latency);
     }
 
-    /// Writes the event of a stage, unless the policy leaves the stage out. Whether it is recorded, or need not be: a
-    /// lost event is logged.
+    /// Writes the event of a stage, unless the policy omits the stage. Returns false if the event was lost;
+    /// the loss is logged.
     pub fn reach(&self, stage: Stage) -> bool {
         if self.decision.omits.contains(stage) {
             return true;
@@ -233,7 +235,7 @@ impl Trail {
         }
     }
 
-    /// Whether a lost first event refuses the request.
+    /// Returns whether the request is refused if its first event is lost.
     pub fn is_strict(&self) -> bool {
         self.auditor.strict
     }
@@ -283,7 +285,7 @@ impl Trail {
         Event { members: event, lacks_patch: found.lacks_patch }
     }
 
-    /// The object with field sets as JSON, or without its managed fields.
+    /// Returns the object with field sets as JSON, or without its managed fields.
     fn recorded(&self, mut object: Value) -> Value {
         let omits = self.decision.omits_managed_fields;
         if let Some(members) = object.as_object_mut() {
@@ -324,7 +326,8 @@ impl Reference {
     }
 }
 
-/// Object trees keep field sets as text: an event shows them as they are served.
+/// Converts field sets, which object trees keep as text, to the JSON form that clients see; removes them if
+/// `omit` is set.
 fn settle_managed_fields(object: &mut Object, omit: bool) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     if omit {
@@ -340,7 +343,8 @@ fn settle_managed_fields(object: &mut Object, omit: bool) {
     }
 }
 
-/// The addresses on the way of the request: those that proxies name, which may lie, and last the peer.
+/// Returns the addresses through which the request came: those that proxies report, which may be false, and
+/// last the peer.
 fn source_addresses(headers: &HeaderMap, peer: IpAddr) -> Vec<IpAddr> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut addresses: Vec<IpAddr> =
@@ -375,7 +379,7 @@ mod tests {
     use values::naming::KUBERNETES;
     use values::query::Query;
 
-    /// Keeps events, or loses them.
+    /// A sink that keeps events, or loses them if the flag is set.
     struct Kept(Mutex<Vec<String>>, bool);
 
     impl Sink for Kept {

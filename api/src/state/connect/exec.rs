@@ -1,4 +1,4 @@
-//! Commands over WebSocket for clients that close single streams, at agents that speak SPDY only
+//! Commands over WebSocket for clients that close individual streams, with node agents that support only SPDY
 //! (docs/api/nodes.md#streams).
 //!
 //! ```text
@@ -6,11 +6,11 @@
 //!                             ├─ channel 4 ──► stream resize
 //!                             ◄─ channel 1 ─── stream stdout
 //!                             ◄─ channel 2 ─── stream stderr
-//!                             ◄─ channel 3 ─── stream error, in the words of this server; the last message
+//!                             ◄─ channel 3 ─── stream error, as a Status of this server; the last message
 //! ```
 //!
-//! Each direction is read only as fast as the other end takes it. Failures, those to reach the agent included, are told
-//! in channel 3, because the client has its 101 by then.
+//! Each direction is read only as fast as the other end accepts the data. Failures, including failures to
+//! reach the agent, are reported on channel 3, because the client already has its 101 by then.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -33,13 +33,13 @@ use wire::server::frames::{close, close_frame, frame, frame_head, opcode};
 use wire::server::upgrade::has_token;
 use wire::server::websocket::{self, Upgrade};
 
-/// The protocol in which single streams are closed.
+/// The protocol in which individual streams can be closed.
 const PROTOCOL: &str = "v5.channel.k8s.io";
 
-/// Protocols that the agent may choose from; all of them tell outcomes as a Status.
+/// Protocols that the agent may choose from; all of them report outcomes as a Status.
 const AGENT_PROTOCOLS: [&str; 2] = [PROTOCOL, "v4.channel.k8s.io"];
 
-/// Longest outcome that is read, and longest refusal.
+/// Maximum size of an outcome or a refusal that is read.
 const OUTCOME_BYTES_MAX: usize = 64 * 1024;
 
 /// Channels of the client.
@@ -52,28 +52,28 @@ mod channel {
     pub(super) const CLOSE: u8 = 255;
 }
 
-/// Streams of the agent: those of a client have odd numbers, in the order in which they are opened.
+/// Streams of the agent. The streams of a client have odd numbers, in the order in which they are opened.
 const ERROR: u32 = 1;
 
-/// Which streams a command has.
+/// The streams that a command has.
 #[derive(Clone, Copy, Debug)]
 pub struct Streams {
-    /// Input.
+    /// Whether the command reads standard input.
     pub stdin: bool,
-    /// Output.
+    /// Whether the command writes standard output.
     pub stdout: bool,
-    /// Error output; not with a terminal, which has but one.
+    /// Whether the command writes standard error. Not used with a terminal, which has only one output.
     pub stderr: bool,
-    /// A terminal.
+    /// Whether the command runs in a terminal.
     pub tty: bool,
 }
 
-/// Whether a request is for the protocol in which single streams are closed.
+/// Returns whether a request offers the protocol in which individual streams can be closed.
 pub fn is_asked(headers: &HeaderMap) -> bool {
     websocket::is_asked(headers) && has_token(headers, &http::header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL)
 }
 
-/// Gives the client its WebSocket, and runs the command behind it.
+/// Accepts the WebSocket of the client, and runs the command behind it.
 pub fn pass(
     endpoint: Endpoint,
     upgrade: Upgrade,
@@ -104,7 +104,7 @@ pub fn pass(
     })
 }
 
-/// Tells the outcome, which is the last message.
+/// Sends the outcome, which is the last message.
 async fn end<W: AsyncWrite + Unpin>(client: &Outlet<W>, told: &[u8]) {
     let head = frame_head(opcode::BINARY, told.len() + 1);
     let sent = client.send(&[&head, &[channel::ERROR], told, &close_frame(close::NORMAL)]).await;
@@ -113,7 +113,7 @@ async fn end<W: AsyncWrite + Unpin>(client: &Outlet<W>, told: &[u8]) {
     }
 }
 
-/// The connection to the agent, or what to tell the client instead.
+/// Returns the connection to the agent, or the outcome to send to the client instead.
 async fn dial(
     endpoint: &Endpoint,
     answered_within: Duration,
@@ -147,7 +147,7 @@ async fn dial(
     Err(failure(&format!("unable to upgrade connection: {}", text.trim()), &said))
 }
 
-/// The streams of the agent that are open for what a client asked for.
+/// The streams of the agent that are open for the client.
 struct Opened {
     stdin: Option<u32>,
     stdout: Option<u32>,
@@ -156,7 +156,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// Opens streams in the order in which agents know them.
+    /// Opens streams in the order that agents expect.
     fn new(streams: Streams) -> (Opened, Vec<u8>) {
         let mut headers = spdy::Headers::default();
         let mut frames = headers.open(ERROR, &[("streamtype", "error")]);
@@ -178,7 +178,8 @@ impl Opened {
     }
 }
 
-/// Passes streams on until the command has ended. Returns what to tell the client, if it is still there.
+/// Forwards streams until the command has ended. Returns the outcome for the client; `None` if the client is
+/// gone.
 async fn translate<CR, CW, AR, AW>(
     messages: Messages<CR>,
     client: &Outlet<CW>,
@@ -203,7 +204,7 @@ where
     let told = tokio::select! {
         told = &mut down => told,
         end = &mut up => match end {
-            // The agent does not read any more, but what it has said is still to be heard.
+            // The agent no longer reads, but its output must still be delivered.
             InputEnd::AgentFailed => down.await,
             InputEnd::ClientLeft => return None,
             InputEnd::Nonsense => {
@@ -218,14 +219,14 @@ where
     told
 }
 
-/// Why no more input is passed on.
+/// The reason why no more input is forwarded.
 enum InputEnd {
     ClientLeft,
     Nonsense,
     AgentFailed,
 }
 
-/// Passes the client's messages on.
+/// Forwards the messages of the client to the agent.
 async fn input<R, CW, AW>(
     mut messages: Messages<R>,
     client: &Outlet<CW>,
@@ -239,7 +240,7 @@ where
     AW: AsyncWrite + Unpin,
 {
     let mut stdin_is_open = true;
-    // The channel of the message whose pieces are coming, once its first byte is there.
+    // The channel of the current message, known once its first byte has arrived.
     let mut current = None;
     loop {
         let heard = messages.next().await;
@@ -270,7 +271,7 @@ where
                 stdin_is_open = false;
                 send(agent, opened.stdin, spdy::FLAG_FIN, b"").await
             }
-            // Other channels are none of a client's, and are left out as the reference server does.
+            // Clients do not send on other channels. Such data is ignored, as in the reference server.
             _ => Ok(()),
         };
         if sent.is_err() {
@@ -295,7 +296,8 @@ async fn send<W: AsyncWrite + Unpin>(
     }
 }
 
-/// Passes the agent's streams on until all have ended. Returns what to tell the client, if it is still there.
+/// Forwards the streams of the agent until all have ended. Returns the outcome for the client; `None` if the
+/// client is gone.
 async fn output<R, CW, AW>(
     mut frames: spdy::Reader<R>,
     client: &Outlet<CW>,
@@ -343,7 +345,7 @@ where
             Ok(spdy::Heard::Gone) => "unexpected EOF".to_owned(),
             Err(error) => error.to_string(),
         };
-        // The outcome is what counts: an agent may leave without ending its other streams.
+        // Only the outcome is required: an agent may disconnect without ending its other streams.
         if open.contains(&ERROR) {
             return Some(failure(&format!("error reading from error stream: {why}"), b""));
         }
@@ -364,7 +366,7 @@ mod tests {
         [&[0x82, 0x80 | payload.len() as u8, 0, 0, 0, 0], payload].concat()
     }
 
-    /// Everything that the client and the agent hear when they say this, and leave (or not).
+    /// Returns everything that the client and the agent receive when they send these bytes.
     async fn heard(client_says: &[u8], agent_says: &[u8], streams: Streams) -> (Vec<u8>, Vec<u8>) {
         let (client, near) = tokio::io::duplex(1 << 20);
         let (far, agent) = tokio::io::duplex(1 << 20);
@@ -381,7 +383,7 @@ mod tests {
             }
         };
         let agent_side = async {
-            // The input is there before the command ends.
+            // The input arrives before the command ends.
             tokio::time::sleep(Duration::from_millis(50)).await;
             agent_writer.write_all(agent_says).await.unwrap();
             agent_writer.shutdown().await.unwrap();
@@ -450,7 +452,7 @@ mod tests {
             let said = String::from_utf8_lossy(&said);
             assert!(said.contains(why) && said.contains("InternalError"), "{said}");
         }
-        // One that told the outcome may leave without ending the rest.
+        // An agent that has sent the outcome may disconnect without ending the other streams.
         let agent = spdy::data(1, spdy::FLAG_FIN, b"");
         let (said, _) = heard(b"", &agent, ALL).await;
         assert!(String::from_utf8_lossy(&said).contains("Success"));

@@ -1,5 +1,5 @@
-//! Passing requests on and answers back, for proxies and extension servers alike: paths and queries written anew, the
-//! headers that stay behind, and bodies as they come.
+//! Forwarding of requests and responses, for proxies and extension servers: rewriting of paths and queries,
+//! removal of headers, and streaming of bodies.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -20,13 +20,13 @@ use wire::outgoing::{self, Lease, Opened};
 use wire::response::{Response, respond_text};
 use wire::server::{Aborted, Body};
 
-/// What stays as it is in a query.
+/// Characters that are not escaped in a query.
 const PARAMETER: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Headers between two ends of a connection, which are not passed on (RFC 9110 section 7.6.1).
+/// Headers that apply to one connection and are not forwarded (RFC 9110 section 7.6.1).
 const OF_CONNECTION: [HeaderName; 6] = [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, HOST];
 
-/// Path and query as Go writes them: the path encoded anew, the parameters sorted by name.
+/// Returns path and query as Go formats them: the path encoded again, the parameters sorted by name.
 pub fn target(path: &str, query: Option<&str>) -> String {
     let mut target = utf8_percent_encode(path, outgoing::PATH).to_string();
     let mut pairs: Vec<[String; 2]> = query
@@ -48,13 +48,13 @@ pub fn target(path: &str, query: Option<&str>) -> String {
     target
 }
 
-/// A part of a query, encoded anew.
+/// Encodes a part of a query.
 fn encoded(text: &str) -> String {
     let bytes: Vec<u8> = percent_decode_str(text).collect();
     percent_encode(&bytes, PARAMETER).to_string().replace("%20", "+")
 }
 
-/// Parameters as a query, in their order.
+/// Formats parameters as a query, in their order.
 pub fn encode<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> String {
     let pairs =
         pairs.into_iter().map(|(name, value)| format!("{}={}", encoded_text(name), encoded_text(&value)));
@@ -65,12 +65,12 @@ fn encoded_text(text: &str) -> String {
     percent_encode(text.as_bytes(), PARAMETER).to_string().replace("%20", "+")
 }
 
-/// A path as it is written.
+/// Encodes a path for a URL.
 pub fn encoded_path(path: &str) -> String {
     utf8_percent_encode(path, outgoing::PATH).to_string()
 }
 
-/// A path without `.` and `..`, as it is shown.
+/// Returns a path without `.` and `..`, for display.
 pub fn cleaned(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -83,7 +83,7 @@ pub fn cleaned(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// Headers without those that are between two ends of a connection.
+/// Returns headers without those that apply to one connection.
 pub fn without_connection(headers: &HeaderMap) -> HeaderMap {
     let named: Vec<String> = headers
         .get_all(CONNECTION)
@@ -107,7 +107,7 @@ pub fn without_connection(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// The headers of a request without what told this server who asks.
+/// Returns the headers of a request without the credentials for this server.
 pub fn without_credentials(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     headers.remove(AUTHORIZATION);
@@ -128,7 +128,7 @@ pub fn without_credentials(headers: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Adds a client to those that a request came from.
+/// Appends a client to the addresses from which a request came.
 pub fn forwarded_for(headers: &mut HeaderMap, peer: IpAddr) {
     let before: Vec<&str> =
         headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok()).collect();
@@ -138,8 +138,8 @@ pub fn forwarded_for(headers: &mut HeaderMap, peer: IpAddr) {
     }
 }
 
-/// Asks for a compressed answer where the client did not say what it takes, and asks for a whole body; says whether the
-/// answer is to be inflated.
+/// Requests a compressed response if the client has no preference and requests the whole body. Returns
+/// whether the response must be decompressed.
 pub fn accepts(method: &Method, headers: &mut HeaderMap) -> bool {
     let is_whole = *method != Method::HEAD && !headers.contains_key(RANGE);
     let inflates = is_whole && !headers.contains_key(ACCEPT_ENCODING);
@@ -149,19 +149,19 @@ pub fn accepts(method: &Method, headers: &mut HeaderMap) -> bool {
     inflates
 }
 
-/// An answer on its way back, with the headers that are passed on. `inflates`: it was asked for in compressed form by
-/// [`accepts`].
+/// Returns the response with the headers that are forwarded. `inflates` means that [`accepts`] requested it
+/// in compressed form.
 pub fn passed_on(opened: Opened, inflates: bool) -> Response {
     let Opened { response, connection } = opened;
     let (head, body) = response.into_parts();
-    // Without a length the end of the connection is that of the body, however the server closes it.
+    // Without a length, the body ends with the connection, however the server closes it.
     let ends_with_connection =
         ![CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| head.headers.contains_key(name));
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         return unasked_upgrade(&head.headers);
     }
     let mut headers = without_connection(&head.headers);
-    // The length is that of the body as it was framed, and says nothing of one that came in chunks (RFC 9112, 6.3).
+    // The length describes the framed body, and must be ignored for a chunked one (RFC 9112, 6.3).
     if head.headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
@@ -183,7 +183,7 @@ pub fn passed_on(opened: Opened, inflates: bool) -> Response {
     response
 }
 
-/// The answer to a request whose server left HTTP although nobody asked for that.
+/// Returns the response if the server switched protocols without a request to do so.
 fn unasked_upgrade(headers: &HeaderMap) -> Response {
     let protocol =
         headers.get(UPGRADE).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
@@ -192,7 +192,7 @@ fn unasked_upgrade(headers: &HeaderMap) -> Response {
     respond_text(StatusCode::BAD_GATEWAY, text)
 }
 
-/// The body of an answer as it comes, after which its connection may be used again.
+/// Streams the body of a response. The connection may be reused after the end of the body.
 fn chunks(
     body: Incoming,
     connection: Lease,
@@ -208,7 +208,7 @@ fn chunks(
                 }
                 Some(Ok(frame)) => {
                     let Ok(bytes) = frame.into_data() else { continue };
-                    // A reader that knows the length does not ask whether there is more.
+                    // A reader that knows the length does not check whether there is more.
                     if body.is_end_stream() {
                         connection.give_back();
                         return Some((Ok(bytes), None));
@@ -222,14 +222,15 @@ fn chunks(
     })
 }
 
-/// Compressed bytes that are inflated at a time: deflate makes at most 1032 bytes of one, so at most 64 KiB of these.
+/// Number of compressed bytes that are decompressed at once. Deflate expands one byte to at most 1032, so
+/// these expand to at most 64 KiB.
 const INFLATED_AT_ONCE_BYTES: usize = 64;
 
-/// Text that is collected before it is passed on.
+/// Amount of text that is collected before it is forwarded.
 const INFLATED_BYTES: usize = 32 * 1024;
 
-/// The text of compressed chunks in pieces of at most [`INFLATED_BYTES`] and what one more step makes, however small the
-/// chunk was that they were compressed to: the next piece is made once the client has taken the last one.
+/// Decompresses chunks into pieces of at most [`INFLATED_BYTES`] plus the output of one more step, regardless
+/// of the compression ratio. The next piece is produced once the client has taken the previous one.
 fn inflated(
     chunks: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static,
 ) -> impl Stream<Item = Result<Bytes, Aborted>> + Send {
@@ -251,7 +252,7 @@ fn inflated(
     })
 }
 
-/// Inflates the beginning of `rest` until there is a piece of text, or all of it.
+/// Decompresses the beginning of `rest` until there is a piece of text, or `rest` is empty.
 fn inflate(decoder: &mut GzDecoder<Vec<u8>>, rest: &mut Bytes) -> std::io::Result<()> {
     while !rest.is_empty() && decoder.get_ref().len() < INFLATED_BYTES {
         let step = rest.split_to(rest.len().min(INFLATED_AT_ONCE_BYTES));
@@ -282,7 +283,7 @@ mod tests {
             })
             .await;
         assert_eq!(total, TEXT_BYTES);
-        // A step may find the decoder's own buffer full.
+        // The internal buffer of the decoder may be full when a step begins.
         assert!(longest <= INFLATED_BYTES + INFLATED_AT_ONCE_BYTES * 1032 + 32 * 1024, "{longest}");
     }
 

@@ -1,12 +1,12 @@
-//! Links of HTML pages, rewritten so that they lead through the proxy (docs/api/nodes.md#links).
+//! Rewriting of links in HTML pages, so that they lead through the proxy (docs/api/nodes.md#links).
 //!
-//! Only values of attributes that are links change, and everything else passes byte for byte, as it comes: at most one tag
-//! is held. Styles and scripts are not looked into.
+//! Only the values of link attributes change. Everything else passes byte for byte as it arrives; at most one
+//! tag is buffered. Styles and scripts are not examined.
 
-/// Longest tag whose links are rewritten; a longer one passes as it is.
+/// Maximum length of a tag whose links are rewritten; a longer tag passes unchanged.
 const TAG_BYTES_MAX: usize = 64 * 1024;
 
-/// Elements with attributes that are links.
+/// Elements with link attributes.
 const LINKS: &[(&str, &[&str])] = &[
     ("a", &["href"]),
     ("applet", &["codebase"]),
@@ -35,34 +35,34 @@ const LINKS: &[(&str, &[&str])] = &[
     ("video", &["poster", "src"]),
 ];
 
-/// Elements whose content is no markup.
+/// Elements whose content is not markup.
 const RAW: [&str; 10] =
     ["iframe", "noembed", "noframes", "noscript", "plaintext", "script", "style", "textarea", "title", "xmp"];
 
 /// Rewrites the links of one page.
 pub(super) struct Rewriter<F> {
     rewrite: F,
-    /// What came and cannot be passed on yet.
+    /// Received bytes that cannot be forwarded yet.
     held: Vec<u8>,
     within: Within,
 }
 
-/// Where in a page the held bytes begin.
+/// The position in the page at which the buffered bytes begin.
 #[derive(Clone, Copy)]
 enum Within {
     Text,
     Comment,
-    /// The content of an element of [`RAW`].
+    /// In the content of an element of [`RAW`].
     Raw(&'static str),
 }
 
 impl<F: FnMut(&str) -> Option<String>> Rewriter<F> {
-    /// `rewrite` says what a link becomes, if it changes.
+    /// Returns a rewriter. `rewrite` returns the new link, if it changes.
     pub(super) fn new(rewrite: F) -> Rewriter<F> {
         Rewriter { rewrite, held: Vec::new(), within: Within::Text }
     }
 
-    /// Takes a part of the page and returns what can be passed on.
+    /// Takes a part of the page and returns the bytes that can be forwarded.
     pub(super) fn feed(&mut self, part: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(part);
         let held = std::mem::take(&mut self.held);
@@ -75,12 +75,12 @@ impl<F: FnMut(&str) -> Option<String>> Rewriter<F> {
         out
     }
 
-    /// What is left at the end of the page.
+    /// Returns the bytes that remain at the end of the page.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    /// Passes a part of `rest` on and returns its length; `None` if more must come first.
+    /// Forwards a part of `rest` and returns its length; `None` if more bytes are needed.
     fn step(&mut self, rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         if rest.is_empty() {
             return None;
@@ -102,14 +102,16 @@ impl<F: FnMut(&str) -> Option<String>> Rewriter<F> {
         }
     }
 
-    /// Passes everything on up to `end`, and `with` bytes of it; without it, all that cannot be a part of it.
+    /// Forwards everything up to `end`, and `with` bytes of it. If `end` is missing, forwards all bytes that
+    /// cannot be part of it.
     fn until(&mut self, rest: &[u8], end: &[u8], with: usize, out: &mut Vec<u8>) -> Option<usize> {
         let found = rest.windows(end.len()).position(|window| window.eq_ignore_ascii_case(end));
         let len = match found {
             Some(at) => {
                 self.within = Within::Text;
                 if at + with == 0 {
-                    // The end tag itself is text again, and must not be taken for an element's beginning.
+                    // After the end tag comes markup again, and the end tag itself must not be taken for the
+                    // beginning of an element.
                     out.extend_from_slice(&rest[..end.len()]);
                     return Some(end.len());
                 }
@@ -121,7 +123,7 @@ impl<F: FnMut(&str) -> Option<String>> Rewriter<F> {
         Some(len)
     }
 
-    /// At a `<`.
+    /// Handles markup, which begins with `<`.
     fn markup(&mut self, rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         const COMMENT: &[u8] = b"<!--";
         let next = *rest.get(1)?;
@@ -178,7 +180,7 @@ fn is_end_of_name(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>')
 }
 
-/// Length of the tag that begins here, if its end is there: a `>` that is in no quoted value.
+/// Returns the length of the tag that begins here, if its end is present: a `>` outside quoted values.
 fn tag_len(rest: &[u8]) -> Option<usize> {
     let mut quote = None;
     let mut after_equals = false;
@@ -195,7 +197,7 @@ fn tag_len(rest: &[u8]) -> Option<usize> {
     None
 }
 
-/// An attribute: where its name and its value are in the tag.
+/// An attribute: the positions of its name and its value in the tag.
 struct Attribute {
     name: std::ops::Range<usize>,
     value: std::ops::Range<usize>,
@@ -208,7 +210,7 @@ struct Attributes<'t> {
 }
 
 impl Attributes<'_> {
-    /// Goes on while bytes are like that, and returns what they are.
+    /// Skips the bytes for which `is` returns true, and returns their range.
     fn skip(&mut self, is: impl Fn(u8) -> bool) -> std::ops::Range<usize> {
         let start = self.at;
         let len = self.tag[start..].iter().take_while(|byte| is(**byte)).count();

@@ -1,7 +1,7 @@
 //! Messages that a client sends over WebSocket (RFC 6455, section 5), in pieces of a bounded size.
 //!
-//! A message of any length needs no room beyond one buffer: its payload is handed on as it comes. Whether it is marked as
-//! text does not matter here.
+//! A message of any length needs only one buffer: its payload is forwarded as it arrives. Text and binary
+//! messages are treated the same.
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -9,30 +9,30 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::tunnel::BUFFER_BYTES;
 use wire::server::frames::{FrameHead, opcode};
 
-/// What the client sent.
+/// An item received from the client.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Heard {
-    /// A piece of a message. `is_first` and `is_last` say where in the message it is.
+    /// A piece of a message. `is_first` and `is_last` give its position in the message.
     Piece { bytes: BytesMut, is_first: bool, is_last: bool },
-    /// A ping with what its answer must carry.
+    /// A ping, with the payload that the pong must carry.
     Ping(BytesMut),
-    /// The client says goodbye.
+    /// The client closes the connection.
     Close,
-    /// Something that is no frame a client may send.
+    /// A frame that a client must not send.
     Nonsense,
     /// The connection has ended.
     Gone,
 }
 
-/// Reads frames. A read that is given up loses nothing.
+/// Reads frames. A cancelled read loses no data.
 pub(super) struct Messages<R> {
     reader: R,
     buffer: BytesMut,
-    /// The data frame whose payload is coming.
+    /// The data frame whose payload is being received.
     frame: Option<Frame>,
-    /// Whether a message has begun that has not ended.
+    /// Whether a message has begun and not ended.
     is_within: bool,
-    /// Whether no piece of the message was handed on yet.
+    /// Whether no piece of the message has been returned yet.
     is_first: bool,
 }
 
@@ -50,7 +50,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         Messages { reader, buffer, frame: None, is_within: false, is_first: false }
     }
 
-    /// The next piece or control frame.
+    /// Returns the next piece or control frame.
     pub(super) async fn next(&mut self) -> Heard {
         loop {
             if let Some(heard) = self.take() {
@@ -101,7 +101,7 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         }
     }
 
-    /// As much of a data frame as is there.
+    /// Returns the available part of a data frame.
     fn piece(&mut self, frame: Frame) -> Option<Heard> {
         if frame.left > 0 && self.buffer.is_empty() {
             return None;
@@ -141,7 +141,7 @@ mod tests {
         frame
     }
 
-    /// Whole messages, pings and the end, as text.
+    /// Returns whole messages, pings and the end, as text.
     async fn heard(sent: &[u8]) -> Vec<String> {
         let mut messages = Messages::new(sent);
         let (mut heard, mut message) = (Vec::new(), Vec::new());

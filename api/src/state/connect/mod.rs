@@ -1,15 +1,15 @@
-//! The way to nodes, pods and services: whom a request for a connection means, and the connection itself
+//! Connections to nodes, pods and services: finding the target of a request, and the connection itself
 //! (docs/api/nodes.md).
 //!
 //! ```text
-//! name in the path ─► target ─► Endpoint ─┬─ proxy:   request and answer, links rewritten ─► html
-//!                                         ├─ upgrade: 101, then bytes both ways ───────────► tunnel
-//!                                         ├─ exec:    WebSocket v5 ◄─► SPDY/3.1 ───────────► messages, spdy
-//!                                         └─ logs:    the answer as it comes ──────────────► forward
+//! name in the path ─► target ─► Endpoint ─┬─ proxy:   request and response, links rewritten ─► html
+//!                                         ├─ upgrade: 101, then bytes both ways ─────────────► tunnel
+//!                                         ├─ exec:    WebSocket v5 ◄─► SPDY/3.1 ─────────────► messages, spdy
+//!                                         └─ logs:    the response as it arrives ────────────► forward
 //! ```
 //!
-//! Each request has a connection of its own to its target, and holds a few buffers of it: nothing is kept for a client
-//! that does not read. Knows no verbs and no store: objects are handed in.
+//! Each request has its own connection to its target and a few buffers; nothing is kept for a client that
+//! does not read. The module knows neither verbs nor the store: callers pass the objects.
 
 pub mod exec;
 pub mod forward;
@@ -30,28 +30,28 @@ use arc_swap::ArcSwap;
 
 use wire::outgoing::{Credentials, Egress, Identity, OwnAddresses, Tls};
 
-/// Port of a node's agent that does not say its own.
+/// Port of a node agent if the node does not set one.
 pub const AGENT_PORT: u16 = 10250;
 
-/// Until an agent has begun its answer. Pods and services have [`SERVICE_ANSWER_TIMEOUT`], as their clients may wait for
-/// something to happen.
+/// Time until an agent must begin its response. Pods and services have [`SERVICE_ANSWER_TIMEOUT`], because
+/// their clients may wait for an event.
 pub const AGENT_ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Until a pod or a service has begun its answer.
+/// Time until a pod or a service must begin its response.
 pub const SERVICE_ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// What an operator says about nodes.
+/// The operator's settings for connections to nodes.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Kinds of node addresses in the order in which they are preferred.
+    /// Types of node addresses, in order of preference.
     pub address_types: Vec<String>,
-    /// PEM of the certificate and the key by which agents know this server.
+    /// PEM of the certificate and the key with which this server identifies itself to agents.
     pub certificate: Option<(Vec<u8>, Vec<u8>)>,
-    /// PEM of the authorities that agents are verified against; none: any certificate will do.
+    /// PEM of the authorities that verify agents. `None` means that any certificate is accepted.
     pub authorities: Option<Vec<u8>>,
-    /// Until the connection to an agent is made.
+    /// Time limit for connecting to an agent.
     pub timeout: Duration,
-    /// How nodes, pods and services are reached.
+    /// Network path to nodes, pods and services.
     pub egress: Egress,
 }
 
@@ -68,21 +68,22 @@ impl Default for Settings {
     }
 }
 
-/// How nodes, pods and services are reached.
+/// Connection settings for nodes, pods and services.
 #[derive(Clone, Debug)]
 pub struct Nodes {
     address_types: Vec<String>,
     timeout: Duration,
     egress: Egress,
-    /// How agents are called from now on; all copies share it.
+    /// The current TLS settings for agents, shared by all clones.
     agents: Arc<ArcSwap<Agents>>,
-    /// Where this server is, to which no request of a client leads back.
+    /// The addresses of this server. No request of a client may lead back to them.
     own: OwnAddresses,
-    /// Pods and services are reached by address, which no certificate can be expected to name.
+    /// TLS settings for pods and services. They are reached by address, which certificates usually do not
+    /// contain, so their certificates are not verified.
     service: Tls,
 }
 
-/// How agents know this server, and it them.
+/// TLS settings for node agents, with and without verification.
 #[derive(Debug)]
 struct Agents {
     verified: Tls,
@@ -105,10 +106,10 @@ impl Agents {
 }
 
 impl Nodes {
-    /// Reads the certificates of the settings.
+    /// Creates the settings and reads their certificates.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// Fails if the certificates cannot be read.
     pub fn new(settings: Settings) -> Result<Nodes, String> {
         let Settings { address_types, certificate, authorities, timeout, egress } = settings;
         let agents = Agents::new(certificate, authorities.as_deref())?;
@@ -117,15 +118,15 @@ impl Nodes {
         Ok(Nodes { address_types, timeout, egress, agents, own, service })
     }
 
-    /// Where this server is.
+    /// Returns the addresses of this server.
     pub fn own_addresses(&self) -> &OwnAddresses {
         &self.own
     }
 
-    /// Calls agents with other certificates from the next connection on.
+    /// Replaces the certificates for agents, from the next connection on.
     ///
     /// # Errors
-    /// They cannot be read; what was in use stays.
+    /// Fails if the certificates cannot be read; the previous ones stay in use.
     pub fn replace(
         &self,
         certificate: Option<(Vec<u8>, Vec<u8>)>,

@@ -1,5 +1,5 @@
-//! The writing end of a connection that two tasks share: one writes data and waits, the other one slips answers to pings
-//! in and never waits, so that neither direction stops the other.
+//! The writing end of a connection that two tasks share. The first task writes data and waits; the second one
+//! inserts responses to pings and never waits, so that neither direction blocks the other.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,10 +9,11 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::tunnel::WRITE_STALL;
 
-/// Answers to pings that wait for a writer that is busy. A peer that sends more without reading gets the newest ones.
+/// Maximum number of ping responses that wait for a busy writer. A peer that sends more pings without reading
+/// gets the newest responses.
 const WAITING_MAX: usize = 16;
 
-/// A writer that is shared.
+/// A writer that two tasks share.
 pub(super) struct Outlet<W> {
     writer: tokio::sync::Mutex<W>,
     waiting: Mutex<VecDeque<Vec<u8>>>,
@@ -23,7 +24,7 @@ impl<W: AsyncWrite + Unpin> Outlet<W> {
         Outlet { writer: tokio::sync::Mutex::new(writer), waiting: Mutex::default() }
     }
 
-    /// Writes parts of a frame, once the writer is free, with everything that waits.
+    /// Writes the parts of a frame once the writer is free, and then all waiting frames.
     pub(super) async fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
         {
             let mut writer = self.writer.lock().await;
@@ -38,7 +39,7 @@ impl<W: AsyncWrite + Unpin> Outlet<W> {
         self.send_waiting().await
     }
 
-    /// Writes a frame now, or with the next one if the writer is busy.
+    /// Writes a frame now, or after the current one if the writer is busy.
     pub(super) async fn offer(&self, frame: Vec<u8>) -> io::Result<()> {
         {
             let mut waiting = self.waiting.lock();
@@ -50,7 +51,7 @@ impl<W: AsyncWrite + Unpin> Outlet<W> {
         self.send_waiting().await
     }
 
-    /// Writes what waits, unless the writer is in use: its user does it then.
+    /// Writes the waiting frames, unless the writer is in use; in that case its user writes them.
     async fn send_waiting(&self) -> io::Result<()> {
         while !self.waiting.lock().is_empty() {
             let Ok(mut writer) = self.writer.try_lock() else { return Ok(()) };
@@ -65,7 +66,7 @@ impl<W: AsyncWrite + Unpin> Outlet<W> {
         Ok(())
     }
 
-    /// Ends the connection.
+    /// Closes the connection for writing.
     pub(super) async fn close(&self) {
         let mut writer = self.writer.lock().await;
         let _ = tokio::time::timeout(WRITE_STALL, writer.shutdown()).await;

@@ -1,5 +1,5 @@
-//! Port forwarding over WebSocket to an agent that speaks SPDY only: the client's binary messages are the bytes of the
-//! agent's connection, cut anywhere (docs/api/nodes.md#streams).
+//! Port forwarding over WebSocket to an agent that supports only SPDY. The client's binary messages contain
+//! the bytes of the agent's connection, split at arbitrary positions (docs/api/nodes.md#streams).
 //!
 //! ```text
 //! client ─ WebSocket SPDY/3.1+portforward.k8s.io ─► messages │ bytes ─ SPDY/3.1, portforward.k8s.io ─► agent
@@ -27,27 +27,27 @@ use wire::server::frames::{close, close_frame, frame, frame_head, opcode};
 use wire::server::upgrade::has_token;
 use wire::server::websocket::{self, Upgrade};
 
-/// Before the name of a protocol that is spoken in frames of SPDY inside of messages.
+/// Prefix of the name of a protocol that uses SPDY frames inside messages.
 const PREFIX: &str = "SPDY/3.1+";
 
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
-/// Whether a request is for SPDY inside of WebSocket.
+/// Returns whether a request is for SPDY inside WebSocket.
 pub fn is_asked(headers: &HeaderMap) -> bool {
     websocket::is_asked(headers) && !protocols(headers).is_empty()
 }
 
-/// The protocols with the prefix that a request offers.
+/// Returns the protocols with the prefix that a request offers.
 fn protocols(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     let names = values.flat_map(|value| value.split(',')).map(str::trim);
     names.filter(|name| name.starts_with(PREFIX)).map(str::to_owned).collect()
 }
 
-/// Asks the agent for SPDY, and on its 101 gives the client a WebSocket.
+/// Requests SPDY from the agent and, after its 101, accepts the WebSocket of the client.
 ///
 /// # Errors
-/// The agent was not reached, or did not answer as a server does.
+/// The agent was not reached, or its response is invalid.
 pub async fn pass(
     endpoint: &Endpoint,
     upgrade: Upgrade,
@@ -86,7 +86,7 @@ pub async fn pass(
     }))
 }
 
-/// Passes bytes on until one side ends.
+/// Forwards bytes until one side ends.
 async fn relay<C, A>(client: C, agent: A)
 where
     C: AsyncRead + AsyncWrite,

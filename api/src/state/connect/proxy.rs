@@ -1,11 +1,11 @@
-//! Requests to nodes, pods and services, with their answers (docs/api/nodes.md#proxies).
+//! Proxying of requests to nodes, pods and services, and of the responses (docs/api/nodes.md#proxies).
 //!
 //! ```text
-//! client ─ /…/proxy/path?query ─► headers of the connection left out ─► target
-//!        ◄─ Location, links of HTML pages led through the proxy ───────
+//! client ─ /…/proxy/path?query ─► without headers of the connection ────► target
+//!        ◄─ Location and links of HTML pages point to the proxy ────────
 //! ```
 //!
-//! Bodies pass as they come, in both directions. No answer is 503.
+//! Bodies are streamed in both directions. A missing response causes a 503.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use wire::outgoing::{self, Endpoint, Failure, Opened};
 use wire::response::Response;
 use wire::server::{Aborted, Body, Incoming};
 
-/// Headers by which a target would open this server to pages of other origins.
+/// CORS headers, with which a target would open this server to pages of other origins. They are removed.
 const OF_ORIGINS: [HeaderName; 4] = [
     http::header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
     http::header::ACCESS_CONTROL_ALLOW_HEADERS,
@@ -32,21 +32,22 @@ const OF_ORIGINS: [HeaderName; 4] = [
     http::header::ACCESS_CONTROL_ALLOW_ORIGIN,
 ];
 
-/// A request for a target.
+/// A request to proxy to a target.
 pub struct Proxied<'p> {
-    /// Method, URL and headers as they came.
+    /// Method, URL and headers as received.
     pub head: &'p Head,
     /// Decoded path of the request.
     pub path: &'p str,
-    /// The end of it that is the target's, from [`location`].
+    /// The part at the end of the path that belongs to the target, from [`location`].
     pub location: &'p str,
     /// Address of the client.
     pub peer: IpAddr,
-    /// The body.
+    /// The body of the request.
     pub incoming: Incoming,
 }
 
-/// The path at the target that a connection's options name, without `.` and `..`; a slash at its end stays.
+/// Returns the path at the target that the options of a connection name, without `.` and `..`. A trailing
+/// slash is kept.
 pub fn location(path: &str) -> String {
     let own = cleaned(path);
     match (own.as_str(), path.ends_with('/')) {
@@ -57,7 +58,7 @@ pub fn location(path: &str) -> String {
     }
 }
 
-/// The path and query that the target is asked for.
+/// Returns the path and query for the target.
 pub fn target(location: &str, query: Option<&str>) -> String {
     let path = if location.is_empty() { "/".to_owned() } else { encoded_path(location) };
     match query {
@@ -66,7 +67,8 @@ pub fn target(location: &str, query: Option<&str>) -> String {
     }
 }
 
-/// The answer to a read of the proxy itself: links of a page are relative to a path with a slash at its end.
+/// Returns a redirect for a read of the proxy path itself. It adds a trailing slash, because the links of a
+/// page are relative to such a path.
 pub fn moved(head: &Head, path: &str) -> Response {
     let query = head.uri.query().filter(|query| !query.is_empty()).map(|query| format!("?{query}"));
     let location = format!("{}/{}", encoded_path(path), query.unwrap_or_default());
@@ -78,10 +80,10 @@ pub fn moved(head: &Head, path: &str) -> Response {
     response
 }
 
-/// Passes a request on. `answered_within` bounds the time until the answer begins.
+/// Forwards a request. `answered_within` limits the time until the response begins.
 ///
 /// # Errors
-/// 503 where there is no answer.
+/// 503 if there is no response.
 pub async fn pass(
     endpoint: &Endpoint,
     proxied: Proxied<'_>,
@@ -124,7 +126,7 @@ pub async fn pass(
     Ok(answer(opened, links, inflates, &head.method))
 }
 
-/// The answer, led through the proxy.
+/// Returns the response, with links that lead through the proxy.
 fn answer(opened: Opened, links: Links, inflates: bool, method: &Method) -> Response {
     let is_page = is_page(opened.response.headers());
     let mut response = passed_on(opened, inflates || is_page && *method != Method::HEAD);
@@ -145,7 +147,7 @@ fn answer(opened: Opened, links: Links, inflates: bool, method: &Method) -> Resp
     response.headers_mut().remove(CONTENT_LENGTH);
     response.map(|body| {
         let rewriter = Rewriter::new(move |link: &str| links.rewrite(link));
-        // The last part of a page is known as such once the body has ended.
+        // The final `None` marks the end of the body, after which the rest of the page is flushed.
         let parts = BodyStream::new(body).map(Some).chain(futures_util::stream::iter([None]));
         let parts = parts.scan(rewriter, |rewriter, part| {
             let passed = match part {
@@ -159,24 +161,24 @@ fn answer(opened: Opened, links: Links, inflates: bool, method: &Method) -> Resp
     })
 }
 
-/// Whether an answer is a page of HTML.
+/// Returns whether a response is an HTML page.
 fn is_page(headers: &HeaderMap) -> bool {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     media_type.split(';').next().unwrap_or_default().trim() == "text/html"
 }
 
-/// How links of a target are led through the proxy.
+/// Rewrites links of a target so that they lead through the proxy.
 struct Links {
     /// Path of the proxy.
     prefix: String,
     /// Host and port of the target.
     target: String,
-    /// Host and port under which the client knows this server.
+    /// Host and port under which the client reaches this server.
     asked: String,
 }
 
 impl Links {
-    /// What a link becomes: one to a path of the target leads through the proxy. `None`: it stays.
+    /// Rewrites a link to a path of the target. Returns `None` if the link does not change.
     fn rewrite(&self, link: &str) -> Option<String> {
         let (scheme, host, rest) = match link.split_once("//") {
             Some((scheme, rest)) if scheme.is_empty() || is_scheme(scheme) => {
@@ -203,7 +205,7 @@ impl Links {
     }
 }
 
-/// Whether text is a scheme with its colon.
+/// Returns whether a text is a scheme followed by a colon.
 fn is_scheme(text: &str) -> bool {
     text.strip_suffix(':').is_some_and(|scheme| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())

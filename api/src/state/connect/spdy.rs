@@ -1,26 +1,28 @@
-//! The part of SPDY/3.1 that a client of a node's agent needs: streams that the client opens, data in both directions,
-//! ends and pings (SPDY protocol draft 3.1, sections 2.2 and 2.6).
+//! The part of SPDY/3.1 that a client of a node agent needs: streams that the client opens, data in both
+//! directions, stream ends and pings (SPDY protocol draft 3.1, sections 2.2 and 2.6).
 //!
 //! ```text
 //! control frame: 1 | version 3 (15 bits) | type (16) | flags (8) | length (24) | payload
 //! data frame:    0 | stream (31 bits)                | flags (8) | length (24) | payload
 //! ```
 //!
-//! Headers are sent in stored blocks of one zlib stream, which every decoder reads, and headers of the agent are not
-//! read at all: none of them says anything that is needed. There is no flow control, as agents have none: a reader that
-//! is behind stops the connection. Payloads are handed on in pieces, so a frame of any length needs no room.
+//! Headers are sent in stored blocks of one zlib stream, which every decoder can read. Headers of the agent
+//! are not read, because none of them is needed. There is no flow control, as agents have none: a reader that
+//! lags stops the connection. Payloads are returned in pieces, so a frame of any length needs only the
+//! buffer.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Ends a direction of a stream.
+/// Flag that ends a direction of a stream.
 pub const FLAG_FIN: u8 = 1;
 
-/// Longest headers of a stream that is opened here: a stored block has a length of 16 bits.
+/// Maximum size of the headers of a stream that is opened here, because a stored block has a length of 16
+/// bits.
 const HEADERS_BYTES_MAX: usize = u16::MAX as usize;
 
-/// Most bytes that are handed on at once.
+/// Maximum number of bytes that are returned at once.
 const PIECE_BYTES: usize = 8 * 1024;
 
 mod kind {
@@ -29,14 +31,15 @@ mod kind {
     pub(super) const PING: u16 = 6;
 }
 
-/// Makes the headers of streams; one for each direction of a connection, because blocks share a zlib stream.
+/// Encodes the headers of streams. Use one value per direction of a connection, because blocks share a zlib
+/// stream.
 #[derive(Default)]
 pub struct Headers {
     is_begun: bool,
 }
 
 impl Headers {
-    /// A frame that opens a stream. Names must be in lower case.
+    /// Returns a frame that opens a stream. Header names must be in lower case.
     pub fn open(&mut self, stream: u32, headers: &[(&str, &str)]) -> Vec<u8> {
         let mut block = (headers.len() as u32).to_be_bytes().to_vec();
         for text in headers.iter().flat_map(|(name, value)| [name, value]) {
@@ -54,7 +57,8 @@ impl Headers {
         payload.extend_from_slice(&len.to_le_bytes());
         payload.extend_from_slice(&(!len).to_le_bytes());
         payload.extend_from_slice(&block);
-        // An empty one: at this the decoders of agents hand out what they have, instead of waiting for more and failing.
+        // An empty block is a flush point, at which the decoders of agents return their output instead of
+        // waiting for more input and failing.
         payload.extend_from_slice(&[0, 0, 0, 0xff, 0xff]);
         control(kind::SYN_STREAM, &payload)
     }
@@ -68,7 +72,7 @@ fn control(kind: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A data frame. The payload is shorter than 2^24 bytes.
+/// Returns a data frame. The payload must be shorter than 2^24 bytes.
 pub fn data(stream: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(8 + payload.len());
     frame.extend_from_slice(&stream.to_be_bytes());
@@ -77,46 +81,47 @@ pub fn data(stream: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The answer to a ping.
+/// Returns the response to a ping.
 pub fn ping(id: [u8; 4]) -> Vec<u8> {
     control(kind::PING, &id)
 }
 
-/// What the agent sent.
+/// An item received from the agent.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Heard<'b> {
     /// A piece of a stream's data, and whether the stream ends with it.
     Data(u32, &'b [u8], bool),
-    /// A stream was given up.
+    /// The agent aborted a stream.
     Reset(u32),
-    /// A ping that wants its answer.
+    /// A ping that needs a response.
     Ping([u8; 4]),
     /// The connection has ended.
     Gone,
 }
 
-/// Reads frames. A read that is given up loses nothing.
+/// Reads frames. A cancelled read loses no data.
 pub struct Reader<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// Where the bytes that are not handed on yet begin and end.
+    /// Range of the bytes in the buffer that have not been returned yet.
     filled: std::ops::Range<usize>,
-    /// The data frame whose payload is coming: its stream, bytes to come, and whether it ends the stream.
+    /// The data frame whose payload is being received: its stream, the remaining bytes, and whether it ends
+    /// the stream.
     within: Option<(u32, usize, bool)>,
-    /// Bytes of a control frame that are left out.
+    /// Number of remaining bytes of a control frame to skip.
     skipped: usize,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
-    /// Reads from a connection.
+    /// Returns a reader for a connection.
     pub fn new(reader: R) -> Reader<R> {
         Reader { reader, buffer: vec![0; PIECE_BYTES], filled: 0..0, within: None, skipped: 0 }
     }
 
-    /// The next frame that matters, or a piece of it.
+    /// Returns the next relevant frame, or a piece of it.
     ///
     /// # Errors
-    /// The connection failed, or what came is no SPDY.
+    /// The connection failed, or the data is not SPDY.
     pub async fn next(&mut self) -> io::Result<Heard<'_>> {
         loop {
             let skipped = self.skipped.min(self.filled.len());
@@ -148,7 +153,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// Whether nothing can be done with what is there.
+    /// Returns whether the buffered bytes are not enough to proceed.
     fn wants_more(&self) -> bool {
         match self.within {
             Some(_) => self.filled.is_empty(),
@@ -156,7 +161,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// Bytes of the frame that begins here that must be there to act on it.
+    /// Returns how many bytes of the next frame must be buffered to process it.
     fn needs(&self) -> usize {
         let head = &self.buffer[self.filled.clone()];
         match (head.first(), head.get(2..4)) {
@@ -169,7 +174,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// Begins with a frame, if enough of it is there. What is left of it to do is in the reader's state.
+    /// Begins the next frame, if enough of it is buffered. The reader's state keeps what remains to be done.
     fn begin(&mut self) -> io::Result<Option<Heard<'static>>> {
         if self.filled.len() < 8 || self.filled.len() < self.needs() {
             return Ok(None);
@@ -227,7 +232,7 @@ mod tests {
         assert_eq!(first[8..18], [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
         let zlib = [&first[18..], &second[18..]].concat();
         let mut text = Vec::new();
-        // The stream has no end, so the decoder complains at the end of what there is.
+        // The stream has no end, so the decoder reports an error at the end of the input.
         let _ = ZlibDecoder::new(&zlib[..]).read_to_end(&mut text);
         assert!(first.ends_with(&[0, 0, 0, 0xff, 0xff]));
         let want = b"\0\0\0\x01\0\0\0\x0astreamtype\0\0\0\x05error\0\0\0\x02\0\0\0\x0astreamtype\0\0\0\x05stdin\0\0\0\x01a\0\0\0\0";
@@ -289,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Hands out a few bytes at a time.
+    /// A reader that returns a few bytes at a time.
     struct Slow<'b> {
         bytes: &'b [u8],
         step: usize,

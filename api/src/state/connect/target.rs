@@ -1,5 +1,5 @@
-//! Whom a request for a connection means: a node's agent, another port of a node, a pod, or a pod of a service
-//! (docs/api/nodes.md#names-and-addresses).
+//! The target of a request for a connection: a node agent, another port of a node, a pod, or a pod of a
+//! service (docs/api/nodes.md#names-and-addresses).
 
 use std::net::IpAddr;
 
@@ -9,7 +9,8 @@ use values::object::at;
 use values::status::{Reason, Status, Subject};
 use wire::outgoing::{Endpoint, Guard, is_global};
 
-/// The feature by which a node says that its agent takes WebSockets that close streams, and port forwarding over them.
+/// The feature with which a node declares that its agent supports WebSockets with individually closed
+/// streams, and port forwarding over them.
 const DECLARES_WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
 
 /// A name in a path: `name`, `name:port` or `scheme:name:port`.
@@ -17,13 +18,13 @@ const DECLARES_WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
 pub struct Name<'n> {
     /// Name of the object.
     pub name: &'n str,
-    /// Number or name of a port; empty for the usual one.
+    /// Number or name of a port; empty for the default one.
     pub port: &'n str,
     is_https: bool,
 }
 
 impl<'n> Name<'n> {
-    /// Reads a name; `None` for one of another form.
+    /// Parses a name; returns `None` if the text has another form.
     pub fn parse(text: &'n str) -> Option<Name<'n>> {
         let parts: Vec<&str> = text.split(':').collect();
         let (scheme, name, port) = match parts[..] {
@@ -37,20 +38,20 @@ impl<'n> Name<'n> {
     }
 }
 
-/// Where an agent is.
+/// The address of a node agent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Agent {
     host: String,
     port: u16,
-    /// Whether it takes the WebSockets of newer clients itself.
+    /// Whether the agent supports the WebSockets of newer clients itself.
     pub takes_websockets: bool,
 }
 
 impl Nodes {
-    /// The agent of a node.
+    /// Returns the agent of a node.
     ///
     /// # Errors
-    /// 500 for a node without an address of a preferred kind.
+    /// 500 if the node has no address of a preferred type.
     pub fn agent(&self, node: &Object) -> Result<Agent, Status> {
         let list = |path: &str| at(node, path).and_then(Value::as_array).unwrap_or_default();
         let addresses = list("status.addresses");
@@ -76,11 +77,11 @@ impl Nodes {
         })
     }
 
-    /// A path of an agent.
+    /// Returns the endpoint for a path of an agent.
     ///
     /// # Errors
-    /// 500 for an address that no URL can contain, 400 for the address of this server: it would take the request for one of
-    /// its own client certificate.
+    /// 500 for an address that a URL cannot contain. 400 for the address of this server, because it would
+    /// authenticate the request by its own client certificate.
     pub fn of_agent(&self, agent: &Agent, target: &str, is_verified: bool) -> Result<Endpoint, Status> {
         self.check_not_own(&agent.host, agent.port)?;
         let agents = self.agents.load();
@@ -91,10 +92,10 @@ impl Nodes {
         Ok(endpoint.through(&self.egress).dialed_within(self.timeout).guarded(guard))
     }
 
-    /// A path of a node: its agent, or another port.
+    /// Returns the endpoint for a path of a node: of its agent, or of another port.
     ///
     /// # Errors
-    /// 400 for a port of a node whose address is not one that others have.
+    /// 400 for another port of a node whose address is not global.
     pub async fn of_node(&self, agent: &Agent, name: Name<'_>, target: &str) -> Result<Endpoint, Status> {
         if name.port.is_empty() || name.port.parse() == Ok(agent.port) {
             return self.of_agent(agent, target, true);
@@ -109,10 +110,10 @@ impl Nodes {
         self.at(&agent.host, name, name.port, target)
     }
 
-    /// A path of a pod: of the port that is named, or of the first one that a container has.
+    /// Returns the endpoint for a path of a pod, at the named port or at the first port of a container.
     ///
     /// # Errors
-    /// 400 for a pod without an address that others can have.
+    /// 400 for a pod without a global address.
     pub fn of_pod(&self, pod: &Object, name: Name<'_>, target: &str) -> Result<Endpoint, Status> {
         let containers = at(pod, "spec.containers").and_then(Value::as_array).unwrap_or_default();
         let first = containers
@@ -127,10 +128,10 @@ impl Nodes {
         }
     }
 
-    /// A path of one of the pods behind a service. `pod` looks a pod up by its name.
+    /// Returns the endpoint for a path of one of the pods behind a service. `pod` looks up a pod by name.
     ///
     /// # Errors
-    /// 404 for a service without endpoint slices; 503 for one without that port, or without a ready pod behind it.
+    /// 404 for a service without endpoint slices; 503 if the service lacks the port or has no ready pod.
     pub fn of_service(
         &self,
         service: &Object,
@@ -162,7 +163,7 @@ impl Nodes {
             };
             candidates.extend(list("endpoints").iter().map(|endpoint| (endpoint, number)));
         }
-        // Any of them, so that the pods of a service share the load; from there on in their order.
+        // Start at a random candidate, so that the pods of a service share the load.
         let first = if candidates.is_empty() { 0 } else { random() % candidates.len() };
         candidates.rotate_left(first);
         let namespace = at(service, "metadata.namespace").and_then(Value::as_str).unwrap_or_default();
@@ -187,7 +188,8 @@ impl Nodes {
         Err(Status::new(Reason::ServiceUnavailable, why))
     }
 
-    /// A path of a port, by number or as services call them; 80, or 443 with TLS, where none is given.
+    /// Returns the endpoint for a path at a port, which is given as a number. If it is empty, the port is 80,
+    /// or 443 with TLS.
     fn at(&self, host: &str, name: Name<'_>, port: &str, target: &str) -> Result<Endpoint, Status> {
         let unreachable = |why: String| {
             Status::new(Reason::ServiceUnavailable, format!("error trying to reach service: {why}"))
@@ -205,7 +207,7 @@ impl Nodes {
         Ok(endpoint.through(&self.egress).guarded(Guard::Global(self.own.clone())))
     }
 
-    /// Refuses the address of this server. A name is looked at once it is resolved.
+    /// Refuses the address of this server. Host names are checked after they are resolved.
     fn check_not_own(&self, host: &str, port: u16) -> Result<(), Status> {
         match host.parse::<IpAddr>() {
             Ok(ip) if self.own.has((ip, port).into()) => Err(not_allowed()),
@@ -219,7 +221,7 @@ fn not_allowed() -> Status {
 }
 
 fn random() -> usize {
-    // A clock will do where there is no randomness: nothing depends on it.
+    // Any number will do if there is no randomness, because nothing depends on it.
     getrandom::u64().map_or(0, |number| number as usize)
 }
 
@@ -309,7 +311,8 @@ mod tests {
     async fn no_spelling_of_an_address_leads_to_this_host_or_this_server() {
         let nodes = nodes();
         nodes.own_addresses().set("10.9.8.7:6443".parse().unwrap(), Vec::new());
-        // As the system reads them: one number, octal and hexadecimal parts, parts left out.
+        // Forms of addresses that operating systems accept: a single number, octal and hexadecimal parts,
+        // omitted parts.
         for host in ["0x7f000001", "2130706433", "0177.0.0.1", "127.1", "::127.0.0.1", "64:ff9b::7f00:1"] {
             let agent = Agent { host: host.to_owned(), port: AGENT_PORT, takes_websockets: false };
             let endpoint = nodes.of_node(&agent, Name::parse("n:80").unwrap(), "/x").await;
@@ -328,7 +331,7 @@ mod tests {
             let endpoint = nodes.of_node(&agent, Name::parse(name).unwrap(), "/x").await;
             assert_eq!(shown(endpoint), want, "{host} {port} {name}");
         }
-        // Pods of the host's network share its addresses, and are reached at other ports.
+        // Pods in the host network share the addresses of the host, and are reached at other ports.
         for (port, want) in [("6443", "400 address not allowed"), ("10257", "http://10.9.8.7:10257/x")] {
             let pod = object(r#"{"status":{"podIP":"10.9.8.7"}}"#);
             let name = Name { name: "p", port, is_https: false };

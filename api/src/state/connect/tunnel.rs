@@ -1,12 +1,13 @@
-//! Bytes in both directions between a client and a node's agent, or whatever else took an upgrade.
+//! Copies bytes in both directions between a client and a node agent, or another target that accepted an
+//! upgrade.
 //!
 //! ```text
 //! client ──read──► BUFFER_BYTES ──write──► agent
 //!        ◄─write── BUFFER_BYTES ◄──read──
 //! ```
 //!
-//! A side that does not read stops the other one, and nothing is held but the two buffers. An end of one direction is
-//! passed on, and the other one may go on for as long as something moves. Knows no protocol.
+//! A side that does not read stops the other one, and only the two buffers are held. The end of one direction
+//! is forwarded, and the other direction may continue as long as data moves. The module knows no protocol.
 
 use std::io;
 use std::pin::pin;
@@ -16,19 +17,20 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
-/// Bytes held in each direction.
+/// Number of bytes buffered in each direction.
 pub(super) const BUFFER_BYTES: usize = 8 * 1024;
 
-/// Without a byte in either direction before a tunnel is closed: after which agents close their streams by default.
+/// Time without a byte in either direction after which a tunnel is closed. Agents use the same default for
+/// their streams.
 pub(super) const IDLE_MAX: Duration = Duration::from_secs(4 * 3600);
 
-/// The same once one direction has ended.
+/// The same limit after one direction has ended.
 const HALF_CLOSED_IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// How long a side may leave bytes unread that wait for it; the same as on any other connection.
+/// How long a side may leave waiting bytes unread, as on any other connection.
 pub(super) const WRITE_STALL: Duration = Duration::from_secs(15 * 60);
 
-/// When something moved last.
+/// The time of the last activity.
 pub(super) struct Activity {
     start: Instant,
     last_ms: AtomicU64,
@@ -39,12 +41,12 @@ impl Activity {
         Activity { start: Instant::now(), last_ms: AtomicU64::new(0) }
     }
 
-    /// Something moved.
+    /// Records the time of an activity.
     pub(super) fn touch(&self) {
         self.last_ms.store(self.start.elapsed().as_millis() as u64, Relaxed);
     }
 
-    /// Ends once nothing has moved for so long.
+    /// Resolves once there has been no activity for `limit`.
     pub(super) async fn idle(&self, limit: Duration) {
         loop {
             let ends = self.start + Duration::from_millis(self.last_ms.load(Relaxed)) + limit;
@@ -56,7 +58,7 @@ impl Activity {
     }
 }
 
-/// Passes bytes on until both directions have ended, one of them fails, or nothing moves for too long.
+/// Copies bytes until both directions have ended, one of them fails, or no data moves for too long.
 pub async fn relay<A, B>(client: A, agent: B)
 where
     A: AsyncRead + AsyncWrite,
@@ -78,7 +80,7 @@ where
     }
 }
 
-/// One direction; its end is passed on.
+/// Copies one direction, and forwards its end.
 async fn pump(
     mut reader: impl AsyncRead + Unpin,
     mut writer: impl AsyncWrite + Unpin,
@@ -145,7 +147,7 @@ mod tests {
         assert_eq!(agent.read_u8().await.unwrap(), b'a');
         tunnel.await.unwrap();
         assert_eq!(began.elapsed().as_secs(), (IDLE_MAX + Duration::from_secs(3600)).as_secs());
-        // Once one direction has ended, the other one is not waited for as long.
+        // After the end of one direction, the limit for the other one is shorter.
         let (mut client, near) = tokio::io::duplex(16);
         let (far, _agent) = tokio::io::duplex(16);
         client.shutdown().await.unwrap();

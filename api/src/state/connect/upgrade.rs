@@ -1,7 +1,7 @@
-//! Upgrades that are passed on: the request goes to the target with its headers, and an answer 101 turns both
-//! connections into a tunnel (docs/api/nodes.md#streams).
+//! Forwarding of upgrades: the request goes to the target with its headers, and a 101 turns both connections
+//! into a tunnel (docs/api/nodes.md#streams).
 //!
-//! What the target answers instead is the client's answer if it says failure; a success without an upgrade is an error.
+//! An error response of the target is forwarded to the client. A success without an upgrade is an error.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,22 +22,22 @@ use wire::server::upgrade::Switch;
 
 /// A request for an upgrade.
 pub struct Asked<'a> {
-    /// The client's connection.
+    /// The client's connection, which can be switched.
     pub switch: Switch,
-    /// The method.
+    /// The HTTP method of the request.
     pub method: &'a Method,
-    /// The headers, which say to which protocol.
+    /// The headers, which name the protocol.
     pub headers: &'a HeaderMap,
     /// Address of the client.
     pub peer: IpAddr,
-    /// Ends tunnels when the server does.
+    /// Ends tunnels when the server drains.
     pub shutdown: Shutdown,
 }
 
-/// Passes an upgrade on, and from then on all bytes. `answered_within` bounds the answer.
+/// Forwards an upgrade, and all bytes after it. `answered_within` limits the time until the response.
 ///
 /// # Errors
-/// The target was not reached, or did not answer as a server does.
+/// The target was not reached, or its response is invalid.
 pub async fn pass(
     endpoint: &Endpoint,
     asked: Asked<'_>,
@@ -60,31 +60,31 @@ pub async fn pass(
     }
 }
 
-/// What a target made of a request for an upgrade.
+/// The response of a target to a request for an upgrade.
 pub(super) enum Outcome {
-    /// It agrees: the headers of its answer, and its connection.
+    /// The target accepted: the headers of its response, and its connection.
     Agreed { headers: HeaderMap, agent: Agreed },
-    /// It says failure.
+    /// The target returned an error.
     Refused(Response),
 }
 
-/// The connection of a target that agreed.
+/// The connection of a target that accepted the upgrade.
 pub(super) struct Agreed {
     on: OnUpgrade,
     connection: Lease,
 }
 
 impl Agreed {
-    /// The bytes; `None` if the connection broke.
+    /// Returns the byte stream; `None` if the connection failed.
     pub(super) async fn taken(self) -> Option<TokioIo<Upgraded>> {
         let upgraded = self.on.await.ok();
-        // Its task has given the connection away by now.
+        // The connection has been handed over by its task at this point.
         drop(self.connection);
         upgraded.map(TokioIo::new)
     }
 }
 
-/// Asks a target for an upgrade.
+/// Requests an upgrade from a target.
 pub(super) async fn open(
     endpoint: &Endpoint,
     method: &Method,
@@ -94,7 +94,7 @@ pub(super) async fn open(
     let opened = request(endpoint, method, headers, answered_within).await;
     let opened = opened.map_err(|failure| match failure {
         Failure::Timeout => Status::new(Reason::Unknown, "context deadline exceeded"),
-        // Whether there was a connection shows in what the dialer says.
+        // The message of the dialer shows whether a connection was established.
         failure if failure.to_string().starts_with("dial tcp") || failure.to_string().contains("tls:") => {
             Status::new(Reason::Unknown, format!("error dialing backend: {failure}"))
         }
@@ -113,12 +113,12 @@ pub(super) async fn open(
     Ok(Outcome::Refused(passed_on(opened, false)))
 }
 
-/// The connection of an answer 101.
+/// Returns the connection behind a 101 response.
 pub(super) fn agreed(opened: Opened) -> Agreed {
     Agreed { on: hyper::upgrade::on(opened.response), connection: opened.connection }
 }
 
-/// Sends a request without a body that asks for an upgrade, and waits for the head of the answer.
+/// Sends a request without a body for an upgrade, and waits for the head of the response.
 pub(super) async fn request(
     endpoint: &Endpoint,
     method: &Method,

@@ -1,4 +1,4 @@
-//! Extension servers: other API servers that serve versions of groups behind this one
+//! Extension servers: other API servers that serve versions of groups behind this server
 //! (docs/api/extension-servers.md).
 //!
 //! ```text
@@ -7,8 +7,9 @@
 //!                        └─► condition Available
 //! ```
 //!
-//! A request finds its server in a table that is swapped as a whole. A server that does not answer costs the requests for
-//! it, and no others: nothing waits for a check, and documents are made of what servers said before.
+//! A request finds its server in a table that is replaced as a whole. A server that does not respond affects
+//! only the requests for it: nothing waits for a check, and documents are built from earlier reports of the
+//! servers.
 
 pub mod proxy;
 
@@ -28,22 +29,23 @@ use values::base64_text;
 use values::json::Value;
 use wire::outgoing::{Credentials, Endpoint, Identity, Networks, Service};
 
-/// What an operator sets.
+/// The settings of the operator.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// PEM of the certificate and the key by which extension servers know this one.
+    /// PEM of the certificate and the key with which this server identifies itself to extension servers.
     pub certificate: Option<(Vec<u8>, Vec<u8>)>,
-    /// PEM of the authorities that the system believes, for servers whose own are not named.
+    /// PEM of the authorities that the operating system trusts, for servers whose APIService names none.
     pub system: Vec<u8>,
-    /// How servers are reached.
+    /// Network paths to the servers.
     pub networks: Networks,
-    /// What extension servers read to know who asks, as members of a ConfigMap.
+    /// Members of the ConfigMap from which extension servers learn how to authenticate requests.
     pub authentication: BTreeMap<String, String>,
-    /// The headers in which they may read who asks.
+    /// The headers that may carry the identity of a user.
     pub claims: IdentityClaims,
 }
 
-/// Names of headers that say who asks. A client's own headers of these names are not passed on.
+/// Names of headers that carry the identity of a user. Headers of a client with these names are not
+/// forwarded.
 #[derive(Clone, Debug, Default)]
 pub struct IdentityClaims {
     names: Vec<String>,
@@ -51,7 +53,7 @@ pub struct IdentityClaims {
 }
 
 impl IdentityClaims {
-    /// Names and beginnings of names that an operator chose, besides the usual ones.
+    /// Returns the names and prefixes that an operator chose, in addition to the usual ones.
     pub fn new(
         names: impl IntoIterator<Item: AsRef<str>>,
         prefixes: impl IntoIterator<Item: AsRef<str>>,
@@ -62,7 +64,7 @@ impl IdentityClaims {
         }
     }
 
-    /// Whether a receiver may take a header for one that says who asks.
+    /// Returns whether a receiver may interpret a header as an identity.
     pub fn has(&self, name: &str) -> bool {
         let name = folded(name);
         USUAL_CLAIMS.iter().any(|prefix| name.starts_with(prefix))
@@ -71,34 +73,34 @@ impl IdentityClaims {
     }
 }
 
-/// Beginnings of the names by which servers of this kind say who asks, and by which clients ask to be another user.
+/// Prefixes of the usual identity headers of API servers, and of the impersonation headers of clients.
 const USUAL_CLAIMS: [&str; 2] = ["x-remote-", "impersonate-"];
 
-/// A name of a header as a receiver may read it: gateways of CGI and of many frameworks make one character of all that are
-/// neither letters nor digits.
+/// Normalizes a header name as a receiver may: CGI gateways and many frameworks map all characters other than
+/// letters and digits to the same character.
 fn folded(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
 }
 
-/// The extension servers.
+/// The extension servers known to this server.
 pub struct Extensions {
     settings: ArcSwap<Settings>,
-    /// Told when the settings change.
+    /// Notified when the settings change.
     changes: watch::Sender<()>,
     table: ArcSwap<BTreeMap<(String, String), Arc<Extension>>>,
-    /// Versions that have an APIService and no server.
+    /// Versions that have an APIService without a server.
     unserved: ArcSwap<Vec<Foreign>>,
 }
 
-/// One version of a group that an extension server serves.
+/// A version of a group that an extension server serves.
 #[derive(Debug)]
 pub struct Extension {
     /// Name of the APIService.
     pub name: String,
-    /// Where it is.
+    /// The service of the extension server.
     pub service: Service,
     spec: Value,
-    /// How it is called, but for the address of its service; or why it cannot be.
+    /// The connection settings, without the address of the service; or the reason why they are unusable.
     endpoint: RwLock<Result<Endpoint, String>>,
     state: RwLock<State>,
 }
@@ -107,35 +109,35 @@ pub struct Extension {
 struct State {
     was_checked: bool,
     is_available: bool,
-    /// What it said of itself when it answered.
+    /// The last report of the server.
     told: Told,
 }
 
-/// What an extension server says of a version.
+/// The report of an extension server about a version.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Told {
-    /// The resources, in the aggregated form.
+    /// The resources, in the form of aggregated discovery.
     pub resources: Option<Arc<[Value]>>,
-    /// Path and hash of the OpenAPI document, as its index has them.
+    /// Path and hash of the OpenAPI document, as in the OpenAPI index.
     pub openapi: Option<String>,
-    /// What the OpenAPI document of v2 says of the version.
+    /// The part of the OpenAPI v2 document that concerns the version.
     pub swagger: Option<Arc<Swagger>>,
 }
 
 impl Extensions {
-    /// None so far.
+    /// Returns a set without extension servers.
     pub fn new(settings: Settings) -> Extensions {
         let (changes, _) = watch::channel(());
         let (table, unserved) = (ArcSwap::default(), ArcSwap::default());
         Extensions { settings: ArcSwap::from_pointee(settings), changes, table, unserved }
     }
 
-    /// What an operator set.
+    /// Returns the settings of the operator.
     pub fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
     }
 
-    /// Calls the servers with other credentials from the next request on, and tells them other things.
+    /// Replaces the settings. Requests use the new credentials from the next one on.
     pub fn replace_settings(&self, settings: Settings) {
         for extension in self.all() {
             *extension.endpoint.write() = endpoint(&extension.spec, &extension.service, &settings);
@@ -144,12 +146,12 @@ impl Extensions {
         self.changes.send_replace(());
     }
 
-    /// Wakes when the settings change.
+    /// Returns a receiver that is notified when the settings change.
     pub fn setting_changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
-    /// The server of a path below `/apis/<group>/<version>`.
+    /// Returns the server of a path below `/apis/<group>/<version>`.
     pub fn of_path(&self, path: &str) -> Option<Arc<Extension>> {
         let table = self.table.load();
         if table.is_empty() {
@@ -160,24 +162,25 @@ impl Extensions {
         table.get(&(group.to_owned(), version.to_owned())).cloned()
     }
 
-    /// All of them.
+    /// Returns all extension servers of the table.
     pub fn all(&self) -> Vec<Arc<Extension>> {
         self.table.load().values().cloned().collect()
     }
 
-    /// Whether this is one of them, and not one that it was before its APIService changed.
+    /// Returns whether the table contains this exact value, and not one from before a change of the
+    /// APIService.
     pub fn has(&self, extension: &Arc<Extension>) -> bool {
         self.table.load().values().any(|known| Arc::ptr_eq(known, extension))
     }
 
-    /// The groups and versions that they serve.
+    /// Returns the groups and versions that extension servers serve.
     pub fn versions(&self) -> Vec<(String, String)> {
         self.table.load().keys().cloned().collect()
     }
 
-    /// Takes over the APIServices. Those that name a server and whose spec stays keep what is known of them; of the others
-    /// those count that are of no version of this server (`is_own`). Says whether there is another spec, or one more
-    /// or less.
+    /// Sets the APIServices. An APIService with a server keeps its known state if its spec does not change.
+    /// An APIService without a server counts only if this server does not serve the version itself
+    /// (`is_own`). Returns whether a spec changed, or an APIService was added or removed.
     pub fn configure(&self, services: &[Value], is_own: impl Fn(&Value) -> bool) -> bool {
         let before = self.table.load_full();
         let mut table = BTreeMap::new();
@@ -205,7 +208,7 @@ impl Extensions {
         is_changed
     }
 
-    /// What discovery shows of them.
+    /// Returns the entries for the discovery documents.
     pub fn foreign(&self) -> Arc<[Foreign]> {
         let (table, unserved) = (self.table.load(), self.unserved.load());
         let foreign = table.iter().map(|((group, version), extension)| {
@@ -221,7 +224,7 @@ impl Extensions {
     }
 }
 
-/// What the spec of an APIService says for discovery.
+/// Returns the part of an APIService spec that discovery shows.
 fn shown((group, version): (&str, &str), spec: &Value) -> Foreign {
     let number = |name: &str| {
         let number = spec.get(name).and_then(Value::as_i64);
@@ -251,24 +254,24 @@ impl Extension {
         }
     }
 
-    /// Whether a check of it has ended.
+    /// Returns whether a check of the server has ended.
     pub fn was_checked(&self) -> bool {
         self.state.read().was_checked
     }
 
-    /// Whether the last check passed.
+    /// Returns whether the last check passed.
     pub fn is_available(&self) -> bool {
         self.state.read().is_available
     }
 
-    /// What a check found. Says whether that is something else than before.
+    /// Stores the result of a check. Returns whether it changed.
     pub fn found(&self, is_available: bool) -> bool {
         let mut state = self.state.write();
         state.was_checked = true;
         std::mem::replace(&mut state.is_available, is_available) != is_available
     }
 
-    /// Takes over what it says of itself, while it is available. Says whether that is something else than before.
+    /// Changes the stored report of the server, while it is available. Returns whether the report changed.
     pub fn learn(&self, change: impl FnOnce(&mut Told)) -> bool {
         let mut state = self.state.write();
         let mut told = state.told.clone();
@@ -280,12 +283,13 @@ impl Extension {
         is_changed
     }
 
-    /// Start of the paths of its version.
+    /// Returns the prefix of the paths of this version.
     pub fn path(&self) -> String {
         format!("/apis/{}/{}", self.spec.str_at(&["group"]), self.spec.str_at(&["version"]))
     }
 
-    /// Whether it said when it last answered that it has this subresource, or the resource itself where that is empty.
+    /// Returns whether the last report contains this subresource, or the resource itself if `subresource` is
+    /// empty.
     pub fn has_told_of(&self, resource: &str, subresource: &str) -> bool {
         let state = self.state.read();
         let resources = state.told.resources.as_deref().unwrap_or_default();
@@ -296,28 +300,29 @@ impl Extension {
         subresource.is_empty() || all.iter().any(|one| one.str_at(&["subresource"]) == subresource)
     }
 
-    /// What its OpenAPI document of v2 said when the one of v3 was `openapi`, which has its hash.
+    /// Returns the OpenAPI v2 part that was reported together with the v3 document `openapi`, which contains
+    /// its hash.
     pub fn swagger_of(&self, openapi: &str) -> Option<Arc<Swagger>> {
         let state = self.state.read();
         state.told.swagger.clone().filter(|_| state.told.openapi.as_deref() == Some(openapi))
     }
 
-    /// Whether it has an OpenAPI document of its version.
+    /// Returns whether the server has an OpenAPI document for the version.
     pub fn has_openapi(&self) -> bool {
         self.state.read().told.openapi.is_some()
     }
 
-    /// Where it is now.
+    /// Returns the current endpoint of the server.
     ///
     /// # Errors
-    /// Why it cannot be reached.
+    /// Says why it cannot be reached.
     pub fn endpoint(&self, services: &Services) -> Result<Endpoint, String> {
         let (host, port) = services.address(&self.service)?;
         self.endpoint.read().as_ref().map_err(String::clone)?.moved(host, port)
     }
 }
 
-/// How the server of a version is called: under the name of its service.
+/// Returns the connection settings for the server of a version, under the name of its service.
 fn endpoint(spec: &Value, service: &Service, settings: &Settings) -> Result<Endpoint, String> {
     let Service { namespace, name, port } = service;
     let path = format!("/apis/{}/{}", spec.str_at(&["group"]), spec.str_at(&["version"]));
@@ -335,7 +340,7 @@ fn endpoint(spec: &Value, service: &Service, settings: &Settings) -> Result<Endp
     Ok(endpoint.through(&settings.networks.cluster))
 }
 
-/// What a key of extra values may contain as part of a header's name.
+/// Characters that a key of extra values may contain unescaped in a header name.
 const KEY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')
@@ -352,11 +357,11 @@ const KEY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'|')
     .remove(b'~');
 
-/// Says in the headers of a request who asks.
+/// Adds headers with the identity of the user to a request.
 ///
 /// # Errors
-/// A part of the user cannot stand in a header; the text of Go's error. Such a request must not be sent: without the name
-/// the other server would take it for one of this server.
+/// A part of the user is not valid in a header; the text is that of Go's error. Such a request must not be
+/// sent: without the name, the other server would take it for a request of this server itself.
 pub fn identify(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
     let mut add = |name: &str, value: &str| {
         let key = HeaderName::try_from(name)

@@ -1,4 +1,5 @@
-//! Passes a request on to an extension server, and its answer back as it comes (docs/api/extension-servers.md#requests).
+//! Forwards a request to an extension server, and streams its response back
+//! (docs/api/extension-servers.md#requests).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,35 +23,35 @@ use wire::response::{Response, respond_text};
 use wire::server::upgrade::Switch;
 use wire::server::{Incoming, Shutdown};
 
-/// Until a server has answered a request for an upgrade.
+/// Time limit for the response to an upgrade request.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A request that is passed on.
+/// A request to forward.
 pub struct Forwarded<'f> {
-    /// Method and headers as they came.
+    /// Method and headers as received.
     pub head: &'f Head,
-    /// Decoded path.
+    /// Decoded path of the request.
     pub path: &'f str,
-    /// Who asks.
+    /// The user who makes the request.
     pub user: &'f User,
-    /// The headers in which the other server may read who asks.
+    /// The headers that may carry the identity of a user.
     pub claims: &'f IdentityClaims,
     /// Address of the client.
     pub peer: IpAddr,
-    /// The body.
+    /// The body of the request.
     pub incoming: Incoming,
-    /// Ends upgraded connections when the server does.
+    /// Ends upgraded connections when the server drains.
     pub shutdown: Shutdown,
-    /// A header that the other server is told besides.
+    /// An additional header for the other server.
     pub mark: Option<(HeaderName, HeaderValue)>,
 }
 
-/// The answer while a server is known not to be available.
+/// Returns the response for a server that is known to be unavailable.
 pub fn unavailable() -> Response {
     respond_text(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n")
 }
 
-/// Passes a request on. No answer is 503, one that points elsewhere 502.
+/// Forwards a request. The result is a 503 if there is no response, and a 502 for a redirect.
 pub async fn forward(endpoint: &Endpoint, forwarded: Forwarded<'_>) -> Response {
     let unreachable = |why: String| {
         let text = format!("error trying to reach service: {why}\n");
@@ -76,10 +77,10 @@ pub async fn forward(endpoint: &Endpoint, forwarded: Forwarded<'_>) -> Response 
     }
 }
 
-/// Passes an upgrade on, with the headers by which it is asked for.
+/// Forwards an upgrade, with the headers that request it.
 ///
 /// # Errors
-/// The user cannot be told.
+/// The user is not valid in headers.
 async fn upgraded(
     endpoint: &Endpoint,
     forwarded: &Forwarded<'_>,
@@ -117,15 +118,16 @@ fn request(
     Ok(request)
 }
 
-/// Whether a request is passed on with a body, which may be an empty one. Reads have one if it came.
+/// Returns whether a request is forwarded with a body, which may be empty. A read is forwarded with a body
+/// only if it has one.
 fn has_body(method: &Method, incoming: &Incoming) -> bool {
     !matches!(*method, Method::GET | Method::HEAD) || !incoming.is_end_stream()
 }
 
-/// What the server is told, but for the address of the client.
+/// Returns the headers for the server, without the address of the client.
 ///
 /// # Errors
-/// The user cannot be told.
+/// The user is not valid in headers.
 fn headers(endpoint: &Endpoint, forwarded: &Forwarded<'_>) -> Result<HeaderMap, String> {
     let mut headers = without_credentials(&without_connection(&forwarded.head.headers));
     let drop: Vec<HeaderName> =
@@ -141,7 +143,7 @@ fn headers(endpoint: &Endpoint, forwarded: &Forwarded<'_>) -> Result<HeaderMap, 
     Ok(headers)
 }
 
-/// Says for what a request is passed on.
+/// Sets the `X-Forwarded-*` headers of a request that is forwarded to `endpoint`.
 pub fn forwarded_to(headers: &mut HeaderMap, endpoint: &Endpoint, path: &str) {
     let mut set = |name: &'static str, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {

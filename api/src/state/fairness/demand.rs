@@ -1,12 +1,12 @@
-//! How many seats a level wants, and how the seats of the server are divided again by what all want
+//! The demand of a level for seats, and the division of the server's seats by the demand of all levels
 //! (docs/api/fairness.md#borrowing).
 
 use std::time::Instant;
 
-/// How much of the old average remains after each period.
+/// Share of the old average that remains after each period.
 const KEPT: f64 = 0.977;
 
-/// The seats that are wanted, over time.
+/// The number of wanted seats over time.
 #[derive(Debug)]
 pub struct Demand {
     since: Instant,
@@ -17,31 +17,31 @@ pub struct Demand {
     highest: f64,
 }
 
-/// What was wanted in a period.
+/// The number of wanted seats in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// On average.
+    /// Average over the period.
     pub average: f64,
-    /// Standard deviation.
+    /// Standard deviation over the period.
     pub deviation: f64,
-    /// At most.
+    /// Maximum of the period.
     pub highest: f64,
 }
 
 impl Demand {
-    /// Nothing is wanted so far.
+    /// Returns a demand of 0 seats.
     pub fn new(now: Instant) -> Demand {
         Demand { since: now, at: now, value: 0.0, sum: 0.0, sum_of_squares: 0.0, highest: 0.0 }
     }
 
-    /// From now on this many are wanted.
+    /// Sets the number of wanted seats from now on.
     pub fn set(&mut self, value: u32, now: Instant) {
         self.pass_time(now);
         self.value = f64::from(value);
         self.highest = self.highest.max(self.value);
     }
 
-    /// What was wanted; a new period begins.
+    /// Returns the statistics of the period, and begins a new one.
     pub fn take(&mut self, now: Instant) -> Observed {
         self.pass_time(now);
         let length = now.saturating_duration_since(self.since).as_secs_f64();
@@ -65,25 +65,25 @@ impl Demand {
     }
 }
 
-/// The demand of a level over many periods: it rises at once and falls slowly.
+/// Returns the demand of a level over many periods, which rises at once and falls slowly.
 pub fn smooth(before: f64, observed: &Observed) -> f64 {
     let envelope = observed.average + observed.deviation;
     envelope.max(KEPT * before + (1.0 - KEPT) * envelope)
 }
 
-/// What one level is entitled to.
+/// The entitlement of one level to seats.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Entitlement {
-    /// Its seats when no level lends or borrows.
+    /// Number of seats if no level lends or borrows.
     pub nominal: f64,
-    /// What it keeps for itself when others borrow.
+    /// Minimum number of seats when other levels borrow.
     pub least: f64,
-    /// What it has at most when it borrows.
+    /// Maximum number of seats when the level borrows.
     pub most: f64,
 }
 
-/// Divides `total` seats among levels by what they are entitled to, their smoothed demand and their highest one of the
-/// last period: each gets the same fraction of what it wants, within its bounds.
+/// Divides `total` seats among levels, given as entitlement, smoothed demand and highest demand of the last
+/// period. Each level gets the same fraction of its demand, within its bounds.
 pub fn divide(total: f64, levels: &[(Entitlement, f64, f64)]) -> Vec<u32> {
     let claims: Vec<(f64, f64, f64)> = levels
         .iter()
@@ -94,7 +94,7 @@ pub fn divide(total: f64, levels: &[(Entitlement, f64, f64)]) -> Vec<u32> {
         .collect();
     let given =
         |fraction: f64| claims.iter().map(move |(low, want, high)| (want * fraction).clamp(*low, *high));
-    // The sum grows with the fraction, so that halving an interval finds it.
+    // The sum grows with the fraction, so bisection finds it.
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..64 {
         if given(high).sum::<f64>() >= total {

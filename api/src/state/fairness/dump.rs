@@ -1,4 +1,4 @@
-//! What an operator can see of levels and queues: tables under `/debug/api_priority_and_fairness/`
+//! Debugging tables of levels, queues and requests under `/debug/api_priority_and_fairness/`
 //! (docs/api/fairness.md#tables-of-flow-control).
 
 use std::fmt::Write;
@@ -13,13 +13,13 @@ use values::clock;
 use values::query::Query;
 use wire::response::{Response, respond_text};
 
-/// Beginning of the paths.
+/// Prefix of the paths.
 const BELOW: &str = "/debug/api_priority_and_fairness/";
 
-/// Cells have at least this many characters.
+/// Minimum width of a cell in characters.
 const CELL_MIN: usize = 8;
 
-/// The answer to a path; `None` if it is none of these.
+/// Returns the response for a path; `None` for other paths.
 pub fn respond(fairness: &Fairness, path: &str, query: &Query) -> Option<Response> {
     let reports = || -> Vec<Report> {
         fairness.plan.load().levels.values().map(|planned| planned.level.report()).collect()
@@ -56,7 +56,7 @@ fn levels(reports: &[Report]) -> Vec<Row> {
         "CancelledRequests",
     ])];
     rows.extend(reports.iter().map(|report| {
-        // As kube-apiserver counts: queues in which requests wait.
+        // kube-apiserver counts the queues in which requests wait.
         let active = report.queues.iter().filter(|queue| !queue.waiting.is_empty());
         vec![
             report.name.clone(),
@@ -119,7 +119,7 @@ const COLUMNS: [&str; 10] = [
     "StartTime",
 ];
 
-/// Further columns of requests: what they ask for.
+/// Further columns of requests: the request attributes.
 const DETAILS: [&str; 8] =
     ["UserName", "Verb", "APIPath", "Namespace", "Name", "APIVersion", "Resource", "SubResource"];
 
@@ -151,7 +151,8 @@ fn requests(reports: &[Report], has_details: bool) -> Vec<Row> {
     rows
 }
 
-/// The row of a request: its place in a queue, if it waits in one, its schema and flow, and how long ago it came and began.
+/// Returns the row of a request: its queue and its position there if it waits, its schema and flow, and the
+/// time since it arrived and began.
 fn request(
     report: &Report,
     (queue, at): (Option<usize>, Option<usize>),
@@ -174,7 +175,7 @@ fn request(
     ]
 }
 
-/// The row of a request with what it asks for, where that is wanted.
+/// Adds the request attributes to the row of a request, if wanted.
 fn detailed(mut row: Row, asked: &str, has_details: bool) -> Row {
     if has_details {
         row.extend(asked.splitn(DETAILS.len(), BETWEEN).map(str::to_owned));
@@ -182,10 +183,10 @@ fn detailed(mut row: Row, asked: &str, has_details: bool) -> Row {
     row
 }
 
-/// The time of what did not happen yet.
+/// Shown as the time of an event that has not happened.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
-/// Cells that end with a comma and stand below each other.
+/// Formats cells that end with a comma and are aligned in columns.
 fn aligned(rows: &[Row]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {

@@ -1,6 +1,7 @@
-//! The requests of a level that run, for those who look at them; seats do not need to know them.
+//! The running requests of a level, for display. Seats do not depend on this list.
 //!
-//! A place in the list is taken for each request and used again: it grows with the requests that run at once.
+//! Each request takes a slot of the list. Slots are reused, so the list grows only with the number of
+//! concurrent requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use std::time::Instant;
 use auth::Attributes;
 use parking_lot::Mutex;
 
-/// The requests of a level that run.
+/// The running requests of a level.
 #[derive(Debug, Default)]
 pub(super) struct Executing(Mutex<Places>);
 
@@ -18,27 +19,27 @@ struct Places {
     free: Vec<usize>,
 }
 
-/// A request that runs.
+/// A running request, for display.
 #[derive(Clone, Debug)]
 pub(super) struct Runner {
-    /// Its flow schema.
+    /// Name of its flow schema.
     pub(super) schema: String,
-    /// Its flow.
+    /// Name of its flow.
     pub(super) flow: String,
-    /// What it asks for, as [`asked`] writes it.
+    /// Its request attributes, as [`asked`] formats them.
     pub(super) asked: String,
-    /// The queue that it came through; `None` in a level without queues.
+    /// The queue through which the request came; `None` in a level without queues.
     pub(super) queue: Option<usize>,
-    /// Seats that it takes.
+    /// Number of seats that the request takes.
     pub(super) seats: u32,
-    /// When it came.
+    /// Time when the request arrived.
     pub(super) arrived: Instant,
-    /// When it had its seats.
+    /// Time when the request got its seats.
     pub(super) began: Instant,
 }
 
-/// What a request asks for: user, verb, path, namespace, name, version, resource and subresource, with [`BETWEEN`] between
-/// them.
+/// Formats the request attributes: user, verb, path, namespace, name, version, resource and subresource,
+/// separated by [`BETWEEN`].
 pub(super) fn asked(attributes: &Attributes<'_>) -> String {
     let Attributes { user, verb, path, namespace, name, group, version, resource, subresource, .. } =
         *attributes;
@@ -50,10 +51,10 @@ pub(super) fn asked(attributes: &Attributes<'_>) -> String {
     text
 }
 
-/// Separator of these. A part that has it itself is shown as two.
+/// Separator of the request attributes. An attribute that contains it is shown as two.
 pub(super) const BETWEEN: &str = "\0";
 
-/// The place of a request, until this is dropped.
+/// The slot of a request, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Listed {
     executing: Arc<Executing>,
@@ -61,7 +62,7 @@ pub(super) struct Listed {
 }
 
 impl Executing {
-    /// Lists a request.
+    /// Adds a request to the list.
     pub(super) fn list(self: &Arc<Self>, runner: Runner) -> Listed {
         let mut places = self.0.lock();
         let place = match places.free.pop() {
@@ -77,7 +78,7 @@ impl Executing {
         Listed { executing: self.clone(), place }
     }
 
-    /// Those that run now.
+    /// Returns the requests that are running now.
     pub(super) fn all(&self) -> Vec<Runner> {
         self.0.lock().places.iter().flatten().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! docs/api/fairness.md
+//! Tests of docs/api/fairness.md.
 
 use std::time::Instant;
 
@@ -173,31 +173,31 @@ fn seats_are_divided_by_demand_within_bounds() {
     let entitled = |nominal, least, most| Entitlement { nominal, least, most };
     type Case<'c> = (f64, &'c [(Entitlement, f64, f64)], &'c [u32]);
     let cases: &[Case<'_>] = &[
-        // No level wants anything: in proportion to what each keeps.
+        // No level wants seats: they are divided in proportion to the minimum of each.
         (
             100.0,
             &[(entitled(50.0, 50.0, 100.0), 0.0, 0.0), (entitled(50.0, 50.0, 100.0), 0.0, 0.0)],
             &[50, 50],
         ),
-        // One wants everything, the other one lends half.
+        // The first level wants everything, the other one lends half.
         (
             100.0,
             &[(entitled(50.0, 50.0, 100.0), 500.0, 500.0), (entitled(50.0, 25.0, 100.0), 0.0, 0.0)],
             &[75, 25],
         ),
-        // It may not borrow more than 10.
+        // The first level may borrow at most 10.
         (
             100.0,
             &[(entitled(50.0, 50.0, 60.0), 500.0, 500.0), (entitled(50.0, 25.0, 100.0), 0.0, 0.0)],
             &[60, 40],
         ),
-        // Both want everything.
+        // Both levels want everything.
         (
             100.0,
             &[(entitled(80.0, 40.0, 100.0), 500.0, 500.0), (entitled(20.0, 10.0, 100.0), 500.0, 500.0)],
             &[80, 20],
         ),
-        // More is promised than there is.
+        // The minimums exceed the total.
         (10.0, &[(entitled(8.0, 8.0, 8.0), 9.0, 9.0), (entitled(8.0, 8.0, 8.0), 9.0, 9.0)], &[8, 8]),
         (0.0, &[], &[]),
     ];

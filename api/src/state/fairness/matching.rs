@@ -1,36 +1,36 @@
-//! Which flow a request belongs to: the first flow schema that matches it, and what tells flows of a schema apart
-//! (docs/api/fairness.md#flows).
+//! Assigns requests to flows: the first flow schema that matches a request, and the distinguisher between
+//! flows of a schema (docs/api/fairness.md#flows).
 
 use auth::Attributes;
 use sha2::{Digest, Sha256};
 
 use values::json::Value;
 
-/// A flow schema, as far as requests are compared with it.
+/// The part of a flow schema that is used to match requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
-    /// Name.
+    /// Name of the flow schema.
     pub name: String,
     /// UID of the object.
     pub uid: String,
-    /// Schemas of a lower value are tried first.
+    /// Precedence; schemas with a lower value are tried first.
     pub precedence: i64,
     /// Name of the priority level that serves its requests.
     pub level: String,
-    /// What tells its flows apart.
+    /// The distinguisher of its flows.
     pub distinguisher: Distinguisher,
     rules: Vec<Rule>,
 }
 
-/// What tells the flows of a schema apart.
+/// The property by which the flows of a schema are distinguished.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Distinguisher {
-    /// Nothing: all requests are one flow.
+    /// All requests of the schema are one flow.
     #[default]
     Nothing,
     /// Each user has a flow.
     User,
-    /// Each namespace has one.
+    /// Each namespace has a flow.
     Namespace,
 }
 
@@ -64,7 +64,7 @@ struct PathRule {
     paths: Vec<String>,
 }
 
-/// A list of names in which `*` stands for all of them.
+/// A list of names, in which `*` matches all names.
 #[derive(Clone, Debug, PartialEq)]
 enum Names {
     All,
@@ -89,12 +89,12 @@ impl Schema {
         }
     }
 
-    /// Whether requests with these attributes are its own.
+    /// Returns whether requests with these request attributes match the schema.
     pub fn matches(&self, attributes: &Attributes<'_>) -> bool {
         self.rules.iter().any(|rule| rule.matches(attributes))
     }
 
-    /// The flow of a request: its distinguisher within this schema.
+    /// Returns the flow of a request: the value of the distinguisher.
     pub fn flow<'r>(&self, attributes: &Attributes<'r>) -> &'r str {
         match self.distinguisher {
             Distinguisher::Nothing => "",
@@ -104,7 +104,7 @@ impl Schema {
     }
 }
 
-/// The number that spreads flows over queues.
+/// Returns the hash that spreads flows over queues.
 pub fn hash(schema: &str, flow: &str) -> u64 {
     let digest = Sha256::new().chain_update(schema).chain_update([0]).chain_update(flow).finalize();
     let (first, _) = digest.split_first_chunk().expect("a digest has 32 bytes");
@@ -188,7 +188,7 @@ impl PathRule {
     }
 }
 
-/// Whether a path of a rule is the path of a request, or a directory above it.
+/// Returns whether the path of a rule is the path of a request, or a directory above it.
 fn covers(rule: &str, path: &str) -> bool {
     if rule == "*" || rule == path {
         return true;
@@ -211,7 +211,7 @@ impl Names {
         }
     }
 
-    /// Whether a resource, or a subresource written `resource/subresource`, is among them.
+    /// Returns whether the list contains a resource, or a subresource written `resource/subresource`.
     fn have_resource(&self, resource: &str, subresource: &str) -> bool {
         match self {
             _ if subresource.is_empty() => self.have(resource),

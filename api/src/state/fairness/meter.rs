@@ -1,4 +1,4 @@
-//! What is counted of flow control (docs/api/operations.md#metrics).
+//! The metrics of flow control (docs/api/operations.md#metrics).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use wire::metrics::family::{
 };
 use wire::metrics::page::{Kind, Page, Stability};
 
-/// The families that are counted; the others are read from the levels.
+/// The metric families that are counted; the others are computed from the levels.
 #[derive(Debug)]
 pub(super) struct Families {
     dispatched: Counters,
@@ -34,7 +34,7 @@ pub(super) struct Families {
     kinds: Histograms,
 }
 
-/// What is counted of one flow schema at its level.
+/// The metrics of one flow schema at its level.
 #[derive(Debug)]
 pub(super) struct Meter {
     dispatched: Option<Arc<AtomicU64>>,
@@ -45,7 +45,7 @@ pub(super) struct Meter {
     waiting_seats: Option<Arc<AtomicI64>>,
     estimates: Option<Arc<Histogram>>,
     lengths: Option<Arc<Histogram>>,
-    /// By whether the request ran.
+    /// Waiting times, by whether the request was executed.
     waits: [Option<Arc<Histogram>>; 2],
     executions: Option<Arc<Histogram>>,
 }
@@ -167,18 +167,18 @@ impl Default for Families {
     }
 }
 
-/// What a level has to do at one moment.
+/// The load of a level at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub executing: u32,
     pub waiting: u32,
     pub in_use: u32,
     pub limit: u32,
-    /// Requests that its queues have room for.
+    /// Total number of requests that fit into its queues.
     pub room: u64,
 }
 
-/// `part` of `whole`, in thousandths.
+/// Returns `part` of `whole`, in thousandths.
 fn millis(part: u64, whole: u64) -> u64 {
     (part * 1_000).checked_div(whole).unwrap_or_default()
 }
@@ -203,7 +203,7 @@ impl Families {
         ]
     }
 
-    /// Counts what a level has to do, and the seats that it wanted on average, of so many of its own.
+    /// Records the load of a level, and its average demand relative to its nominal seats.
     pub(super) fn sample(&self, level: &str, load: Load, wanted: f64, nominal: f64) {
         let share = if nominal > 0.0 { wanted / nominal * 1e3 } else { 0.0 };
         self.demands.record(&[level], share as u64);
@@ -213,12 +213,12 @@ impl Families {
         self.seated.record(&["executing", level], millis(load.in_use.into(), limit));
     }
 
-    /// Counts how many requests of a kind wait, of so many that may run.
+    /// Records how many requests of a kind wait, relative to the limit of running requests.
     pub(super) fn sample_kind(&self, kind: &str, waiting: u64, bound: u64) {
         self.kinds.record(&["waiting", kind], millis(waiting, bound));
     }
 
-    /// The meter of a flow schema at a level.
+    /// Returns the meter of a flow schema at a level.
     pub(super) fn meter(&self, schema: &str, level: &str) -> Meter {
         let labels = [schema, level];
         Meter {
@@ -236,7 +236,7 @@ impl Families {
     }
 }
 
-/// A request that runs, as it is counted until this is dropped.
+/// Counts a running request until it is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     meter: Arc<Meter>,
@@ -244,7 +244,7 @@ pub(super) struct Running {
     began: Instant,
 }
 
-/// A request that waits, as it is counted until this is dropped.
+/// Counts a waiting request until it is dropped.
 pub(super) struct Waiting<'m> {
     meter: &'m Meter,
     seats: u32,
@@ -260,7 +260,7 @@ where
 }
 
 impl Meter {
-    /// A request that is going to take so many seats begins to wait.
+    /// Records that a request for this number of seats begins to wait.
     pub(super) fn waits(&self, seats: u32) -> Waiting<'_> {
         if let Some(estimates) = &self.estimates {
             estimates.record(seats.into());
@@ -270,14 +270,14 @@ impl Meter {
         Waiting { meter: self, seats }
     }
 
-    /// It is in a queue that has so many requests.
+    /// Records the length of the queue in which a request waits.
     pub(super) fn queued(&self, length: usize) {
         if let Some(lengths) = &self.lengths {
             lengths.record(length as u64);
         }
     }
 
-    /// A request that waited so long runs from now on.
+    /// Records that a request begins to run after waiting for `waited`.
     pub(super) fn runs(self: &Arc<Self>, seats: u32, waited: Duration) -> Running {
         self.waited(true, waited);
         if let Some(dispatched) = &self.dispatched {
@@ -288,7 +288,7 @@ impl Meter {
         Running { meter: self.clone(), seats, began: Instant::now() }
     }
 
-    /// A request that waited so long was refused.
+    /// Records that a request was refused after waiting for `waited`.
     pub(super) fn refused(&self, why: Why, waited: Duration) {
         self.waited(false, waited);
         let at = REASONS.iter().position(|reason| *reason == why);
@@ -323,7 +323,7 @@ impl Drop for Running {
 }
 
 impl Fairness {
-    /// Writes the families of flow control.
+    /// Writes the metric families of flow control.
     pub fn write(&self, page: &mut Page<'_>) {
         self.families.all().into_iter().for_each(|family| family.write(page));
         let help = "Requests that wait, and that read or write.";

@@ -1,14 +1,14 @@
-//! Priority and fairness: how many requests run at once, and whose turn it is when there are too many
-//! (docs/api/fairness.md).
+//! Priority and fairness: limits the number of concurrent requests, and decides which request is next if
+//! there are too many (docs/api/fairness.md).
 //!
 //! ```text
-//! request ─ matching: flow schema ─► level ─ seats: free? ─► Turn with a Seat ─ goes with the answer ─► free again
+//! request ─ matching: flow schema ─► level ─ seats: free? ─► Turn with a Seat ─ until the response ends ─► free again
 //!                                      │             └─ queue, or 429
 //! controllers/flow_control ─ objects ─► configure; every 10 s: demand ─► divide ─► seats of each level
 //! ```
 //!
-//! The alternative are two plain bounds, one for reads and one for writes. Knows the attributes of requests and the
-//! objects of flow control, and neither resources nor the store.
+//! The alternative is two plain limits, one for reads and one for writes. The module knows the attributes of
+//! requests and the flow control objects, but neither resources nor the store.
 
 mod demand;
 mod dump;
@@ -38,32 +38,34 @@ use values::json::Value;
 
 pub use self::dump::respond;
 
-/// How often seats are divided again.
+/// Interval at which seats are divided again.
 pub const PERIOD: Duration = Duration::from_secs(10);
 
-/// Longest time that a request waits for its turn.
+/// Maximum time for which a request waits in a queue.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Most seats of a list, and of a write.
+/// Maximum number of seats of a list, and of a write.
 const SEATS_MAX: (u32, u32) = (100, 10);
 
-/// Most queues of a level that are kept; more of them are allowed, and would take memory that no flow has a use for.
+/// Maximum number of queues that a level keeps. A configuration may set more, which would only take memory
+/// without benefit.
 const QUEUES_MAX: i64 = 4096;
 
-/// Most seats of a flow whose requests run as soon as they can. More of them than processors only wait for each other.
+/// Maximum number of seats of a flow whose requests run without taking turns. More of them than processors
+/// would only wait for each other.
 const CROWD_SEATS: u32 = 4;
 
-/// What part of a level's seats one request may take at most.
+/// Maximum share of a level's seats that one request may take.
 const PART_MAX: f64 = 0.15;
 
-/// What an operator may set.
+/// The settings of the operator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Settings {
-    /// Whether levels share the server; otherwise two plain bounds hold.
+    /// Whether levels share the server. If not, two plain limits apply.
     pub is_shared: bool,
-    /// Most requests at once that read; 0: no bound.
+    /// Maximum number of concurrent reads; 0 means unlimited.
     pub reading: u32,
-    /// Most requests at once that write; 0: no bound.
+    /// Maximum number of concurrent writes; 0 means unlimited.
     pub writing: u32,
 }
 
@@ -79,10 +81,10 @@ pub struct Fairness {
     reading: Arc<AtomicU32>,
     writing: Arc<AtomicU32>,
     plan: ArcSwap<Plan>,
-    /// The demand of each level so far; held while levels change.
+    /// The smoothed demand of each level. Locked while levels change.
     smoothed: Mutex<BTreeMap<String, f64>>,
     families: Families,
-    /// Requests that wait: those that read, and those that write.
+    /// Number of waiting requests: reads, and writes.
     waiting: [AtomicI64; 2],
 }
 
@@ -103,12 +105,12 @@ struct Flow {
     meter: Arc<Meter>,
 }
 
-/// UIDs of the objects that a request was classified by.
+/// UIDs of the objects by which a request was classified.
 #[derive(Debug)]
 pub struct Ids {
-    /// Of the flow schema.
+    /// UID of the flow schema.
     pub schema: HeaderValue,
-    /// Of the priority level.
+    /// UID of the priority level.
     pub level: HeaderValue,
 }
 
@@ -117,20 +119,20 @@ struct Planned {
     level: Arc<Level>,
     entitled: Entitlement,
     is_limited: bool,
-    /// What it wanted in the last period.
+    /// Its demand in the last period.
     observed: Mutex<Observed>,
 }
 
-/// What became of a request that wanted to run.
+/// The result for a request that waited for its turn.
 #[derive(Debug)]
 pub struct Turn {
-    /// What it was classified by, if it was.
+    /// The objects by which the request was classified, if it was.
     pub ids: Option<Arc<Ids>>,
-    /// The permit to run, or the seconds after which it may be tried again.
+    /// The permit to run, or the seconds after which the client may retry.
     pub permit: Result<Permit, u32>,
 }
 
-/// The right to run, until it is dropped.
+/// The permit to run, valid until it is dropped.
 #[derive(Debug)]
 pub struct Permit {
     seat: Option<(seats::Seat, Running, Listed)>,
@@ -146,8 +148,8 @@ impl Drop for Permit {
 }
 
 impl Permit {
-    /// Whether the request is one of many of its flow, or a large one: it then takes turns on the processor with others of that
-    /// kind.
+    /// Returns whether the request is large or belongs to a flow with many running requests. Such requests
+    /// take turns on the processor.
     pub fn is_crowded(&self) -> bool {
         self.seat.as_ref().is_some_and(|(seat, ..)| seat.flow_seats() > CROWD_SEATS)
     }
@@ -155,18 +157,18 @@ impl Permit {
     const FREE: Permit = Permit { seat: None, counted: None };
 }
 
-/// How much a request is going to take.
+/// The estimated size of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Work {
-    /// A list, of this many bytes.
+    /// A list of this many bytes.
     List(u64),
-    /// A write.
+    /// A write of any kind.
     Write,
-    /// Anything else.
+    /// Any other request, such as a get.
     Other,
 }
 
-/// Bytes of a list that one seat stands for.
+/// Number of bytes of a list for which one seat is charged.
 const BYTES_PER_SEAT: u64 = 100_000;
 
 impl Work {
@@ -182,7 +184,8 @@ impl Work {
 }
 
 impl Fairness {
-    /// Nothing is bounded before the first configuration, except by the plain bounds where these hold.
+    /// Creates flow control without levels. Until the first configuration nothing is limited, except by the
+    /// plain limits if they apply.
     pub fn new(settings: Settings) -> Fairness {
         Fairness {
             settings,
@@ -195,13 +198,13 @@ impl Fairness {
         }
     }
 
-    /// Whether levels share the server.
+    /// Returns whether levels share the server.
     pub fn is_shared(&self) -> bool {
         self.settings.is_shared
     }
 
-    /// Lets a request run, after a while if need be. `work` is asked only where it matters, and `time_allowed` is how
-    /// long the request may take.
+    /// Waits until a request may run. `work` is called only if the estimate matters; `time_allowed` is the
+    /// timeout of the request.
     pub async fn turn(
         &self,
         attributes: &Attributes<'_>,
@@ -256,7 +259,7 @@ impl Fairness {
         Turn { ids: Some(ids), permit }
     }
 
-    /// The plain bounds. Administrators have none.
+    /// Applies the plain limits. Members of `system:masters` are not limited.
     fn bounded(&self, attributes: &Attributes<'_>, work: impl FnOnce() -> Work) -> Result<Permit, u32> {
         let (counter, bound) = match work() {
             Work::Write => (&self.writing, self.settings.writing),
@@ -270,7 +273,7 @@ impl Fairness {
         if before >= bound { Err(1) } else { Ok(permit) }
     }
 
-    /// Takes over flow schemas and priority levels, as objects. Levels that were there keep their requests.
+    /// Sets the flow schemas and priority levels, given as objects. Existing levels keep their requests.
     pub fn configure(&self, schemas: &[Value], levels: &[Value]) {
         let mut smoothed = self.smoothed.lock();
         let before = self.plan.load_full();
@@ -299,7 +302,7 @@ impl Fairness {
             let (Some(planned), Some((uid, seats_max))) =
                 (plan.levels.get(&schema.level), uids.get(&*schema.level))
             else {
-                continue; // its status says so
+                continue; // the status of the schema reports this
             };
             let ids = Arc::new(Ids { schema: header(&schema.uid), level: header(uid) });
             let meter = Arc::new(self.families.meter(&schema.name, &schema.level));
@@ -314,7 +317,7 @@ impl Fairness {
         self.plan.store(Arc::new(plan));
     }
 
-    /// Divides the seats again, by what the levels wanted since this was done last.
+    /// Divides the seats again, by the demand of the levels since the previous call.
     pub fn divide_again(&self) {
         let mut smoothed = self.smoothed.lock();
         let plan = self.plan.load_full();
@@ -338,7 +341,7 @@ impl Fairness {
     }
 }
 
-/// One in a number, until this is dropped.
+/// Increments a counter until it is dropped.
 struct Counted<'n>(&'n AtomicI64);
 
 impl<'n> Counted<'n> {
@@ -358,7 +361,7 @@ fn is_write(attributes: &Attributes<'_>) -> bool {
     !matches!(attributes.verb, "get" | "list" | "watch" | "head" | "options")
 }
 
-/// Gives each level of a plan its seats.
+/// Assigns seats to each level of a plan.
 fn divide(plan: &Plan, smoothed: &BTreeMap<String, f64>, total: f64, highest: impl Fn(&str) -> f64) {
     let limited: Vec<(&String, &Planned)> =
         plan.levels.iter().filter(|(_, planned)| planned.is_limited).collect();
@@ -373,16 +376,16 @@ fn divide(plan: &Plan, smoothed: &BTreeMap<String, f64>, total: f64, highest: im
     }
 }
 
-/// A PriorityLevelConfiguration, as far as it is acted on.
+/// The part of a PriorityLevelConfiguration that takes effect.
 #[derive(Clone, Debug, PartialEq)]
 struct LevelSpec {
     name: String,
     uid: String,
     manner: Manner,
     shares: f64,
-    /// Part of its seats that others may borrow.
+    /// Share of its seats that other levels may borrow.
     lendable: f64,
-    /// How much it may borrow, in parts of its own seats; `None`: everything.
+    /// How much it may borrow, as a share of its own seats; `None` means unlimited.
     borrowing: Option<f64>,
 }
 
@@ -415,7 +418,7 @@ impl LevelSpec {
         Entitlement { nominal, least: nominal - lendable, most: nominal + borrowing }
     }
 
-    /// Most seats that one request takes here.
+    /// Returns the maximum number of seats that one request takes in this level.
     fn seats_max(&self, nominal: f64) -> u32 {
         let part = (nominal * PART_MAX).ceil() as u32;
         match self.manner {
@@ -426,7 +429,8 @@ impl LevelSpec {
     }
 }
 
-/// The queues of a level. Numbers that validation would refuse are bounded, so that no object can do harm.
+/// Reads the queue settings of a level. Numbers that validation would refuse are clamped, so that no object
+/// can do harm.
 fn read_queuing(queuing: &Value) -> Queuing {
     let number = |member: &str, default: i64, most: i64| {
         let number = queuing.get(member).and_then(Value::as_i64).unwrap_or(default);

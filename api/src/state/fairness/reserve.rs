@@ -1,35 +1,38 @@
-//! The seats of a level that are kept for flows with little under way (docs/api/fairness.md#levels): a flow that floods its
-//! level leaves them to the others, whose requests so run at once instead of waiting for the end of long ones.
+//! The reserved seats of a level, for flows with few running requests (docs/api/fairness.md#levels). A flow
+//! that floods its level cannot take them, so requests of other flows run at once instead of waiting for long
+//! requests to end.
 //!
-//! Knows seats and the numbers of flows. The flows are those with requests under way, so they are no more than these.
+//! The module knows only seats and hashes of flows. It keeps only flows with running requests, so their
+//! number is bounded by the running requests.
 
 use std::collections::HashMap;
 
-/// Which part of a level's seats is kept; a level with fewer seats keeps none.
+/// Number of seats of which one is reserved; a level with fewer seats reserves no seat.
 const PART: u32 = 8;
 
-/// The kept seats of a level, and what each flow has under way.
+/// The reserved seats of a level, and the seats that each flow uses.
 #[derive(Debug, Default)]
 pub(super) struct Reserve {
     in_use: u32,
-    /// Seats of each flow, kept ones and others.
+    /// Seats of each flow, reserved and others.
     flows: HashMap<u64, u32>,
 }
 
 impl Reserve {
-    /// How many of a level's seats are kept.
+    /// Returns how many of a level's seats are reserved.
     pub(super) fn size(limit: u32) -> u32 {
         limit / PART
     }
 
-    /// How many of them are taken.
+    /// Returns how many reserved seats are in use.
     pub(super) fn in_use(&self) -> u32 {
         self.in_use
     }
 
-    /// How many kept seats a request of a flow may take, if it may: there are enough, and the flow has at most half of their
-    /// number with these. A request that wants more takes so many if it is the only one of its flow: seats that a flood has may
-    /// be free again after minutes only, and one large list does no harm.
+    /// Returns how many reserved seats a request of a flow may take, if any: enough seats must be free, and
+    /// the flow may then have at most half as many seats as are reserved. A request that wants more gets half
+    /// of the reserved seats if it is the only one of its flow: seats that a flood occupies may become free
+    /// only after minutes, and one large list does no harm.
     pub(super) fn room(&self, limit: u32, flow: u64, seats: u32) -> Option<u32> {
         let size = Reserve::size(limit);
         let (half, under_way) = ((size / 2).max(1), self.under_way(flow));
@@ -37,12 +40,12 @@ impl Reserve {
         (self.in_use + seats <= size && under_way + seats <= half).then_some(seats)
     }
 
-    /// Seats of what a flow has under way.
+    /// Returns the number of seats that a flow uses.
     pub(super) fn under_way(&self, flow: u64) -> u32 {
         self.flows.get(&flow).copied().unwrap_or_default()
     }
 
-    /// Notes that a request of a flow runs, on kept seats or on others.
+    /// Records that a request of a flow begins, on reserved or other seats.
     pub(super) fn begin(&mut self, flow: u64, seats: u32, is_kept: bool) {
         *self.flows.entry(flow).or_default() += seats;
         if is_kept {
@@ -50,7 +53,7 @@ impl Reserve {
         }
     }
 
-    /// Notes that it ended.
+    /// Records that a request of a flow ends.
     pub(super) fn end(&mut self, flow: u64, seats: u32, is_kept: bool) {
         if let Some(under_way) = self.flows.get_mut(&flow) {
             *under_way -= seats;
@@ -73,7 +76,7 @@ mod tests {
         let (flood, one, other) = (1, 2, 3);
         let mut reserve = Reserve::default();
         reserve.begin(flood, 40, false);
-        // Of 49 seats 6 are kept, 3 of them for each flow.
+        // A level with 49 seats reserves 6, at most 3 of them for each flow.
         for (flow, seats, limit, wanted) in [
             (flood, 1, 49, None),
             (one, 3, 49, Some(3)),

@@ -1,11 +1,12 @@
-//! When a refused client may come again: the later, the more are refused (docs/api/fairness.md#refusals).
+//! Computes when a refused client may retry: the more requests are refused, the later
+//! (docs/api/fairness.md#refusals).
 
 use std::time::{Duration, Instant};
 
-/// Longest time that a client is asked to wait.
+/// Maximum delay in seconds.
 const LONGEST_S: u32 = 32;
 
-/// The time that refused clients are asked to wait.
+/// The delay for refused clients.
 #[derive(Debug)]
 pub struct RetryAfter {
     seconds: u32,
@@ -14,12 +15,12 @@ pub struct RetryAfter {
 }
 
 impl RetryAfter {
-    /// A second at first.
+    /// Returns a delay of one second at first.
     pub fn new(now: Instant) -> RetryAfter {
         RetryAfter { seconds: 1, dropped: 0, since: now }
     }
 
-    /// Counts a refusal; returns the seconds to wait.
+    /// Counts a refusal, and returns the seconds to wait.
     pub fn dropped(&mut self, now: Instant) -> u32 {
         if now.saturating_duration_since(self.since) >= Duration::from_secs(self.seconds.into()) {
             if self.dropped >= 3 * self.seconds {

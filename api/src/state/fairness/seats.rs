@@ -1,13 +1,14 @@
-//! The seats of one priority level: who has one, who waits for one, and who is next (docs/api/fairness.md#levels).
+//! The seats of one priority level: which requests have seats, which wait for them, and which is next
+//! (docs/api/fairness.md#levels).
 //!
 //! ```text
-//! enter ─ a seat is free and no request waits, or one is kept for it ───────► Seat ─ drop ─► release ─► the next one
+//! enter ─ a seat is free and no request waits, or a reserved one is free ───► Seat ─ drop ─► release ─► the next request
 //!    └─ queue of the least work among the flow's hand ─ full? ─ wait ───────┘
 //! ```
 //!
-//! Queues are served fairly in virtual time: each is behind by the work that it has had done, and the one whose first
-//! request would end first in virtual time is next. The state is behind one lock per level, held for a few
-//! comparisons; nothing is awaited under it.
+//! Queues are served fairly in virtual time: the work done for a queue advances its position, and the next
+//! request is the one that would end first in virtual time. The state is behind one lock per level, which is
+//! held for a few comparisons and never across an await.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,32 +23,32 @@ use super::meter::Load;
 use super::reserve::Reserve;
 use super::retry_after::RetryAfter;
 
-/// What a request is assumed to take before it was seen.
+/// Assumed duration of a request before it has run.
 const SERVICE_SECONDS: f64 = 0.003;
 
-/// What a level does with a request for which it has no seat.
+/// The behavior of a level when it has no free seat for a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Manner {
-    /// It has a seat for every request.
+    /// The level has a seat for every request.
     Exempt,
-    /// Refuse it.
+    /// The level refuses the request.
     Reject,
-    /// Let it wait in a queue.
+    /// The request waits in a queue.
     Queue(Queuing),
 }
 
-/// The queues of a level.
+/// The queue settings of a level.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Queuing {
-    /// Their number; at least 1.
+    /// Number of queues; at least 1.
     pub queues: usize,
-    /// How many of them one flow may use; at most their number.
+    /// Number of queues that one flow may use; at most the number of queues.
     pub hand: usize,
-    /// Most requests that wait in one queue.
+    /// Maximum number of requests that wait in one queue.
     pub length: usize,
 }
 
-/// Seats for requests of one priority level.
+/// The seats and queues of one priority level.
 #[derive(Debug)]
 pub struct Level {
     name: String,
@@ -63,14 +64,14 @@ struct State {
     in_use: u32,
     reserve: Reserve,
     queues: Vec<Queue>,
-    /// Queues with requests, waiting or under way.
+    /// Number of queues with waiting or running requests.
     active: usize,
     waiting: usize,
     waiting_seats: u32,
     /// Virtual time, in seconds of one seat.
     now: f64,
     read_at: Instant,
-    /// The queue that was served last; equals are served in turn.
+    /// The queue that was served last; queues with equal virtual time are served in turn.
     served: usize,
     ids: u64,
     demand: Demand,
@@ -78,16 +79,16 @@ struct State {
     counts: Counts,
 }
 
-/// How many requests ended in which way.
+/// Numbers of requests by outcome.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
-    /// Had a seat.
+    /// Requests that got a seat.
     pub dispatched: u64,
-    /// Were refused at once.
+    /// Requests that were refused immediately.
     pub rejected: u64,
-    /// Waited in vain.
+    /// Requests that waited until their time limit.
     pub timed_out: u64,
-    /// Were given up by their clients.
+    /// Requests that their clients cancelled while waiting.
     pub cancelled: u64,
 }
 
@@ -113,45 +114,45 @@ struct Waiter {
     grant: oneshot::Sender<Seat>,
 }
 
-/// A request that wants a seat.
+/// A request that wants seats.
 #[derive(Clone, Copy, Debug)]
 pub struct Entrant<'e> {
-    /// Number of its flow.
+    /// Hash of its flow.
     pub hash: u64,
     /// Name of its flow schema.
     pub schema: &'e str,
     /// Its flow within the schema.
     pub flow: &'e str,
-    /// What it asks for, for those who look.
+    /// Its request attributes, for display.
     pub asked: &'e str,
-    /// How many seats it takes; at least 1.
+    /// Number of seats that it takes; at least 1.
     pub seats: u32,
-    /// Longest time that it waits.
+    /// Maximum time for which it waits.
     pub patience: Duration,
 }
 
-/// Why a request has no seat, and when to try again.
+/// The reason why a request got no seat, and when to retry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Refused {
-    /// Why.
+    /// The reason of the refusal.
     pub why: Why,
-    /// Seconds after which it may be tried again.
+    /// Seconds after which the client may retry.
     pub retry_after_s: u32,
 }
 
-/// Why a request has no seat.
+/// The reason why a request got no seat.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Why {
     /// No seat is free, and the level has no queues.
     NoSeat,
     /// The queue is full.
     QueueFull,
-    /// Its time is up.
+    /// The request waited until its time limit.
     TimeOut,
 }
 
 impl Why {
-    /// As metrics name it.
+    /// Returns the name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Why::NoSeat => "concurrency-limit",
@@ -161,40 +162,41 @@ impl Why {
     }
 }
 
-/// The seats of a request. They are free again when this is dropped.
+/// The seats of a request. Dropping it frees them.
 #[derive(Debug)]
 pub struct Seat {
-    /// `None` only while it is taken apart.
+    /// `None` only while the value is being dismantled.
     level: Option<Arc<Level>>,
     taken: Taken,
-    /// Seats that its flow has, with these; 0 in a level without queues.
+    /// Number of seats of its flow, including these; 0 in a level without queues.
     flow_seats: u32,
 }
 
-/// Which seats a request has.
+/// The seats of a request.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     queue: Option<usize>,
-    /// Number of its flow.
+    /// Hash of its flow.
     hash: u64,
     seats: u32,
-    /// Whether they are of those that are kept for flows with little under way.
+    /// Whether the seats are reserved ones, for flows with few running requests.
     is_kept: bool,
     began: Instant,
 }
 
 impl Seat {
-    /// The queue that its request came through.
+    /// Returns the queue through which the request came.
     pub(super) fn queue(&self) -> Option<usize> {
         self.taken.queue
     }
 
-    /// How many they are.
+    /// Returns the number of seats.
     pub(super) fn count(&self) -> u32 {
         self.taken.seats
     }
 
-    /// Seats that its flow had when it began, with these; 0 in a level without queues, which tells no flows apart.
+    /// Returns the number of seats that the flow had when the request began, including these. 0 in a level
+    /// without queues, which does not distinguish flows.
     pub(super) fn flow_seats(&self) -> u32 {
         self.flow_seats
     }
@@ -209,7 +211,7 @@ impl Drop for Seat {
 }
 
 impl Level {
-    /// A level with this number of seats.
+    /// Creates a level with this number of seats.
     pub fn new(name: &str, manner: Manner, limit: u32) -> Level {
         let now = Instant::now();
         let mut state = State {
@@ -234,17 +236,17 @@ impl Level {
         Level { name: name.to_owned(), state: Mutex::new(state), executing: Arc::default() }
     }
 
-    /// Name of the level.
+    /// Returns the name of the level.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its requests that run.
+    /// Returns the list of running requests.
     pub(super) fn executing(&self) -> &Arc<Executing> {
         &self.executing
     }
 
-    /// Changes what it does without a free seat. Requests that wait keep their place.
+    /// Changes the behavior without a free seat. Waiting requests keep their positions.
     pub fn set_manner(self: &Arc<Level>, manner: Manner) {
         let mut state = self.state.lock();
         if state.manner != manner {
@@ -262,17 +264,17 @@ impl Level {
         self.serve(&mut state);
     }
 
-    /// Its seats now.
+    /// Returns the current number of seats.
     pub fn limit(&self) -> u32 {
         self.state.lock().limit
     }
 
-    /// How many seats were wanted since this was asked last.
+    /// Returns the demand for seats since the previous call.
     pub fn observe(&self) -> Observed {
         self.state.lock().demand.take(Instant::now())
     }
 
-    /// What it has to do now.
+    /// Returns the current load of the level.
     pub fn load(&self) -> Load {
         let state = self.state.lock();
         let room = match state.manner {
@@ -288,10 +290,10 @@ impl Level {
         }
     }
 
-    /// Waits for seats; `queued` is told the length of the queue in which it waits.
+    /// Waits for seats. `queued` is called with the length of the queue in which the request waits.
     ///
     /// # Errors
-    /// There are none, now or in time.
+    /// No seats are available, now or in time.
     pub async fn enter(
         self: &Arc<Level>,
         entrant: Entrant<'_>,
@@ -329,13 +331,13 @@ impl Level {
             let (grant, granted) = oneshot::channel();
             let id = state.enqueue(queue, &entrant, arrived, grant);
             queued(state.queues[queue].waiting.len());
-            // The queue may have been passed over while the first one had no room.
+            // Serving may have skipped this queue while its first request had no room.
             self.serve(&mut state);
             (granted, Queued { level: self, queue, id, why: None })
         };
         match tokio::time::timeout(entrant.patience, &mut granted).await {
             Ok(Ok(seat)) => Ok(seat),
-            // The sender of a waiting request is not dropped; and a seat may have come with the last moment.
+            // The sender of a waiting request is not dropped, and a seat may have arrived at the last moment.
             Ok(Err(_)) | Err(_) => match granted.try_recv() {
                 Ok(seat) => Ok(seat),
                 Err(_) => {
@@ -347,7 +349,7 @@ impl Level {
         }
     }
 
-    /// Gives seats to those who are next, as long as there is room.
+    /// Assigns seats to the next requests, as long as there is room.
     fn serve(self: &Arc<Level>, state: &mut State) {
         while let Some((queue, kept)) = state.next_served() {
             let Some(waiter) = state.leave_queue(queue, 0) else { return };
@@ -358,7 +360,7 @@ impl Level {
             let (seats, is_kept) = (kept.unwrap_or(seats), kept.is_some());
             let taken = Taken { queue: Some(queue), hash, seats, is_kept, began: Instant::now() };
             let seat = self.seat(state, taken);
-            // A request whose client no longer waits: its seats are given back here, as the lock is held.
+            // The client no longer waits. Its seats are freed here, because the lock is already held.
             if let Err(mut seat) = grant.send(seat) {
                 seat.level = None;
                 state.end(&seat.taken);
@@ -377,7 +379,7 @@ impl Level {
         self.serve(&mut state);
     }
 
-    /// Its state, to be shown.
+    /// Returns the state for display.
     pub fn report(&self) -> Report {
         let state = self.state.lock();
         Report {
@@ -392,50 +394,50 @@ impl Level {
     }
 }
 
-/// A level at one moment.
+/// The state of a level at one moment.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Name.
+    /// Name of the level.
     pub name: String,
-    /// What it does without a free seat.
+    /// Behavior without a free seat.
     pub manner: Manner,
-    /// Requests under way.
+    /// Number of running requests.
     pub executing: u32,
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub waiting: usize,
-    /// How requests ended.
+    /// Numbers of requests by outcome.
     pub counts: Counts,
-    /// Its queues.
+    /// The queues of the level.
     pub queues: Vec<QueueReport>,
-    /// Its requests that run.
+    /// The running requests of the level.
     pub(super) runners: Vec<Runner>,
 }
 
-/// A queue at one moment.
+/// The state of a queue at one moment.
 #[derive(Clone, Debug)]
 pub struct QueueReport {
-    /// Its requests under way.
+    /// Number of running requests from this queue.
     pub executing: u32,
     /// Seats that they take.
     pub in_use: u32,
     /// Virtual time at which its first request may start.
     pub next: f64,
-    /// Those who wait, the first one first.
+    /// The waiting requests, the first one first.
     pub waiting: Vec<WaiterReport>,
 }
 
-/// A request that waits.
+/// A waiting request, for display.
 #[derive(Clone, Debug)]
 pub struct WaiterReport {
-    /// Its flow schema.
+    /// Name of its flow schema.
     pub schema: String,
-    /// Its flow.
+    /// Its flow within the schema.
     pub flow: String,
-    /// What it asks for.
+    /// The request attributes as text.
     pub asked: String,
     /// How long it has been waiting.
     pub waited: Duration,
-    /// Seats that it wants.
+    /// Number of seats that it wants.
     pub seats: u32,
 }
 
@@ -461,12 +463,12 @@ impl Queue {
     }
 }
 
-/// The place of a request in a queue; it leaves the queue with this.
+/// The position of a request in a queue. Dropping it removes the request from the queue.
 struct Queued<'l> {
     level: &'l Arc<Level>,
     queue: usize,
     id: u64,
-    /// Why it leaves, unless its client went away.
+    /// The reason for leaving; `None` if the client cancelled.
     why: Option<Why>,
 }
 
@@ -480,13 +482,13 @@ impl Drop for Queued<'_> {
             Some(_) => state.counts.timed_out += 1,
             None => state.counts.cancelled += 1,
         }
-        // It may have been the first one, and too wide.
+        // The removed request may have been the first one, and too large for the free seats.
         self.level.serve(&mut state);
     }
 }
 
 impl State {
-    /// As many queues as are wanted now; those that are in use stay.
+    /// Creates the configured number of queues; queues in use stay.
     fn make_queues(&mut self) {
         let wanted = match self.manner {
             Manner::Queue(queuing) => queuing.queues,
@@ -496,14 +498,15 @@ impl State {
         self.queues.resize_with(wanted.max(used), Queue::default);
     }
 
-    /// Whether there are as many seats besides those that are kept, which only queues need.
+    /// Returns whether enough seats are free besides the reserved ones. Only levels with queues reserve
+    /// seats.
     fn has_room(&self, seats: u32) -> bool {
         let kept = if matches!(self.manner, Manner::Queue(_)) { Reserve::size(self.limit) } else { 0 };
         let in_use = self.in_use - self.reserve.in_use();
         in_use == 0 || in_use + seats <= self.limit - kept || self.manner == Manner::Exempt
     }
 
-    /// Virtual time runs as fast as the seats in use are shared by the active queues.
+    /// Advances virtual time, at the rate at which the active queues share the seats in use.
     fn pass_time(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.read_at).as_secs_f64();
         self.read_at = self.read_at.max(now);
@@ -516,13 +519,13 @@ impl State {
         }
     }
 
-    /// The queue of the flow's hand that has the least to do.
+    /// Returns the queue with the least work among the hand of the flow.
     fn choose(&self, queuing: &Queuing, hash: u64) -> usize {
         let load = |queue: &usize| self.queues[*queue].waiting_seats + self.queues[*queue].in_use;
         deal(hash, queuing.queues, queuing.hand).into_iter().min_by_key(load).unwrap_or_default()
     }
 
-    /// Changes a queue, and counts it as active or not. A queue with requests is never removed.
+    /// Changes a queue, and updates the number of active queues. A queue with requests is never removed.
     fn change<T>(&mut self, queue: usize, change: impl FnOnce(&mut Queue) -> T) -> T {
         let queue = &mut self.queues[queue];
         let before = queue.is_active();
@@ -574,7 +577,8 @@ impl State {
         Some(waiter)
     }
 
-    /// The queue whose first request has room now, and how many kept seats it takes, if it takes such.
+    /// Returns the queue whose first request has room now, and the number of reserved seats that it takes, if
+    /// any.
     fn next_served(&self) -> Option<(usize, Option<u32>)> {
         let next = self.next_queue(|_| true)?;
         if self.queues[next].waiting.front().is_some_and(|first| self.has_room(first.seats)) {
@@ -588,8 +592,8 @@ impl State {
         Some((next, self.queues[next].waiting.front().and_then(room)))
     }
 
-    /// Among the queues whose first request is such a one, that whose first request would end first in virtual time; of
-    /// equals, the one after that served last.
+    /// Among the queues whose first request satisfies `is_such`, returns the one whose first request would
+    /// end first in virtual time. Among equals, returns the next one after the queue that was served last.
     fn next_queue(&self, is_such: impl Fn(&Waiter) -> bool) -> Option<usize> {
         if self.waiting == 0 {
             return None;
@@ -652,17 +656,18 @@ impl State {
     }
 }
 
-/// The queues that a flow may use: `hand` different ones of `queues`, drawn by its number as cards from a deck.
+/// Returns the queues that a flow may use: `hand` different ones of `queues`, drawn by its hash like cards
+/// from a deck.
 fn deal(mut hash: u64, queues: usize, hand: usize) -> Vec<usize> {
-    // Each draw is a place among the cards that are left.
+    // Each draw is a position among the cards that are left.
     let mut draws: Vec<usize> = Vec::with_capacity(hand);
     for i in 0..hand.min(queues) {
         let left = (queues - i) as u64;
         draws.push((hash % left) as usize);
         hash /= left;
     }
-    // Going back over the draws before it, it becomes a place in the whole deck. The last ones are settled first, as
-    // the draws before them are needed as they are.
+    // Convert each draw to a position in the whole deck by going back over the earlier draws. Convert the
+    // last draws first, since the earlier ones are needed unconverted.
     for i in (1..draws.len()).rev() {
         for j in (0..i).rev() {
             if draws[i] >= draws[j] {

@@ -1,4 +1,4 @@
-//! docs/api/fairness.md#levels
+//! Tests of docs/api/fairness.md#levels.
 
 use std::collections::BTreeSet;
 
@@ -19,13 +19,13 @@ fn entrant(flow: &'static str, seats: u32) -> Entrant<'static> {
     Entrant { hash, schema: "s", flow, asked: "", seats, patience: Duration::from_secs(30) }
 }
 
-/// A request that waits in a task of its own.
+/// Starts a request that waits in its own task.
 fn wait(level: &Arc<Level>, entrant: Entrant<'static>) -> tokio::task::JoinHandle<Result<Seat, Refused>> {
     let level = level.clone();
     tokio::spawn(async move { level.enter(entrant, |_| ()).await })
 }
 
-/// Until this many wait.
+/// Waits until this many requests wait.
 async fn until_waiting(level: &Level, count: usize) {
     while level.report().waiting != count {
         tokio::task::yield_now().await;
@@ -164,7 +164,7 @@ async fn a_flood_leaves_kept_seats_to_flows_with_little_under_way() {
     assert_eq!(wide.count(), 1, "the only request of a flow takes what there is for one");
     drop(wide);
     let other = now("other", 1).await.unwrap();
-    // One that waits has a kept seat as soon as one is free, though the flood waits longer.
+    // A waiting request gets a reserved seat as soon as one is free, even if the flood has waited longer.
     let third = wait(&level, entrant("third", 1));
     until_waiting(&level, 11).await;
     drop(other);

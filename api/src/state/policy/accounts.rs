@@ -1,5 +1,5 @@
-//! Looks up service accounts, the objects their tokens are bound to, and the secrets of tokens, for every token
-//! presented.
+//! Looks up service accounts, the objects to which their tokens are bound, and the secrets of tokens, for
+//! every token presented.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,31 +18,33 @@ use types::schema::scalars::time;
 use values::clock;
 use values::naming::Naming;
 
-/// Looks objects up in the newest snapshot: an index search and a few hundred bytes of JSON.
+/// Looks up objects in the newest snapshot. A lookup costs an index search and parsing a few hundred bytes of
+/// JSON.
 pub struct EngineAccounts {
     engine: Engine,
     naming: &'static Naming,
     uses: Arc<TokenUses>,
-    /// Labels of secrets with legacy tokens: the day of the last use, and that from which the token counts no more.
+    /// Labels of secrets with legacy tokens: the day of the last use, and the day from which the token is
+    /// invalid.
     last_used: String,
     invalid_since: String,
 }
 
 impl EngineAccounts {
-    /// Looks things up in `engine`.
+    /// Returns a lookup for the objects in `engine`.
     pub fn new(engine: Engine, naming: &'static Naming) -> EngineAccounts {
         let (last_used, invalid_since) =
             (last_used_label(naming), naming.label("legacy-token-invalid-since"));
         EngineAccounts { engine, naming, uses: Arc::default(), last_used, invalid_since }
     }
 
-    /// The legacy tokens that are in use.
+    /// Returns the record of legacy tokens in use.
     pub fn uses(&self) -> Arc<TokenUses> {
         self.uses.clone()
     }
 
-    /// Members of the object at `/core/<resource>/<place>`. An object that cannot be read counts as gone: its tokens
-    /// are refused.
+    /// Reads members of the object at `/core/<resource>/<place>`. An object that cannot be read counts as
+    /// missing, so its tokens are refused.
     fn read<T: DeserializeOwned>(&self, resource: &str, place: &str) -> Option<T> {
         let entry = self.engine.snapshot().get(format!("/core/{resource}/{place}").as_bytes())?;
         let record = entry.read().inspect_err(|error| tracing::error!(%error, "token lookup")).ok()?;
@@ -135,7 +137,7 @@ impl BootstrapSecrets for EngineAccounts {
     }
 }
 
-/// The time of a text as the reference server reads it; all times before 1970 are one.
+/// Parses a time as the reference server does; a time before 1970 counts as 1970.
 fn rfc3339(text: &str) -> Option<SystemTime> {
     let (seconds, nanos) = time::unix(text)?;
     let since = u64::try_from(seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanos));
@@ -148,7 +150,7 @@ mod tests {
 
     #[test]
     fn times_are_read_as_strictly_as_those_of_objects() {
-        // (text, seconds since 1970; nothing: no time)
+        // Each row: text, seconds since 1970; `None` if the text is not a time.
         for (text, want) in [
             ("1970-01-02T00:00:00Z", Some(86_400)),
             ("1970-01-02T01:00:00+01:00", Some(86_400)),

@@ -8,8 +8,8 @@ use auth::authz::aggregation::{Candidate, LabelSelector, Requirement, settle};
 use super::rules::{read_rules, write_rule};
 use values::json::{Object, Value};
 
-/// For each cluster role with an aggregation rule whose `rules` are out of date: its position and
-/// the `rules` to write. Once they are written, nothing is left to change.
+/// Returns the cluster roles with an aggregation rule whose `rules` are stale: the position of each and the
+/// `rules` to write. Once these are written, another call returns nothing.
 pub fn aggregated(cluster_roles: &[Value]) -> Vec<(usize, Value)> {
     let mut candidates: Vec<Candidate<'_, Rule>> = cluster_roles
         .iter()
@@ -25,13 +25,13 @@ pub fn aggregated(cluster_roles: &[Value]) -> Vec<(usize, Value)> {
     changed.into_iter().map(|at| (at, rules(at))).collect()
 }
 
-/// The aggregation rule of a cluster role; `None` if it has none.
+/// Returns the aggregation rule of a cluster role, if it has one.
 pub fn selectors_of(role: &Value) -> Option<Vec<LabelSelector>> {
     let selectors = role.at(&["aggregationRule", "clusterRoleSelectors"]).and_then(Value::as_array)?;
     Some(selectors.iter().map(read_selector).collect())
 }
 
-/// The labels of an object.
+/// Returns the labels of an object.
 pub fn labels_of(role: &Value) -> BTreeMap<&str, &str> {
     let labels = role.at(&["metadata", "labels"]).and_then(Value::as_object);
     let members = labels.into_iter().flat_map(Object::iter);

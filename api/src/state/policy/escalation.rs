@@ -1,4 +1,4 @@
-//! The privilege escalation check of every write of a role or binding
+//! The privilege escalation check for every write of a role or binding
 //! (docs/api/authorization.md#privilege-escalation).
 
 use auth::attributes::Attributes;
@@ -8,15 +8,16 @@ use super::rules::{read_role_ref, read_rules};
 use values::json::Object;
 use values::object::same_but_for_collection;
 
-/// Checks that replacing `existing` by `new` grants nothing its writer does not hold.
+/// Checks that replacing `existing` by `new` grants only permissions that the writer has.
 ///
 /// `asked` are the attributes of the request, for one of `roles`, `clusterroles`, `rolebindings`,
-/// `clusterrolebindings`; objects of other resources pass. Both objects are complete and defaulted. Any change counts,
-/// a label too: labels decide which aggregated roles take the rules over. Only what garbage collection writes passes
-/// (owner references and finalizers), because it must be able to take away roles that it does not hold.
+/// `clusterrolebindings`; objects of other resources pass. Both objects are complete and defaulted. Any
+/// change counts, even of a label, because labels decide which aggregated roles include the rules. Only
+/// writes of garbage collection (owner references and finalizers) pass, because it must be able to remove
+/// roles whose permissions it does not have.
 ///
 /// # Errors
-/// The refusal; see [`Escalation`].
+/// Returns the refusal; see [`Escalation`].
 pub async fn confirm_no_escalation(
     authorizer: &Authorizer,
     asked: &Attributes<'_>,
@@ -35,7 +36,8 @@ pub async fn confirm_no_escalation(
             let has_rule = |role: &Object| role.get("aggregationRule").is_some_and(|rule| !rule.is_null());
             let aggregates = existing.is_some_and(has_rule) || has_rule(new);
             let (resource, namespace, name) = (asked.resource, asked.namespace, asked.name);
-            // The name of an object that is only now created restricts nothing (there is none in the path).
+            // A rule restricted to a name does not match the creation of an object, because the path contains
+            // no name.
             let name = if asked.verb == "create" { "" } else { name };
             let write = RoleWrite { resource, namespace, name, rules: &rules, aggregates };
             authorizer.check_role(asked.user, &write).await
@@ -63,7 +65,7 @@ mod tests {
         parse(text.replace('\'', "\"").as_bytes()).unwrap().as_object().unwrap().clone()
     }
 
-    /// Jane may get pods; nobody is master.
+    /// Jane may get pods; no user is in `system:masters`.
     fn authorizer() -> Authorizer {
         let mut policy = jane_may_get_pods();
         let list = |text: &str| vec![text.to_owned()];
@@ -74,7 +76,8 @@ mod tests {
 
     #[tokio::test]
     async fn every_change_but_those_of_garbage_collection_is_checked() {
-        // docs/api/authorization.md#privilege-escalation: resource, before, after, passes.
+        // Each row: resource, before, after, whether it passes
+        // (docs/api/authorization.md#privilege-escalation).
         let get = "{'rules':[{'verbs':['get'],'apiGroups':[''],'resources':['pods']}]}";
         let put = "{'rules':[{'verbs':['put'],'apiGroups':[''],'resources':['pods']}]}";
         let put_labelled = "{'metadata':{'labels':{'a':'b'}},'rules':[{'verbs':['put'],'apiGroups':[''],'resources':['pods']}]}";

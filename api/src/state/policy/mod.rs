@@ -1,4 +1,4 @@
-//! The authorization rule source and the accounts that auth asks for, read from the store.
+//! The authorization rule source and the service accounts that auth needs, read from the store.
 //!
 //! ```text
 //! engine ─ tail on /rbac.authorization/ ─► EnginePolicy (auth::Policy in memory) ─► Authorizer
@@ -6,11 +6,11 @@
 //! ```
 //!
 //! A decision must include every write acknowledged before it, so each read compares the tail's progress with
-//! the store's revision: two atomic loads while no role or binding was written. After such a write, the reader
-//! applies the events itself before it decides. No background task can lag behind.
+//! the store's revision. While no role or binding was written, this costs two atomic loads. After such a
+//! write, the reader applies the events itself before it decides. There is no background task that could lag.
 //!
-//! An object that cannot be read (damaged on disk) counts as absent: it grants nothing, and bindings to it are
-//! reported as resolution errors.
+//! An object that cannot be read (damaged on disk) counts as absent: it grants nothing, and bindings to it
+//! are reported as resolution errors.
 
 mod accounts;
 mod aggregation;
@@ -34,13 +34,13 @@ pub use aggregation::{aggregated, labels_of, selectors_of};
 pub use escalation::confirm_no_escalation;
 pub use node::Nodes;
 
-/// Where the objects of the RBAC group lie.
+/// Key prefix of the objects of the RBAC group.
 const PREFIX: &[u8] = b"/rbac.authorization/";
 
-/// Events taken over in one go.
+/// Maximum number of events applied at once.
 const BATCH_MAX: usize = 1024;
 
-/// The store's roles and bindings, always as new as the store.
+/// The roles and bindings of the store, always as new as the store.
 pub struct EnginePolicy {
     engine: Engine,
     state: RwLock<State>,
@@ -52,10 +52,10 @@ struct State {
 }
 
 impl EnginePolicy {
-    /// Reads all roles and bindings: about ten microseconds each.
+    /// Reads all roles and bindings, which takes about ten microseconds each.
     ///
     /// # Errors
-    /// The engine was closed.
+    /// Fails if the engine was closed.
     pub fn new(engine: Engine) -> Result<EnginePolicy, TailError> {
         let state = RwLock::new(State::load(&engine)?);
         Ok(EnginePolicy { engine, state })
@@ -88,18 +88,19 @@ impl State {
         Ok(State { policy, tail })
     }
 
-    /// Takes over all events up to `revision`, which is published already, so nothing is waited for.
+    /// Applies all events up to `revision`, which is already published, so this does not wait.
     fn catch_up(&mut self, engine: &Engine, revision: Revision) {
         while self.tail.progress() < revision {
-            // A waker that does nothing will do: what the future waits for when it is not ready is only to let
-            // other tasks run, or events after `revision`; progress tells which.
+            // A no-op waker is enough: if the future is not ready, it waits only to let other tasks run, or
+            // for events after `revision`. Progress tells which.
             let next = pin!(self.tail.next(BATCH_MAX)).poll(&mut Context::from_waker(Waker::noop()));
             match next {
                 Poll::Ready(Ok(events)) => events.iter().for_each(|event| apply(&mut self.policy, event)),
                 Poll::Pending => {}
                 Poll::Ready(Err(TailError::Closed)) => return,
                 Poll::Ready(Err(error @ (TailError::Compacted { .. } | TailError::Damaged { .. }))) => {
-                    // On a server without requests the first one may come after the compaction of what it missed.
+                    // If a server has had no requests for long, events that the tail has not read may already
+                    // be compacted.
                     match error {
                         TailError::Compacted { .. } => {
                             tracing::debug!("reading all roles and bindings again")
@@ -108,7 +109,7 @@ impl State {
                     }
                     match State::load(engine) {
                         Ok(fresh) => *self = fresh,
-                        // Closed: there will be no further events.
+                        // The engine was closed: there will be no further events.
                         Err(_) => return,
                     }
                 }
@@ -128,7 +129,7 @@ fn apply(policy: &mut Policy, event: &Event) {
     }
 }
 
-/// Takes over one stored object.
+/// Applies one stored object.
 fn put(policy: &mut Policy, entry: &Entry) {
     let Some(place) = Place::of(entry.key()) else { return };
     let object = entry
@@ -149,12 +150,12 @@ fn put(policy: &mut Policy, entry: &Entry) {
 enum Place<'k> {
     ClusterRole(&'k str),
     Role(&'k str, &'k str),
-    /// Namespace (empty: cluster-wide) and name.
+    /// Namespace (empty for cluster-wide bindings) and name.
     Binding(&'k str, &'k str),
 }
 
 impl<'k> Place<'k> {
-    /// Reads `/rbac.authorization/<resource>/[<namespace>/]<name>`; `None` for anything else.
+    /// Parses `/rbac.authorization/<resource>/[<namespace>/]<name>`; returns `None` for any other key.
     fn of(key: &'k [u8]) -> Option<Place<'k>> {
         let rest = std::str::from_utf8(key.strip_prefix(PREFIX)?).ok()?;
         let (resource, place) = rest.split_once('/')?;

@@ -1,5 +1,5 @@
-//! What the agent of a node may do (docs/api/authorization.md#node-authorizer): what the role of agents permits to all of them,
-//! and beyond that what belongs to the pods that are bound to the node.
+//! Permissions of node agents (docs/api/authorization.md#node-authorizer): those of the role of agents, and
+//! in addition access to objects that belong to the pods bound to the node.
 //!
 //! ```text
 //! node ◄─ pod ◄─ secret, config map, service account
@@ -7,8 +7,8 @@
 //! node ◄─ attachment
 //! ```
 //!
-//! The paths are looked up in the store, whose attributes tell the pods of a node without reading the others. Which volumes need a
-//! secret is kept until a volume changes.
+//! The paths are looked up in the store, whose selector attributes identify the pods of a node without
+//! reading other pods. The volumes that need a secret are cached until a volume changes.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::at;
 
-/// The role whose rules hold for every agent.
+/// The role whose rules apply to every agent.
 const ROLE: &str = "system:node";
 
-/// The authorizer of agents.
+/// The authorizer of node agents.
 pub struct Nodes {
     engine: Engine,
     registry: Registry,
@@ -41,7 +41,7 @@ pub struct Nodes {
     volumes: Volumes,
 }
 
-/// The claims of the volumes that need a secret, made anew when a volume has changed.
+/// The claims of the volumes that need a secret, recomputed after a volume has changed.
 #[derive(Default)]
 struct Volumes {
     changed: Option<LastChange>,
@@ -52,7 +52,7 @@ struct Volumes {
 type ClaimsBySecret = HashMap<(String, String), Vec<(String, String)>>;
 
 impl Nodes {
-    /// Agents, over the objects of `engine`.
+    /// Returns an authorizer over the objects of `engine`.
     pub fn new(engine: Engine, naming: &'static Naming) -> Nodes {
         let roles = naming.fill(include_str!("../../../bootstrap/cluster_roles.json"));
         let roles = json::parse(roles.as_bytes()).unwrap_or_default();
@@ -86,8 +86,8 @@ impl Nodes {
         store::read(entry).ok()?.object(resource).ok()
     }
 
-    /// The pods of a namespace that are bound to a node, also those that have ended; `found` ends the search. Mirror pods are
-    /// made by agents and give them nothing.
+    /// Returns whether `found` returns true for a pod of a namespace that is bound to a node, including pods
+    /// that have ended. Mirror pods are created by agents and give them no access.
     fn any_pod(
         &self,
         snapshot: &Snapshot,
@@ -110,7 +110,7 @@ impl Nodes {
         })
     }
 
-    /// Whether an object belongs to the pods of a node.
+    /// Returns whether an object belongs to the pods of a node.
     fn is_related(&self, node: &str, asked: &Attributes<'_>) -> bool {
         let snapshot = self.engine.snapshot();
         let (namespace, name) = (asked.namespace, asked.name);
@@ -155,18 +155,18 @@ impl Nodes {
         }
     }
 
-    /// Whether the object that is asked for says itself that it is of a node.
+    /// Returns whether the requested object itself names the node.
     fn names_node(&self, snapshot: &Snapshot, group: &str, asked: &Attributes<'_>, node: &str) -> bool {
         let object = self.object(snapshot, group, asked.resource, (asked.namespace, asked.name));
         object.is_some_and(|object| at(&object, "spec.nodeName").and_then(Value::as_str) == Some(node))
     }
 
-    /// Whether a pod of a node refers to a claim.
+    /// Returns whether a pod of a node refers to a claim.
     fn is_claimed(&self, snapshot: &Snapshot, node: &str, (namespace, name): (&str, &str)) -> bool {
         self.any_pod(snapshot, node, namespace, |pod| claims(pod).any(|claim| claim == name))
     }
 
-    /// The claims of the volumes that need a secret. Reads all volumes where one has changed.
+    /// Returns the claims of the volumes that need a secret. Reads all volumes if one has changed.
     fn claims_by_secret(&self, snapshot: &Snapshot) -> Arc<ClaimsBySecret> {
         let (Some(changed), Some(volumes)) = (&self.volumes.changed, self.resource("", "persistentvolumes"))
         else {
@@ -212,7 +212,7 @@ impl Nodes {
         }
     }
 
-    /// The name of a built-in group without the suffix of the naming profile.
+    /// Returns the name of a built-in group without the suffix of the naming profile.
     fn stem<'g>(&self, group: &'g str) -> Option<&'g str> {
         self.registry.group(group).and_then(|_| group.split('.').next())
     }
@@ -234,7 +234,7 @@ impl Nodes {
         self.related(node, asked)
     }
 
-    /// The service accounts of a node's pods, and tokens for them.
+    /// Authorizes access to the service accounts of a node's pods, and to tokens for them.
     fn account(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
         if asked.verb == "get" && asked.subresource.is_empty() {
             return self.related(node, asked);
@@ -248,7 +248,8 @@ impl Nodes {
         self.related(node, asked)
     }
 
-    /// The pods of a node. Which ones it creates, ends and reports on is judged by admission.
+    /// Authorizes access to the pods of a node. Admission decides which pods the agent may create, delete and
+    /// report on.
     fn own_pod(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
         match (asked.subresource, asked.verb) {
             ("", "get") => self.related(node, asked),
@@ -259,7 +260,7 @@ impl Nodes {
         }
     }
 
-    /// The slices of devices of a node. Which node a new one names is judged by admission.
+    /// Authorizes access to the device slices of a node. Admission checks the node in a new slice.
     fn own_slice(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
         if !asked.subresource.is_empty() {
             return refused("cannot authorize ResourceSlice subresources");
@@ -308,7 +309,7 @@ impl Nodes {
                 self.lease_namespace
             ));
         }
-        // The name of a new lease is judged by admission.
+        // Admission checks the name of a new lease.
         if asked.verb != "create" && asked.name != node {
             return refused("can only access node lease with the same name as the requesting node");
         }
@@ -320,7 +321,7 @@ fn refused(why: &str) -> Result<(), String> {
     Err(why.to_owned())
 }
 
-/// The node itself. Which one it creates and changes is judged by admission.
+/// Authorizes access to the node itself. Admission decides which node the agent may create and change.
 fn own_node(node: &str, asked: &Attributes<'_>) -> Result<(), String> {
     match (asked.subresource, asked.verb) {
         ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
@@ -333,14 +334,14 @@ fn own_node(node: &str, asked: &Attributes<'_>) -> Result<(), String> {
     }
 }
 
-/// Whether only objects on this node are asked for.
+/// Returns whether a field selector restricts the request to objects on this node.
 fn is_selected(node: &str, asked: &Attributes<'_>) -> bool {
     let on_node =
         |each: &auth::FieldRequirement| each.is_equal && each.field == "spec.nodeName" && each.value == node;
     asked.selectors.fields.iter().any(on_node)
 }
 
-/// An object of the name of the node.
+/// Authorizes access to an object with the name of the node.
 fn own(node: &str, asked: &Attributes<'_>, kind: &str) -> Result<(), String> {
     if !matches!(asked.verb, "get" | "create" | "update" | "patch" | "delete") {
         return Err(format!("can only get, create, update, patch, or delete a {kind}"));
@@ -372,7 +373,7 @@ impl NodePolicy for Nodes {
     }
 }
 
-/// The claims of a pod: those that it names, and those that are made for its volumes.
+/// Returns the claims of a pod: those that it names, and those created for its volumes.
 fn claims(pod: &Object) -> impl Iterator<Item = String> + '_ {
     let pod_name = at(pod, "metadata.name").and_then(Value::as_str).unwrap_or_default();
     volumes(pod).filter_map(move |volume| {
@@ -389,7 +390,7 @@ fn volumes(pod: &Object) -> impl Iterator<Item = &Value> {
     at(pod, "spec.volumes").and_then(Value::as_array).unwrap_or_default().iter()
 }
 
-/// Names of the secrets (`secret`) or config maps (`configMap`) that a pod refers to.
+/// Returns the names of the secrets (`secret`) or config maps (`configMap`) that a pod refers to.
 fn names<'p>(pod: &'p Object, kind: &'static str) -> impl Iterator<Item = &'p str> {
     let list = move |path: &str| at(pod, path).and_then(Value::as_array).unwrap_or_default().iter();
     let pulls = list("spec.imagePullSecrets").map(|secret| secret.str_at(&["name"]));
@@ -411,7 +412,7 @@ fn names<'p>(pod: &'p Object, kind: &'static str) -> impl Iterator<Item = &'p st
             "secret" => volume.str_at(&["secret", "secretName"]),
             _ => volume.str_at(&["configMap", "name"]),
         };
-        // Drivers that log in with a secret of the pod's namespace.
+        // Volume drivers that authenticate with a secret of the pod's namespace.
         let drivers = volume.as_object().into_iter().flat_map(Object::iter);
         let drivers = drivers.flat_map(|(_, source)| {
             [
@@ -426,14 +427,14 @@ fn names<'p>(pod: &'p Object, kind: &'static str) -> impl Iterator<Item = &'p st
     pulls.chain(in_containers).chain(in_volumes).filter(|name| !name.is_empty())
 }
 
-/// Namespace and name of the claim that a volume is for.
+/// Returns namespace and name of the claim to which a volume belongs.
 fn claim_of(volume: &Object) -> Option<(&str, &str)> {
     let claim = at(volume, "spec.claimRef")?;
     let place = (claim.str_at(&["namespace"]), claim.str_at(&["name"]));
     (!place.0.is_empty()).then_some(place)
 }
 
-/// Namespaces and names of the secrets that nodes need for a volume.
+/// Returns namespaces and names of the secrets that nodes need for a volume.
 fn secrets_of_volume(volume: &Object) -> impl Iterator<Item = (&str, &str)> {
     const REFERENCES: [&str; 4] =
         ["secretRef", "nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
@@ -442,7 +443,7 @@ fn secrets_of_volume(volume: &Object) -> impl Iterator<Item = (&str, &str)> {
     let places = sources.flat_map(|(_, source)| {
         let references = REFERENCES.into_iter().filter_map(|name| source.get(name));
         let named = references.map(|secret| (secret.str_at(&["namespace"]), secret.str_at(&["name"])));
-        // One driver has no reference, but two members.
+        // Some drivers have two members instead of a reference.
         named.chain([(source.str_at(&["secretNamespace"]), source.str_at(&["secretName"]))])
     });
     places

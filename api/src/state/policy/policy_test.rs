@@ -1,4 +1,5 @@
-//! Authorization over a real engine: every acknowledged write of a role or binding takes effect at once.
+//! Tests of authorization over a real engine: every acknowledged write of a role or binding takes effect at
+//! once.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,7 +99,7 @@ async fn a_decision_includes_every_write_acknowledged_before_it() {
     write(&engine, "/rbac.authorization/clusterrolebindings/b", Some("{not json")).await;
     write(&engine, "/rbac.authorization/clusterrolebindings/c", Some("[1]")).await;
     assert!(!may("get", "x"));
-    // A second reader, and one that starts later, see the same.
+    // A second reader and one that starts later see the same state.
     write(&engine, "/rbac.authorization/clusterrolebindings/b", Some(BIND_CLUSTER)).await;
     assert!(may("get", "x") && decide(&self::authorizer(&engine), "get", "x").is_allowed());
     engine.close().await;
@@ -151,7 +152,8 @@ async fn a_check_costs_little_however_many_bindings_there_are() {
         }
         begun.elapsed() / 20
     });
-    // A microsecond or so; a scan of three thousand bindings would take a hundred. Most rounds may be interrupted.
+    // A decision takes about a microsecond; a scan of three thousand bindings would take a hundred. Most
+    // rounds may be interrupted.
     let fastest = rounds.min().unwrap();
     assert!(fastest.as_micros() < 50, "{fastest:?} for a check");
 }
@@ -187,7 +189,7 @@ async fn accounts_are_looked_up_by_their_uid_and_deletion() {
 
 #[tokio::test]
 async fn agents_hear_why_they_may_not() {
-    // docs/api/authorization.md#node-authorizer.
+    // See docs/api/authorization.md#node-authorizer.
     const UNRELATED: &str = "no relationship found between node 'n' and this object";
     const ONE_BY_ONE: &str = "can only get individual resources of this type";
     let dir = TempDir::new("agents");
@@ -231,7 +233,7 @@ async fn agents_hear_why_they_may_not() {
             "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, \
              deletecollection",
         ),
-        // Groups that only begin like built-in ones.
+        // Groups whose names only begin like built-in ones.
         ("create resource.example.com resourceslices - - -", ""),
         ("get resource resourceclaims - ns c", ""),
         ("get storage.example.com csinodes - - n", ""),
@@ -251,7 +253,7 @@ async fn agents_hear_why_they_may_not() {
 
 #[tokio::test]
 async fn agents_read_what_the_pods_of_their_node_refer_to() {
-    // docs/api/authorization.md#node-authorizer.
+    // See docs/api/authorization.md#node-authorizer.
     let mirror = "'annotations':{'kubernetes.io/config.mirror':'x'}";
     let named = "'resourceClaims':[{'name':'a','resourceClaimName':'c'}]";
     let made = "'resourceClaimStatuses':[{'name':'a','resourceClaimName':'c'}]";
@@ -290,7 +292,8 @@ async fn agents_read_what_the_pods_of_their_node_refer_to() {
 
 #[tokio::test]
 async fn agents_read_the_volumes_that_name_a_claim_of_their_pods() {
-    // docs/api/authorization.md#node-authorizer: spec of the volume, claim of the pod, readable volume, readable secret.
+    // Each row: spec of the volume, claim of the pod, readable volume, readable secret
+    // (docs/api/authorization.md#node-authorizer).
     let bound = "'claimRef':{'namespace':'ns','name':'c'}";
     let csi = |member: &str| format!("{bound},'csi':{{'{member}':{{'namespace':'ns','name':'s'}}}}");
     let dir = TempDir::new("claimed");
@@ -330,7 +333,8 @@ async fn agents_read_the_volumes_that_name_a_claim_of_their_pods() {
 
 #[test]
 fn aggregated_roles_settle_in_one_go() {
-    // docs/api/authorization.md#rbac, docs/api/controllers.md#role-aggregation: admin ⊇ edit ⊇ view, by labels.
+    // The role admin includes edit, which includes view, by labels (docs/api/authorization.md#rbac,
+    // docs/api/controllers.md#role-aggregation).
     let parse = |text: &str| json::parse(text.replace('\'', "\"").as_bytes()).unwrap();
     let selector = |to: &str| {
         format!("'aggregationRule':{{'clusterRoleSelectors':[{{'matchLabels':{{'to':'{to}'}}}}]}}")

@@ -1,4 +1,4 @@
-//! Converts RBAC objects between their JSON form and auth's types.
+//! Converts RBAC objects between their JSON form and the types of auth.
 //!
 //! Members of a wrong type count as absent: stored objects were validated when they were written.
 
@@ -6,7 +6,7 @@ use auth::authz::{RoleRef, Rule, Subject};
 
 use values::json::{Object, Value};
 
-/// The rules in the `rules` member of a role.
+/// Reads the rules in the `rules` member of a role.
 pub fn read_rules(rules: Option<&Value>) -> Vec<Rule> {
     rules.and_then(Value::as_array).unwrap_or_default().iter().map(read_rule).collect()
 }
@@ -25,7 +25,7 @@ fn read_rule(rule: &Value) -> Rule {
     }
 }
 
-/// The JSON form of a rule; empty lists are left out, except for the verbs.
+/// Returns the JSON form of a rule. Empty lists are left out, except for the verbs.
 pub fn write_rule(rule: &Rule) -> Value {
     let mut members = Object::with_capacity(4);
     members.push("verbs", rule.verbs.as_slice().into());
@@ -42,13 +42,13 @@ pub fn write_rule(rule: &Rule) -> Value {
     members.into()
 }
 
-/// The role in the `roleRef` member of a binding.
+/// Reads the role in the `roleRef` member of a binding.
 pub fn read_role_ref(role_ref: Option<&Value>) -> RoleRef {
     let text = |member: &str| role_ref.map_or("", |role| role.str_at(&[member])).to_owned();
     RoleRef { api_group: text("apiGroup"), kind: text("kind"), name: text("name") }
 }
 
-/// The subjects of a binding.
+/// Reads the subjects of a binding.
 pub fn read_subjects(binding: &Value) -> Vec<Subject> {
     let subjects = binding.get("subjects").and_then(Value::as_array).unwrap_or_default();
     let read = |subject: &Value| {

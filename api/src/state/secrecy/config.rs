@@ -1,7 +1,7 @@
-//! The file of `--encryption-provider-config`: an `EncryptionConfiguration`, checked in the words of the reference server
-//! (docs/api/encryption.md#which-objects-are-encrypted).
+//! The file of `--encryption-provider-config`: an `EncryptionConfiguration`, checked with the error texts of
+//! the reference server (docs/api/encryption.md#which-objects-are-encrypted).
 //!
-//! Secrets are never part of what is said of the file.
+//! Error messages about the file never contain secrets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,38 +66,39 @@ const SERVICE: Members = Members {
     ],
 };
 
-/// How a provider without keys, and one that is asked over a socket, are named.
+/// Names of the provider without keys, and of the one that uses a key service.
 const IDENTITY: &str = "identity";
 const KMS: &str = "kms";
 
-/// Most rules, keys and names of a file: more is a mistake, and each is asked for each value.
+/// Maximum number of rules, keys and names in a file. Larger numbers are a mistake, and each entry costs time
+/// for each value.
 const RULES_MAX: usize = 1000;
 
-/// What is wrong with a file, on one line.
+/// An error in a file, on one line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Wrong {
-    /// It is no configuration.
+    /// The file is not a configuration.
     Form(String),
-    /// It cannot be put into force.
+    /// The configuration cannot be used.
     Content(String),
 }
 
-/// Makes the calls of the key service at a socket, each of which may take so long. Does not reach it yet.
+/// Creates a client for the key service at a socket, with a timeout per call. Does not connect yet.
 pub type Connect<'c> = dyn Fn(&str, Duration) -> Arc<dyn KeyService> + 'c;
 
-/// What is needed to read a provider.
+/// The state for reading a provider.
 struct Reading<'r> {
     mark: String,
     connect: &'r Connect<'r>,
-    /// Names of key services that were met.
+    /// Names of the key services read so far.
     services: Vec<String>,
     wrong: Vec<String>,
 }
 
-/// The rules of a file.
+/// Reads the rules of a file.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Lists all errors in the file.
 pub fn read(bytes: &[u8], naming: &'static Naming, connect: &Connect<'_>) -> Result<Vec<Rule>, Wrong> {
     let document = FILE.read(bytes, naming).map_err(Wrong::Form)?;
     let mut reading = Reading { mark: mark(naming), connect, services: Vec::new(), wrong: Vec::new() };
@@ -120,7 +121,7 @@ pub fn read(bytes: &[u8], naming: &'static Naming, connect: &Connect<'_>) -> Res
     go::join_errors(&reading.wrong).map_or(Ok(rules), |wrong| Err(Wrong::Content(wrong)))
 }
 
-/// What encrypted values begin with.
+/// Returns the prefix of encrypted values.
 pub fn mark(naming: &Naming) -> String {
     let word = naming.own("").split('.').next().unwrap_or_default().to_owned();
     format!("{word}:enc:")
@@ -155,12 +156,12 @@ fn read_rule(reading: &mut Reading<'_>, events: &str, path: &str, rule: &Value) 
     Rule { providers: providers.collect(), resources }
 }
 
-/// Resource and group of a name; the group of a name without a dot is the core group.
+/// Splits a name into resource and group. A name without a dot belongs to the core group.
 fn parts(name: &str) -> (&str, &str) {
     name.split_once('.').unwrap_or((name, ""))
 }
 
-/// Names of one rule that are covered by others of it.
+/// Reports names of one rule that other names of the rule cover.
 fn check_overlap(path: &str, resources: &[String], wrong: &mut Vec<String>) {
     let pairs = || {
         let all = resources.iter().map(|name| parts(name)).enumerate();
@@ -187,7 +188,7 @@ fn check_overlap(path: &str, resources: &[String], wrong: &mut Vec<String>) {
     }
 }
 
-/// Names of what is stored and has no resource.
+/// Names of stored data without a resource.
 const WITHOUT_RESOURCE: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
 
 fn wrong_name(name: &str, events: &str) -> Option<String> {
@@ -251,10 +252,10 @@ fn read_provider(reading: &mut Reading<'_>, path: &str, provider: &Value) -> Opt
     Some(Provider::Keys(keys.collect()))
 }
 
-/// How long a call of a key service may take where the file does not say so.
+/// Timeout of a call to a key service if the file sets none.
 const SERVICE_TIMEOUT: &str = "3s";
 
-/// The provider whose keys a service wraps.
+/// Reads a provider whose keys a service wraps.
 fn read_service(reading: &mut Reading<'_>, path: &str, service: &Value) -> Option<Key> {
     let quote = go::quote;
     let (name, endpoint) = (service.str_at(&["name"]), service.str_at(&["endpoint"]));

@@ -1,13 +1,15 @@
-//! Values whose keys are kept by a key service outside, by the protocol KMS v2 (docs/api/encryption.md#key-services).
+//! Encryption of values with keys that an external key service protects, by the protocol KMS v2
+//! (docs/api/encryption.md#key-services).
 //!
 //! ```text
 //! seed, 32 random bytes ─ the service ─► wrapped seed, id of its key
-//! value ─ AES-256-GCM, with a key made of the seed and 32 random bytes (HKDF-Expand, SHA-256) ─► sealed value
+//! value ─ AES-256-GCM, with a key derived from the seed and 32 random bytes (HKDF-Expand, SHA-256) ─► sealed value
 //! stored: <word>:enc:kms:v2:<name>: | message { sealed value, id of the key, wrapped seed, annotations, kind }
 //! ```
 //!
-//! The service is asked for a seed when there is none and when its key has another id, and then to unwrap a seed that is not
-//! remembered: never to seal a value. Sealing does not wait, opening waits for the service at most once for each seed.
+//! The service is asked to wrap a seed if no seed exists or the service's key has another id, and to unwrap a
+//! seed that is not cached. It is never asked to seal a value. Sealing does not wait. Opening waits for the
+//! service at most once for each seed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,27 +25,28 @@ use engine::SealError;
 use parking_lot::Mutex;
 use prost::Message;
 
-/// Length of seeds, of what a key is made of beside its seed, and of keys.
+/// Length of seeds, of the random bytes from which a key is derived together with the seed, and of keys.
 const SEED_BYTES: usize = 32;
 const INFO_BYTES: usize = 32;
 
-/// Longest wrapped seed and id of a key, and most bytes of annotations, that are taken: what kube-apiserver takes.
+/// Maximum size of a wrapped seed, of a key id, and of annotations, as in kube-apiserver.
 const WRAPPED_BYTES_MAX: usize = 1 << 10;
 const KEY_ID_BYTES_MAX: usize = 1 << 10;
 const ANNOTATIONS_BYTES_MAX: usize = 32 << 10;
 
-/// How long values are sealed after the service said last that it is well.
+/// How long values may be sealed after the service last reported that it is healthy.
 const TRUST: Duration = Duration::from_secs(3 * 60);
 
-/// Most unwrapped seeds that are remembered. There is one for each start of a server and each key of the service.
+/// Maximum number of cached unwrapped seeds. There is one for each start of a server and each key of the
+/// service.
 const SEEDS_MAX: usize = 1000;
 
-/// Calls of a key service, which may be on another machine. Blocks, for a bounded time.
+/// Calls to a key service, which may be on another machine. Blocks, for a bounded time.
 pub trait KeyService: Send + Sync {
-    /// Calls a method of the service with a message, and returns the answering one.
+    /// Calls a method of the service with a message, and returns the response message.
     ///
     /// # Errors
-    /// The service was not reached, or says that it failed.
+    /// The service was not reached, or reported a failure.
     fn call(&self, method: &'static str, message: Vec<u8>) -> Result<Vec<u8>, String>;
 }
 
@@ -96,7 +99,7 @@ struct DecryptResponse {
     plaintext: Vec<u8>,
 }
 
-/// A stored value behind its head.
+/// A stored value without its head.
 #[derive(Clone, PartialEq, Message)]
 struct EncryptedObject {
     #[prost(bytes = "bytes", tag = "1")]
@@ -111,21 +114,22 @@ struct EncryptedObject {
     kind: i32,
 }
 
-/// The id of its key alone.
+/// A stored value of which only the key id is decoded.
 #[derive(Clone, PartialEq, Message)]
 struct KeyIdOf {
     #[prost(string, tag = "2")]
     key_id: String,
 }
 
-/// The wrapped bytes are a key, as before release 1.29 of kube-apiserver; or a seed that keys are made of.
+/// The kind of the wrapped bytes: a key, as before release 1.29 of kube-apiserver, or a seed from which keys
+/// are derived.
 const KIND_KEY: i32 = 0;
 const KIND_SEED: i32 = 1;
 
 /// The unwrapped bytes.
 type Source = [u8; SEED_BYTES];
 
-/// What values are sealed with at present.
+/// The seed with which values are sealed at present.
 struct Current {
     seed: Source,
     wrapped: Vec<u8>,
@@ -133,12 +137,12 @@ struct Current {
     annotations: HashMap<String, Vec<u8>>,
 }
 
-/// A key service with the seeds that it wrapped. They are never shown.
+/// A key service with the seeds that it has wrapped. `Debug` does not show the seeds.
 pub struct Wrapping {
     name: String,
     calls: Arc<dyn KeyService>,
     current: ArcSwapOption<Current>,
-    /// When the service said last that it is well, and what is wrong with it since.
+    /// The time when the service last reported that it is healthy, and the error since then.
     condition: Mutex<(Option<Instant>, String)>,
     /// Unwrapped seeds, by the digests of wrapped ones.
     seeds: Mutex<HashMap<[u8; 32], Source>>,
@@ -155,22 +159,22 @@ fn failed(what: impl Into<String>) -> SealError {
 }
 
 impl Wrapping {
-    /// A service of that name, not yet asked.
+    /// Returns a provider for a service, which has not been called yet.
     pub fn new(name: &str, calls: Arc<dyn KeyService>) -> Wrapping {
         let condition = Mutex::new((None, "not asked yet".to_owned()));
         let seeds = Mutex::default();
         Wrapping { name: name.to_owned(), calls, current: ArcSwapOption::empty(), condition, seeds }
     }
 
-    /// Its name.
+    /// Returns the name of the service.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Asks the service how it is and, where its key is another one, for a new seed.
+    /// Asks the service for its status and, if its key has changed, to wrap a new seed.
     ///
     /// # Errors
-    /// It is not well.
+    /// The service is not healthy.
     pub fn refresh(&self) -> Result<(), String> {
         let refreshed = self.refreshed();
         let mut condition = self.condition.lock();
@@ -212,26 +216,28 @@ impl Wrapping {
         Ok(())
     }
 
-    /// That values can be sealed and, as far as is known, opened.
+    /// Checks that values can be sealed and, as far as known, opened.
     ///
     /// # Errors
-    /// What the service said last.
+    /// Returns the last error of the service.
     pub fn health(&self) -> Result<(), String> {
         let condition = self.condition.lock();
         if condition.1.is_empty() { Ok(()) } else { Err(format!("{}: {}", self.name, condition.1)) }
     }
 
-    /// Whether a stored value behind its head was sealed with the present key of the service.
+    /// Returns whether a stored value, given without its head, was sealed with the current key of the
+    /// service.
     pub fn is_current(&self, stored: &[u8]) -> bool {
         let current = self.current.load();
         let id = KeyIdOf::decode(stored).map(|object| object.key_id);
         current.as_ref().is_some_and(|current| id.is_ok_and(|id| id == current.key_id))
     }
 
-    /// What is stored in place of a value at a place, behind `head`.
+    /// Encrypts a value that is stored under the key `place`, and returns the bytes to store, which begin
+    /// with `head`.
     ///
     /// # Errors
-    /// The service gave no seed yet, or was not well for too long.
+    /// The service has not provided a seed yet, or has not been healthy for too long.
     pub fn seal(&self, head: &[u8], place: &[u8], value: &[u8]) -> Result<Vec<u8>, SealError> {
         let (last, why) = self.condition.lock().clone();
         if last.is_none_or(|last| last.elapsed() > TRUST) {
@@ -263,10 +269,10 @@ impl Wrapping {
         Ok(stored)
     }
 
-    /// The value of a stored one at a place, behind its head.
+    /// Decrypts the value that is stored under the key `place`, given without its head.
     ///
     /// # Errors
-    /// It is not of its form, or the service does not unwrap its seed.
+    /// The value is malformed, or the service does not unwrap its seed.
     pub fn open(&self, place: &[u8], stored: &[u8]) -> Result<Vec<u8>, SealError> {
         let unopened = || failed("the value cannot be decrypted with the key that it names");
         let object = EncryptedObject::decode(stored).map_err(|_| unopened())?;
@@ -288,12 +294,12 @@ impl Wrapping {
         Ok(text)
     }
 
-    /// The bytes that are wrapped in a stored value.
+    /// Returns the unwrapped bytes for a stored value.
     fn unwrapped(&self, object: &EncryptedObject) -> Result<Source, SealError> {
         if let Some(source) = self.seeds.lock().get(&named(&object.wrapped)) {
             return Ok(*source);
         }
-        // Not held: other values can be opened meanwhile.
+        // The lock is not held here, so that other values can be opened in the meantime.
         let request = DecryptRequest {
             ciphertext: object.wrapped.clone(),
             uid: uid(),
@@ -311,7 +317,7 @@ impl Wrapping {
     fn remember(&self, wrapped: &[u8], source: Source) {
         let mut seeds = self.seeds.lock();
         if seeds.len() >= SEEDS_MAX {
-            // Rare, and cheap to make up for: each seed that is still used is unwrapped once more.
+            // This is rare and cheap to recover from: each seed that is still in use is unwrapped once more.
             seeds.clear();
         }
         seeds.insert(named(wrapped), source);
@@ -341,7 +347,7 @@ fn uid() -> String {
     values::names::uid()
 }
 
-/// Length of a key, for the function that makes it.
+/// The key length, as the parameter of the key derivation.
 struct KeyBytes;
 
 impl KeyType for KeyBytes {
@@ -350,7 +356,7 @@ impl KeyType for KeyBytes {
     }
 }
 
-/// The key that is made of a seed and of what is stored beside the value.
+/// Derives the key from a seed and the random bytes stored with the value.
 fn made(seed: &Source, info: &[u8]) -> Result<Source, SealError> {
     let mut key = [0; SEED_BYTES];
     let prk = Prk::new_less_safe(HKDF_SHA256, seed);
@@ -374,7 +380,7 @@ mod tests {
 
     use super::*;
 
-    /// A service that wraps by turning bits around, with a key of the number it has at the moment.
+    /// A fake service that wraps by flipping bits, with a key whose number can be changed.
     #[derive(Default)]
     struct Fake {
         key: AtomicU32,
@@ -460,7 +466,7 @@ mod tests {
         assert!(wrapping.seal(b"", PLACE, b"{}").is_ok(), "trusted for a while");
     }
 
-    /// Vector of RFC 5869, A.1: the second step alone.
+    /// Checks the vector of RFC 5869, A.1, for the second step only.
     #[test]
     fn keys_are_made_as_the_rfc_says() {
         let hex = |text: &str| -> Vec<u8> {

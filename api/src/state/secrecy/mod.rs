@@ -1,12 +1,13 @@
-//! Values that are encrypted where they are stored: which, with what (docs/api/encryption.md).
+//! Encryption of stored values: which values, and with which keys (docs/api/encryption.md).
 //!
 //! ```text
-//! write: key of the log ─► resource ─► first rule that names it ─► its first provider ─► sealed, or as it is
+//! write: key of the log ─► resource ─► first rule that names it ─► its first provider ─► sealed, or unchanged
 //! read:  head of the value ─► the key that it names, of any rule ─► value
 //! ```
 //!
-//! A configuration is swapped as a whole. The same goes for the values of etcd, whose keys are those of kube-apiserver.
-//! Knows no files: bin reads them, and reads them again.
+//! A configuration is replaced as a whole. Values in etcd, whose keys are those of kube-apiserver, are
+//! treated the same way. This module reads no files: the server program reads the configuration, and reads it
+//! again when it changes.
 
 pub mod config;
 mod kms;
@@ -26,10 +27,10 @@ use self::provider::Key;
 use types::schema::registry::Registry;
 use values::naming::Naming;
 
-/// Plural names of what is kept in one place, whichever of two groups it was written through: the core group counts.
+/// Plural names of resources that are stored once although two groups serve them: the core group counts.
 const OF_TWO_GROUPS: [&str; 1] = ["events"];
 
-/// One entry of a configuration.
+/// A rule of a configuration.
 #[derive(Debug)]
 pub struct Rule {
     resources: Vec<String>,
@@ -39,16 +40,16 @@ pub struct Rule {
 /// A way in which values are stored.
 #[derive(Debug)]
 enum Provider {
-    /// As they are.
+    /// Values are stored unencrypted.
     Identity,
-    /// Encrypted: with the first of the keys, and read with any.
+    /// Values are encrypted with the first of the keys, and read with any of them.
     Keys(Vec<Key>),
 }
 
-/// The configuration in force.
+/// The encryption configuration in use.
 pub struct Secrecy {
     rules: ArcSwap<Vec<Rule>>,
-    /// Full names of built-in groups, by the part of their keys.
+    /// Full names of built-in groups, by their part in keys.
     groups: BTreeMap<String, String>,
     mark: String,
 }
@@ -60,9 +61,9 @@ impl fmt::Debug for Secrecy {
 }
 
 impl Secrecy {
-    /// With these rules, for the built-in types of `registry` and those that are made.
+    /// Returns a configuration with these rules, for the built-in types of `registry` and for custom types.
     pub fn new(rules: Vec<Rule>, registry: &Registry, naming: &Naming) -> Secrecy {
-        // Those that are kept as a type of another group are named by that.
+        // Types that are stored as a type of another group have the name of that group.
         let own = registry.resources().filter(|resource| resource.is_stored_form());
         let groups = own.filter_map(|resource| {
             let prefix = &resource.storage.as_ref()?.key_prefix;
@@ -72,33 +73,34 @@ impl Secrecy {
         Secrecy { rules: ArcSwap::from_pointee(rules), groups: groups.collect(), mark: config::mark(naming) }
     }
 
-    /// Asks the key services how they are, and for seeds where there are others to be used. Blocks.
+    /// Asks the key services for their status, and to wrap new seeds where necessary. Blocks.
     ///
     /// # Errors
-    /// What one of them says, or that it was not reached.
+    /// A service reported an error, or was not reached.
     pub fn refresh(&self) -> Result<(), String> {
         refresh(&self.rules.load())
     }
 
-    /// That each key service was well when it was asked last.
+    /// Checks that each key service was healthy when it was last asked.
     ///
     /// # Errors
-    /// What one of them says, or that it was not reached.
+    /// A service reported an error, or was not reached.
     pub fn health(&self) -> Result<(), String> {
         services(&self.rules.load()).try_for_each(|service| service.health())
     }
 
-    /// Whether there are key services.
+    /// Returns whether the configuration uses key services.
     pub fn has_services(&self) -> bool {
         services(&self.rules.load()).next().is_some()
     }
 
-    /// Takes other rules from now on.
+    /// Replaces the rules in use.
     pub fn replace(&self, rules: Vec<Rule>) {
         self.rules.store(Arc::new(rules));
     }
 
-    /// Whether the values of a key of the log are written encrypted, by these rules.
+    /// Returns the key with which these rules encrypt the values of a key of the log; `None` if they do not
+    /// encrypt them.
     fn writing<'r>(&self, rules: &'r [Rule], key: &[u8]) -> Option<&'r Key> {
         let mut parts = std::str::from_utf8(key).ok()?.split('/').skip(1);
         let (group, plural) = (parts.next()?, parts.next()?);
@@ -111,10 +113,11 @@ impl Secrecy {
         }
     }
 
-    /// What is stored outside, under a key of its own, in place of a value of a key of the log.
+    /// Encrypts a value that is stored outside the log under the key `place`, if the rules say so for `key`,
+    /// its key in the log.
     ///
     /// # Errors
-    /// It cannot be encrypted.
+    /// The value cannot be encrypted.
     pub fn seal_outside(&self, key: &[u8], place: &[u8], value: Bytes) -> Result<Bytes, SealError> {
         let rules = self.rules.load();
         match self.writing(&rules, key) {
@@ -123,10 +126,10 @@ impl Secrecy {
         }
     }
 
-    /// The value that is stored at a place; `None` where it is not encrypted.
+    /// Decrypts the value that is stored under the key `place`; returns `None` if it is not encrypted.
     ///
     /// # Errors
-    /// No key that is configured opens it.
+    /// None of the configured keys can open the value.
     pub fn opened(&self, place: &[u8], stored: &[u8]) -> Result<Option<Vec<u8>>, SealError> {
         if !stored.starts_with(self.mark.as_bytes()) {
             return Ok(None);
@@ -154,15 +157,16 @@ fn services(rules: &[Rule]) -> impl Iterator<Item = &Wrapping> {
     })
 }
 
-/// Asks the key services of rules how they are. Blocks.
+/// Asks the key services of rules for their status. Blocks.
 ///
 /// # Errors
-/// What the first that is not well says; the others are asked all the same.
+/// Returns the error of the first service that is not healthy; the others are asked as well.
 pub fn refresh(rules: &[Rule]) -> Result<(), String> {
     services(rules).map(Wrapping::refresh).fold(Ok(()), Result::and)
 }
 
-/// Whether a name of a rule is that of a resource: `secrets`, `deployments.apps`, `*.apps`, `*.` or `*.*`.
+/// Returns whether a name in a rule matches a resource: `secrets`, `deployments.apps`, `*.apps`, `*.` or
+/// `*.*`.
 fn names(name: &str, group: &str, plural: &str) -> bool {
     match name.split_once('.') {
         None => group.is_empty() && name == plural,

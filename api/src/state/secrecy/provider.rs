@@ -1,4 +1,4 @@
-//! The ways in which values are encrypted, each in the form that kube-apiserver stores
+//! The encryption providers, each in the form that kube-apiserver stores
 //! (docs/api/encryption.md#stored-form).
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //! identity   the value
 //! ```
 //!
-//! A value is written with the first key of its provider and read with the one that its head names. With `aesgcm` it is
-//! bound to its place: it cannot be opened under another.
+//! A value is written with the first key of its provider and read with the key that its head names. With
+//! `aesgcm` and `kms` it is bound to the key under which it is stored: it cannot be opened under another one.
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::cipher::{
@@ -23,13 +23,13 @@ use engine::SealError;
 
 use super::kms::Wrapping;
 
-/// Length of the vector of CBC.
+/// Length of the CBC initialization vector.
 const VECTOR_BYTES: usize = 16;
-/// Length of the nonce of a secret box, and of the tag before its value.
+/// Lengths of the nonce of a secret box, and of the tag before its value.
 const BOX_NONCE_BYTES: usize = 24;
 const BOX_TAG_BYTES: usize = 16;
 
-/// A kind of provider that has keys.
+/// A kind of provider with keys.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Method {
     /// AES in Galois/counter mode.
@@ -41,10 +41,10 @@ pub enum Method {
 }
 
 impl Method {
-    /// All of them.
+    /// All kinds of providers with keys.
     pub const ALL: [Method; 3] = [Method::AesGcm, Method::AesCbc, Method::Secretbox];
 
-    /// Its name in files and heads.
+    /// Returns the name in configuration files and heads.
     pub fn name(self) -> &'static str {
         match self {
             Method::AesGcm => "aesgcm",
@@ -53,7 +53,7 @@ impl Method {
         }
     }
 
-    /// The lengths that its keys may have.
+    /// Returns the allowed key lengths in bytes.
     pub fn key_bytes(self) -> &'static [usize] {
         match self {
             Method::AesGcm | Method::AesCbc => &[16, 24, 32],
@@ -62,7 +62,7 @@ impl Method {
     }
 }
 
-/// A key with the head of what it seals. Its bytes are never shown.
+/// A key with the head of the values that it seals. `Debug` does not show its bytes.
 pub struct Key {
     head: Box<[u8]>,
     cipher: Cipher,
@@ -70,7 +70,7 @@ pub struct Key {
 
 enum Cipher {
     Gcm(LessSafeKey),
-    /// Boxed, as it is forty times as large as the others.
+    /// Boxed because it is forty times as large as the other variants.
     Cbc(Box<(PaddedBlockEncryptingKey, PaddedBlockDecryptingKey)>),
     Box(Box<XSalsa20Poly1305>),
     Wrapped(Wrapping),
@@ -87,7 +87,8 @@ fn failed(what: &str) -> SealError {
 }
 
 impl Key {
-    /// A key of a method whose values begin with `mark`; `None` if it does not have one of the method's lengths.
+    /// Returns a key of a method whose values begin with `mark`; `None` if its length is invalid for the
+    /// method.
     pub fn new(mark: &str, method: Method, name: &str, secret: &[u8]) -> Option<Key> {
         let head = format!("{mark}{}:v1:{name}:", method.name()).into_bytes().into();
         let cipher = match method {
@@ -118,13 +119,13 @@ impl Key {
         Some(Key { head, cipher })
     }
 
-    /// The keys that a service wraps, of values that begin with `mark`.
+    /// Returns the key of a service that wraps seeds, for values that begin with `mark`.
     pub fn of_service(mark: &str, wrapping: Wrapping) -> Key {
         let head = format!("{mark}kms:v2:{}:", wrapping.name()).into_bytes().into();
         Key { head, cipher: Cipher::Wrapped(wrapping) }
     }
 
-    /// The service that wraps it, if one does.
+    /// Returns the service that wraps the key, if any.
     pub fn service(&self) -> Option<&Wrapping> {
         match &self.cipher {
             Cipher::Wrapped(wrapping) => Some(wrapping),
@@ -132,13 +133,13 @@ impl Key {
         }
     }
 
-    /// Whether a stored value was sealed as one would be now.
+    /// Returns whether a stored value was sealed with the key that would be used now.
     pub fn is_current(&self, stored: &[u8]) -> bool {
         let rest = stored.strip_prefix(&*self.head);
         rest.is_some_and(|rest| self.service().is_none_or(|service| service.is_current(rest)))
     }
 
-    /// What is stored in place of a value at a place.
+    /// Encrypts a value that is stored under the key `place`, and returns the bytes to store.
     pub fn seal(&self, place: &[u8], value: &[u8]) -> Result<Vec<u8>, SealError> {
         let unsealed = |_| failed("the value cannot be encrypted");
         let mut sealed = self.head.to_vec();
@@ -182,12 +183,12 @@ impl Key {
         Ok(sealed)
     }
 
-    /// Whether a stored value names the key.
+    /// Returns whether a stored value names the key.
     pub fn is_named_by(&self, stored: &[u8]) -> bool {
         stored.starts_with(&self.head)
     }
 
-    /// The value of a stored one at a place that names the key.
+    /// Decrypts the value that is stored under the key `place`. It must name this encryption key.
     pub fn open(&self, place: &[u8], stored: &[u8]) -> Result<Vec<u8>, SealError> {
         let unopened = || failed("the value cannot be decrypted with the key that it names");
         let rest = stored.strip_prefix(&*self.head).ok_or_else(unopened)?;
@@ -260,7 +261,7 @@ mod tests {
         }
     }
 
-    /// The box of the test vectors of NaCl (`secretbox` in its tests).
+    /// Checks the box of the NaCl test vectors (`secretbox` in its tests).
     #[test]
     fn a_secret_box_is_that_of_nacl() {
         let hex = |text: &str| -> Vec<u8> {

@@ -1,12 +1,13 @@
-//! Tokens that another process on the machine signs, which keeps the key (docs/api/authentication.md#external-signers).
+//! Tokens that another process on the machine signs, which has the key
+//! (docs/api/authentication.md#external-signers).
 //!
 //! ```text
-//! token request ─ claims ─► Sign ─► header, signature ─ checked, with the key that the header names ─► token
-//! every so often, and for a key that is not known ─► FetchKeys ─► verify, and the issuer's documents
+//! token request ─ claims ─► Sign ─► header, signature ─ verified with the key that the header names ─► token
+//! periodically, and for an unknown key ─► FetchKeys ─► verify, and the issuer's documents
 //! ```
 //!
-//! Keys are fetched by one call at a time, and for unknown ones at most once a second: who waits is answered by the next call
-//! that began after it came. A signer that fails leaves the keys as they were.
+//! Only one call fetches keys at a time, and for unknown keys at most once a second. A waiting request is
+//! answered by the next call that began after its arrival. A signer that fails leaves the keys unchanged.
 
 use std::fmt;
 use std::pin::Pin;
@@ -26,47 +27,48 @@ use tokio::sync::{Mutex, Semaphore};
 use super::IssuerDocuments;
 use wire::metrics::Metrics;
 
-/// Least time between two calls for keys that are not known, so that tokens with made up keys do not cause one each.
+/// Minimum time between two fetches for unknown keys, so that tokens with invented keys do not cause a call
+/// each.
 const FETCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pause after keys could not be fetched, as of kube-apiserver.
+/// Pause after a failed fetch, as in kube-apiserver.
 const FETCH_AGAIN: Duration = Duration::from_secs(10);
 
-/// Longest time that keys are not fetched, whatever the signer says.
+/// Maximum time between two fetches, whatever the signer says.
 const FRESH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Most requests with an unknown key that wait for the signer.
+/// Maximum number of requests with an unknown key that wait for the signer.
 const WAITING_MAX: usize = 256;
 
-/// Most keys of a signer.
+/// Maximum number of keys of a signer.
 const KEYS_MAX: usize = 1000;
 
-/// Longest id of a key.
+/// Maximum length of a key id in bytes.
 const KEY_ID_BYTES_MAX: usize = 1 << 10;
 
-/// Shortest longest life of tokens that a signer may have: that of a token request.
+/// Minimum for the signer's maximum token lifetime: the minimum lifetime of a token request.
 const LIFETIME_MIN_S: i64 = 10 * 60;
 
-/// The service, as metrics name its methods.
+/// Name of the service, as in the method labels of metrics.
 const SERVICE: &str = "/v1.ExternalJWTSigner";
 
-/// Calls of the signer.
+/// Calls to the signer.
 pub trait Calls: Send + Sync {
-    /// Calls a method of the signer with a message, and returns the answering one. Ends within a bounded time, with a bounded
-    /// answer.
+    /// Calls a method of the signer with a message, and returns the response message. Completes within a
+    /// bounded time, with a response of bounded size.
     fn call(&self, method: &'static str, message: Vec<u8>) -> Called;
 }
 
-/// What [`Calls`] answer later.
+/// The future response of [`Calls`].
 pub type Called = Pin<Box<dyn Future<Output = Result<Vec<u8>, CallError>> + Send>>;
 
-/// Why a call has no answer.
+/// The reason why a call failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("rpc error: code = {code} desc = {text}")]
 pub struct CallError {
-    /// The name of a code of gRPC.
+    /// Name of the gRPC status code.
     pub code: &'static str,
-    /// For people.
+    /// Description for human readers.
     pub text: String,
 }
 
@@ -121,61 +123,61 @@ struct MetadataResponse {
     max_token_expiration_seconds: i64,
 }
 
-/// Why keys were not fetched, in the words of kube-apiserver.
+/// The reason why keys were not fetched, with the texts of kube-apiserver.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The signer did not answer.
+    /// The call to the signer failed.
     #[error("while getting externally supported jwt signing keys: {0}")]
     Call(#[from] CallError),
-    /// The answer is no message of the protocol.
+    /// The response is not a message of the protocol.
     #[error("the answer cannot be read: {0}")]
     Unreadable(#[from] prost::DecodeError),
-    /// The time after which to ask again.
+    /// The refresh hint of the response is invalid.
     #[error("found invalid refresh hint ({0}s)")]
     Hint(i64),
-    /// No keys.
+    /// The response has no keys.
     #[error("found no keys")]
     None,
-    /// More keys than are taken.
+    /// The response has too many keys.
     #[error("found {0} keys, more than {max}", max = KEYS_MAX)]
     Many(usize),
-    /// The time of the keys.
+    /// The timestamp of the keys is invalid.
     #[error("invalid data timestamp")]
     Timestamp,
-    /// The id of a key.
+    /// The id of a key is invalid.
     #[error("found invalid public key id {}", go::quote(.0))]
     Id(String),
-    /// A key without content.
+    /// A key of the response is empty.
     #[error("found empty public key")]
     Empty,
-    /// A key of another kind.
+    /// A key is of an unsupported kind.
     #[error("while parsing external public keys: {0}")]
     Key(&'static str),
 }
 
-/// Why a token was not issued.
+/// The reason why a token was not issued.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// There is no randomness.
+    /// The draft failed, because there is no randomness.
     #[error(transparent)]
     Draft(#[from] IssueError),
-    /// The signer did not answer.
+    /// The call to the signer failed.
     #[error("while signing jwt: {0}")]
     Call(#[from] CallError),
-    /// The answer is no message of the protocol.
+    /// The response is not a message of the protocol.
     #[error("while signing jwt: the answer cannot be read: {0}")]
     Unreadable(#[from] prost::DecodeError),
-    /// The answer is not believed.
+    /// The response did not pass verification.
     #[error(transparent)]
     Answer(#[from] AnswerError),
-    /// The key is for verifying only.
+    /// The key may only be used for verification.
     #[error(
         "while validating header: key used for signing JWT (kid: {0}) is excluded from OIDC discovery docs"
     )]
     Excluded(String),
 }
 
-/// The outcome of a call as metrics name it.
+/// Returns the outcome of a call as named in metrics.
 fn code_of<T>(outcome: &Result<T, Option<&'static str>>) -> &'static str {
     match outcome {
         Ok(_) => "OK",
@@ -188,7 +190,7 @@ fn code_of<T>(outcome: &Result<T, Option<&'static str>>) -> &'static str {
 struct Keys {
     all: Vec<(KeyMessage, VerificationKey)>,
     data: Timestamp,
-    /// When they are to be fetched again.
+    /// Time of the next fetch.
     refresh: Instant,
 }
 
@@ -236,39 +238,39 @@ impl Keys {
     }
 }
 
-/// What the issuer's documents say beside the keys.
+/// The content of the issuer's documents, besides the keys.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// The issuer.
+    /// The issuer of tokens.
     pub issuer: String,
-    /// Address of the keys, if it is another server's.
+    /// Address of the keys, if another server serves them.
     pub keys_uri: Option<String>,
     /// Address of this server.
     pub address: String,
 }
 
-/// A signer, and its keys as they were told last.
+/// An external signer, and its keys as last fetched.
 pub struct External {
     calls: Arc<dyn Calls>,
     metrics: Arc<Metrics>,
     keys: RwLock<Arc<Keys>>,
-    /// Held while keys are asked for.
+    /// Locked while keys are fetched.
     asked: Mutex<Asked>,
     waiting: Semaphore,
-    /// Longest life of a token.
+    /// Maximum lifetime of a token.
     lifetime_max: Duration,
     used: OnceLock<Used>,
 }
 
-/// When keys were asked for, because one was not known or as it was time.
+/// The times of the last fetches.
 struct Asked {
-    /// The begin of the last call, which its caller may have left before the answer.
+    /// Start of the last call, whose caller may have given up before the response.
     last: Instant,
-    /// The begin of the last call that was waited for.
+    /// Start of the last call that completed.
     answered: Instant,
 }
 
-/// What is known once the server is put together.
+/// The data that is known once the server is assembled.
 struct Used {
     drafts: Drafts,
     about: About,
@@ -282,10 +284,10 @@ impl fmt::Debug for External {
 }
 
 impl External {
-    /// Asks a signer for its keys and its limits.
+    /// Fetches the keys and the limits of a signer.
     ///
     /// # Errors
-    /// It did not answer, or not as it should.
+    /// The signer did not respond, or its response is invalid.
     pub async fn open(calls: Arc<dyn Calls>, metrics: Arc<Metrics>) -> Result<External, String> {
         const SETTING_UP: &str = "while setting up external-jwt-signer";
         const FILLING: &str = "while initially filling key cache: while performing initial cache fill: \
@@ -314,29 +316,30 @@ impl External {
         })
     }
 
-    /// The same with other calls, of the same signer.
+    /// Replaces the client for calls to the same signer.
     #[must_use]
     pub fn calling(self, calls: Arc<dyn Calls>) -> External {
         External { calls, ..self }
     }
 
-    /// Longest life of a token that the signer signs.
+    /// Returns the maximum lifetime of a token that the signer signs.
     pub fn lifetime_max(&self) -> Duration {
         self.lifetime_max
     }
 
-    /// The keys that verify.
+    /// Returns the keys for verification.
     pub fn keys(&self) -> Vec<VerificationKey> {
         self.keys.read().verifying()
     }
 
-    /// Signs what `drafts` writes, and keeps the keys of `verifier` as the signer has them. The first call counts.
+    /// Sets the source of token drafts, the data for the issuer's documents, and the verifier, whose keys are
+    /// kept in sync with the signer. Only the first call has an effect.
     pub fn use_for(&self, drafts: Drafts, about: About, verifier: Arc<ServiceAccountTokens>) {
         verifier.replace_keys(self.keys());
         let _ = self.used.set(Used { drafts, about, verifier });
     }
 
-    /// The documents about the issuer, with the keys that may be shown.
+    /// Returns the issuer's documents, with the keys that may be published.
     pub fn documents(&self) -> Option<IssuerDocuments> {
         let About { issuer, keys_uri, address } = &self.used.get()?.about;
         let keys = self.keys.read().clone();
@@ -349,7 +352,7 @@ impl External {
     /// Issues a token.
     ///
     /// # Errors
-    /// The signer did not answer, or what it answered is not believed.
+    /// The signer did not respond, or its response did not pass verification.
     pub async fn issue(&self, spec: &TokenSpec) -> Result<Issued, SignError> {
         let Some(used) = self.used.get() else { return Err(IssueError.into()) };
         let Draft { claims, id, expires } = used.drafts.draft(spec)?;
@@ -377,7 +380,7 @@ impl External {
         Ok(assemble(&header, claims, &signature, &keys.verifying())?)
     }
 
-    /// Asks for the keys, as one that is not known is called `id`. Says whether it is known now.
+    /// Fetches the keys because the key `id` is unknown. Returns whether it is known afterwards.
     async fn learn(&self, id: &str) -> bool {
         let came = Instant::now();
         let Ok(_place) = self.waiting.try_acquire() else { return false };
@@ -392,7 +395,7 @@ impl External {
         self.keys.read().has(id)
     }
 
-    /// Asks for the keys and takes them. Says whether the signer told them.
+    /// Fetches and stores the keys. Returns whether the signer returned them.
     async fn refresh(&self) -> bool {
         let keys = match fetch(&*self.calls, &self.metrics).await {
             Ok(keys) => keys,
@@ -403,7 +406,7 @@ impl External {
         };
         if !keys.is_like(&self.keys.read()) {
             tracing::info!(keys = keys.all.len(), "keys of service account tokens fetched");
-            // Verifying begins before signing, so that no new token is refused.
+            // Update the verifier before signing uses the keys, so that no new token is refused.
             if let Some(used) = self.used.get() {
                 used.verifier.replace_keys(keys.verifying());
             }
@@ -412,7 +415,7 @@ impl External {
         true
     }
 
-    /// Fetches the keys again and again, as often as the signer says.
+    /// Fetches the keys repeatedly, at the interval that the signer sets.
     pub async fn follow(&self) {
         let mut next = self.keys.read().refresh;
         loop {
@@ -428,7 +431,7 @@ impl External {
     }
 }
 
-/// A call, counted.
+/// Makes a call and records its duration.
 async fn timed(
     calls: &dyn Calls,
     metrics: &Metrics,
@@ -458,7 +461,7 @@ async fn fetch(calls: &dyn Calls, metrics: &Metrics) -> Result<Keys, FetchError>
     keys
 }
 
-/// Fetches the keys for tokens that no known one signed.
+/// An authenticator that fetches the keys for tokens signed by an unknown key.
 pub struct UnknownKeys(pub Arc<External>);
 
 impl UnknownKeys {

@@ -1,4 +1,4 @@
-//! Keys of a signer: what of its answers is taken, and when it is asked.
+//! Tests of the keys of a signer: which responses are accepted, and when keys are fetched.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -55,7 +55,7 @@ fn keys_are_taken_whole_or_not_at_all() {
     assert!(matches!(Keys::read(&[0xff]), Err(FetchError::Unreadable(_))));
 }
 
-/// A signer with one key after the other: each call of FetchKeys tells those so far, and counts.
+/// A fake signer that adds one key per call: each call of FetchKeys returns the keys so far, and counts.
 struct Fake {
     keys: Vec<KeyMessage>,
     fetches: AtomicUsize,
@@ -107,7 +107,7 @@ async fn requests_with_unknown_keys_share_a_call() {
     let known = known.await;
     assert_eq!(known.iter().filter(|known| **known).count(), 25);
     assert_eq!(signer.fetches.load(Ordering::Relaxed), 2, "one call answers all");
-    // Too many at once are not waited for.
+    // Requests beyond the limit do not wait.
     let many = futures_util::future::join_all((0..WAITING_MAX + 10).map(|_| wait("none"))).await;
     assert!(many.iter().all(|known| !known));
     assert_eq!(signer.fetches.load(Ordering::Relaxed), 3);

@@ -1,4 +1,4 @@
-//! Service account tokens: the settings by which they are made, and the documents by which others verify them
+//! Service account tokens: the settings for issuing them, and the documents with which others verify them
 //! (docs/api/authentication.md#issuer-documents).
 
 pub mod external;
@@ -20,40 +20,41 @@ use self::uses::TokenUses;
 use values::status::Status;
 use wire::response::{Response, respond};
 
-/// The lifetime that tokens of clients get that do not renew them, unless who signs allows less: a year.
+/// The lifetime of tokens for clients that do not renew them, unless the signer allows less: one year.
 pub const EXTENDED_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How tokens are made here.
+/// The settings for issuing tokens.
 pub struct Tokens {
-    /// Signs them.
+    /// The signer of tokens.
     pub signer: Signer,
-    /// Their audience unless the request names another: this server.
+    /// Audiences of this server, used unless the request names another one.
     pub audiences: Vec<String>,
-    /// Longest a token may last.
+    /// Maximum lifetime of a token.
     pub lifetime_max: Option<Duration>,
-    /// Whether tokens of clients that do not renew them last longer than they ask.
+    /// Whether tokens for clients that do not renew them live longer than requested.
     pub extends: bool,
-    /// How long these last.
+    /// Lifetime of these extended tokens.
     pub extended_lifetime: Duration,
-    /// Documents about the issuer, if this server has the key; `None` if it is no address that others could ask.
+    /// Documents about the issuer, if this server has the key. `None` if the issuer is not an address that
+    /// others could request.
     pub documents: RwLock<Option<IssuerDocuments>>,
     /// Legacy tokens that are in use.
     pub uses: Arc<TokenUses>,
 }
 
-/// Who signs tokens.
+/// The signer of service account tokens.
 pub enum Signer {
-    /// This server.
+    /// This server signs the tokens.
     Own(TokenIssuer),
-    /// Another process.
+    /// Another process signs the tokens.
     External(Arc<External>),
 }
 
 impl Tokens {
-    /// Issues a token. Waits where another process signs.
+    /// Issues a token. Waits if another process signs.
     ///
     /// # Errors
-    /// 500: it was not signed.
+    /// 500 if the token was not signed.
     pub async fn issue(&self, spec: &TokenSpec) -> Result<Issued, Status> {
         match &self.signer {
             Signer::Own(issuer) => issuer.issue(spec).map_err(|error| Status::internal(error.to_string())),
@@ -64,7 +65,7 @@ impl Tokens {
         }
     }
 
-    /// The documents about the issuer, as they are now.
+    /// Returns the current documents about the issuer.
     pub fn documents(&self) -> Option<IssuerDocuments> {
         match &self.signer {
             Signer::Own(_) => self.documents.read().clone(),
@@ -72,10 +73,10 @@ impl Tokens {
         }
     }
 
-    /// Signs with another key from now on, and describes other keys. Without effect where another process signs.
+    /// Replaces the signing key and the documents. Has no effect if another process signs.
     pub fn replace(&self, key: SigningKey, documents: Option<IssuerDocuments>) {
         if let Signer::Own(issuer) = &self.signer {
-            // Who verifies learns of a key before it signs.
+            // The documents are replaced first, so that verifiers know a key before it signs.
             *self.documents.write() = documents;
             issuer.replace_key(key);
         }
@@ -91,10 +92,11 @@ const KEYS_PATH: &str = "/openid/v1/jwks";
 /// Media type of key sets (RFC 7517, section 8.5).
 const KEY_SET: &str = "application/jwk-set+json";
 
-/// Clients may keep the documents for this long; a key that is no longer used should be verified with for at least as long.
+/// How long clients may cache the documents. A key should be accepted for at least this long after it is no
+/// longer used to sign.
 const FRESH: Duration = Duration::from_secs(60 * 60);
 
-/// The documents by which others verify tokens of this server.
+/// The documents with which others verify tokens of this server.
 #[derive(Clone, Debug)]
 pub struct IssuerDocuments {
     configuration: Bytes,
@@ -103,8 +105,8 @@ pub struct IssuerDocuments {
 }
 
 impl IssuerDocuments {
-    /// The documents of `issuer` with its `keys`, which are read at `keys_uri`, or at this server's `address` if that
-    /// is absent. `None` if the issuer is no https address.
+    /// Returns the documents of `issuer` with its `keys`, which are served at `keys_uri` or, if that is
+    /// absent, at this server's `address`. `None` if the issuer is not an https address.
     pub fn new(
         issuer: &str,
         keys: &[VerificationKey],
@@ -129,16 +131,18 @@ impl IssuerDocuments {
         Some(IssuerDocuments { configuration, keys, fresh: FRESH })
     }
 
-    /// Clients may keep them for another time than an hour.
+    /// Sets how long clients may cache the documents, instead of an hour.
     #[must_use]
     pub fn fresh_for(self, fresh: Duration) -> IssuerDocuments {
         IssuerDocuments { fresh, ..self }
     }
 
-    /// Answers the path of a document, with or without a slash at the end, and the paths below it; `None` for every other.
+    /// Answers the path of a document, with or without a trailing slash, and the paths below it. Returns
+    /// `None` for other paths.
     ///
     /// # Errors
-    /// 404 below a document, 405 for what does not get it, 406 if the client accepts neither its media type nor all.
+    /// 404 below a document, 405 for methods other than GET, 406 if the client does not accept the media
+    /// type.
     pub fn respond(
         &self,
         method: &Method,
@@ -167,7 +171,7 @@ impl IssuerDocuments {
     }
 }
 
-/// Whether `Accept` is absent or names the media type or all of them.
+/// Returns whether `Accept` is absent, names the media type, or accepts all types.
 fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let Some(accept) = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()) else { return true };
     let mut clauses = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());

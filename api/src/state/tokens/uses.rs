@@ -1,5 +1,5 @@
-//! Legacy tokens that are in use: authentication names their secrets, and a controller writes the day on these
-//! (docs/api/authentication.md#service-account-tokens).
+//! Legacy tokens that are in use: authentication records their secrets, and a controller writes the day to
+//! the secrets (docs/api/authentication.md#service-account-tokens).
 
 use std::collections::BTreeSet;
 
@@ -8,21 +8,22 @@ use tokio::sync::Notify;
 
 use values::naming::Naming;
 
-/// Most secrets that wait. What finds no room is named again by the next use of its token.
+/// Maximum number of waiting secrets. A secret beyond the limit is recorded again at the next use of its
+/// token.
 const WAITING_MAX: usize = 1024;
 
 /// A secret whose token is in use.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct TokenUse {
-    /// Its namespace.
+    /// Namespace of the secret.
     pub namespace: String,
-    /// Its name.
+    /// Name of the secret.
     pub secret: String,
-    /// Its uid.
+    /// The uid of the secret.
     pub uid: String,
 }
 
-/// Secrets in use on which the day is not written yet.
+/// Secrets in use to which the day has not been written yet.
 #[derive(Debug, Default)]
 pub struct TokenUses {
     waiting: Mutex<BTreeSet<TokenUse>>,
@@ -30,7 +31,7 @@ pub struct TokenUses {
 }
 
 impl TokenUses {
-    /// Adds a secret.
+    /// Adds a secret whose token was used.
     pub fn add(&self, namespace: &str, secret: &str, uid: &str) {
         let mut waiting = self.waiting.lock();
         if waiting.len() < WAITING_MAX {
@@ -40,7 +41,7 @@ impl TokenUses {
         }
     }
 
-    /// Takes all that wait, or those that come next. For one caller at a time.
+    /// Takes all waiting secrets; waits until there is at least one. Only one caller at a time.
     pub async fn take(&self) -> BTreeSet<TokenUse> {
         loop {
             let taken = std::mem::take(&mut *self.waiting.lock());
@@ -52,7 +53,7 @@ impl TokenUses {
     }
 }
 
-/// The label of a secret that says on which day its token was used last.
+/// Returns the label of a secret with the day of the last use of its token.
 pub fn last_used_label(naming: &Naming) -> String {
     naming.label("legacy-token-last-used")
 }

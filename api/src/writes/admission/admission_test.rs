@@ -1,4 +1,4 @@
-//! Both points of admission, shown by a plugin that notes what it is asked.
+//! Tests of both points of admission, with a plugin that records its calls.
 
 use parking_lot::Mutex;
 
@@ -8,7 +8,7 @@ use values::json::{Object, Value};
 use values::object::{meta, metadata_mut, set_meta};
 use values::status::Status;
 
-/// Notes what it is asked, labels what it may change, and refuses objects of one name.
+/// A plugin that records its calls, labels objects if it may change them, and refuses objects with one name.
 #[derive(Default)]
 pub struct Probe {
     asked: Mutex<Vec<String>>,
@@ -21,7 +21,7 @@ impl Plugin for Probe {
 
     fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, review: &'p mut Review) -> Step<'p> {
         Step::wait(async move {
-            // Plugins may wait: a webhook does.
+            // Plugins may wait, as webhooks do.
             tokio::task::yield_now().await;
             let new = record.new.as_deref().map(text);
             self.note("mutate", record, new);
@@ -64,7 +64,7 @@ impl Probe {
     }
 }
 
-/// Version and kind of an object, and what the tests change.
+/// Returns the version, the kind and the fields that the tests change of an object.
 fn text(object: &Object) -> String {
     let member = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let labelled =
@@ -74,7 +74,7 @@ fn text(object: &Object) -> String {
     format!("{} {}{spec}{}", member("apiVersion"), member("kind"), if labelled { " labelled" } else { "" })
 }
 
-/// A server whose chain has this plugin after its own ones, and a namespace `n`.
+/// Starts a server whose chain has this plugin after its own plugins, and a namespace `n`.
 async fn server_with(name: &'static str, last: std::sync::Arc<dyn Plugin>) -> Server {
     let make: Make = std::sync::Arc::new(move |_| last.clone());
     let server = Server::admitting(Settings::default().without("ServiceAccount").with_last(name, make));
@@ -82,7 +82,7 @@ async fn server_with(name: &'static str, last: std::sync::Arc<dyn Plugin>) -> Se
     server
 }
 
-/// A server whose chain has the probe after its own plugins.
+/// Starts a server whose chain has the probe after its own plugins.
 async fn probed() -> (Server, std::sync::Arc<Probe>) {
     let probe = std::sync::Arc::<Probe>::default();
     let server = server_with("Probe", probe.clone()).await;
@@ -90,7 +90,8 @@ async fn probed() -> (Server, std::sync::Arc<Probe>) {
     (server, probe)
 }
 
-/// Gives an object the name and the namespace that its annotations `set-name` and `set-namespace` say, or none.
+/// A plugin that sets the name and the namespace of an object from its annotations `set-name` and
+/// `set-namespace`, if present.
 struct Mover;
 
 impl Plugin for Mover {

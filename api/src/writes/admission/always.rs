@@ -4,7 +4,7 @@ use super::plugin::{Plugin, Step, Target};
 use super::record::{Record, Review};
 use values::json::Object;
 
-/// Allows everything, and so is never asked.
+/// The admission plugin AlwaysAdmit: it allows everything and handles no writes.
 pub struct Admit;
 
 impl Plugin for Admit {
@@ -13,7 +13,7 @@ impl Plugin for Admit {
     }
 }
 
-/// Refuses every write.
+/// The admission plugin AlwaysDeny: it refuses every write.
 pub struct Deny;
 
 impl Plugin for Deny {

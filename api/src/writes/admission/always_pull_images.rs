@@ -1,5 +1,5 @@
-//! The plugin AlwaysPullImages: images are pulled for every pod, with its own credentials, so that the image of another
-//! pod on the node cannot be used without them.
+//! The plugin AlwaysPullImages: the node pulls images for every pod with the credentials of that pod. A pod
+//! can therefore not use an image that another pod on the node pulled unless it has the credentials.
 
 use std::collections::HashSet;
 
@@ -8,22 +8,22 @@ use values::field::FieldError;
 use values::json::{Object, Value};
 use values::status::Status;
 
-/// The lists of containers in the order of messages.
+/// The lists of containers, in the order of messages.
 const LISTS: [&str; 3] = [pod::INIT, pod::MAIN, pod::EPHEMERAL];
 
 const ALWAYS: &str = "Always";
 
-/// The plugin.
+/// The admission plugin AlwaysPullImages.
 pub struct AlwaysPullImages;
 
-/// The images of a pod's containers and volumes.
+/// Returns the images of the containers and volumes of a pod.
 fn images(pod: &Object) -> HashSet<&str> {
     let containers = LISTS.iter().flat_map(|list| pod::list(pod, list)).map(|c| c.str_at(&["image"]));
     let volumes = pod::list(pod, "volumes").iter().map(|volume| volume.str_at(&["image", "reference"]));
     containers.chain(volumes.filter(|image| !image.is_empty())).collect()
 }
 
-/// Whether nothing is pulled that was not pulled before.
+/// Returns whether an update adds no image to the pod.
 fn adds_no_image(new: &Object, old: Option<&Object>) -> bool {
     old.is_some_and(|old| images(new).is_subset(&images(old)))
 }

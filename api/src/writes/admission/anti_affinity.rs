@@ -1,19 +1,19 @@
-//! The plugin LimitPodHardAntiAffinityTopology: required anti-affinity of pods is between nodes only, because a pod with
-//! a wider one could keep all others out of a zone.
+//! The plugin LimitPodHardAntiAffinityTopology: required anti-affinity of pods may only be between nodes,
+//! because a pod with a wider one could keep all other pods out of a zone.
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
 use values::json::{Object, Value};
 use values::object::{at, meta};
 use values::status::{Status, Subject};
 
-/// The plugin.
+/// The admission plugin LimitPodHardAntiAffinityTopology.
 pub struct AntiAffinity {
-    /// The label of nodes with their name.
+    /// The node label that holds the host name of the node.
     hostname: String,
 }
 
 impl AntiAffinity {
-    /// The plugin.
+    /// Returns the plugin with the label of the naming profile.
     pub fn new(lookup: &Lookup) -> AntiAffinity {
         AntiAffinity { hostname: lookup.naming.label("hostname") }
     }

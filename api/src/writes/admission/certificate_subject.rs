@@ -1,5 +1,5 @@
-//! The plugin CertificateSubjectRestriction: no client certificate makes its holder a member of the group that may do
-//! everything.
+//! The plugin CertificateSubjectRestriction: no client certificate may make its holder a member of the group
+//! with all permissions.
 
 use auth::authn::certificate_request::subject;
 use auth::identity::MASTERS;
@@ -10,14 +10,14 @@ use values::base64_text;
 use values::json::Object;
 use values::status::Status;
 
-/// The plugin.
+/// The admission plugin CertificateSubjectRestriction.
 pub struct CertificateSubjectRestriction {
     /// The signer of client certificates that this server trusts.
     signer: String,
 }
 
 impl CertificateSubjectRestriction {
-    /// The plugin under the names of this server.
+    /// Returns the plugin with the names of the naming profile.
     pub fn new(lookup: &Lookup) -> CertificateSubjectRestriction {
         CertificateSubjectRestriction {
             signer: lookup.naming.label(&lookup.naming.system("apiserver-client")),

@@ -1,4 +1,4 @@
-//! The plugins of a server in their order, and the two points at which a write meets them.
+//! The admission plugins of a server in their order, and the two points at which a write meets them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -16,36 +16,36 @@ use values::status::Status;
 use wire::metrics::Metrics;
 use wire::metrics::family::{Histogram, micros};
 
-/// Plugins that are asked about one write; most writes concern fewer.
+/// Typical upper bound of plugins that handle one write; most writes concern fewer.
 const ASKED_TYPICAL: usize = 12;
 
-/// The plugins of a server, in order.
+/// The admission plugins of a server, in order.
 pub struct Chain {
     plugins: Vec<Link>,
     metrics: Arc<Metrics>,
     steps: Timers,
 }
 
-/// A plugin, and how long it takes.
+/// A plugin with its name and timers.
 struct Link {
     name: &'static str,
     plugin: Arc<dyn Plugin>,
     timers: Timers,
 }
 
-/// A point of admission, as metrics name it.
+/// A point of admission, as named in metrics.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Point {
     Mutating,
     Validating,
 }
 
-/// Histograms by point, operation and whether the write was refused; each is looked up at its first use.
+/// Histograms by point, operation and whether the write was refused. Each one is looked up on first use.
 #[derive(Default)]
 struct Timers([OnceLock<Option<Arc<Histogram>>>; 2 * 2 * Operation::ALL.len()]);
 
 impl Timers {
-    /// Counts a time. `find` looks up a histogram by its labels operation, rejected and type.
+    /// Records a duration. `find` looks up a histogram by the labels operation, rejected and type.
     fn record(
         &self,
         (point, operation, refused): (Point, Operation, bool),
@@ -64,8 +64,8 @@ impl Timers {
     }
 }
 
-/// The times of plugins one after the other: the end of one is the beginning of the next, so that the clock is read
-/// once a plugin.
+/// A clock for consecutive plugins: the end of one plugin is the start of the next, so the clock is read once
+/// per plugin.
 struct Laps(Instant);
 
 impl Laps {
@@ -73,21 +73,21 @@ impl Laps {
         Laps(Instant::now())
     }
 
-    /// The time since the last one.
+    /// Returns the time since the previous call.
     fn next(&mut self) -> Duration {
         let now = Instant::now();
         now.duration_since(std::mem::replace(&mut self.0, now))
     }
 }
 
-/// The plugins that are asked about one write.
+/// The plugins that handle one write.
 pub struct Asked<'c> {
     chain: &'c Chain,
     plugins: SmallVec<[&'c Link; ASKED_TYPICAL]>,
 }
 
 impl Chain {
-    /// Makes the plugins that `settings` select; how long they take is counted.
+    /// Creates the plugins that `settings` select. `metrics` receives their durations.
     pub fn new(settings: &Settings, lookup: &Lookup, metrics: Arc<Metrics>) -> Chain {
         let link = |(name, make): (&'static str, &super::settings::Make)| Link {
             name,
@@ -97,7 +97,7 @@ impl Chain {
         Chain { plugins: settings.makes().map(link).collect(), metrics, steps: Timers::default() }
     }
 
-    /// The plugins that are asked about a write.
+    /// Returns the plugins that handle a write.
     pub fn about(&self, target: &Target<'_>) -> Asked<'_> {
         Asked {
             chain: self,
@@ -107,16 +107,17 @@ impl Chain {
 }
 
 impl Asked<'_> {
-    /// Whether one of them looks at objects; otherwise none need be made for them.
+    /// Returns whether a plugin reads objects. If not, the caller need not provide any.
     pub fn reads_objects(&self) -> bool {
         self.plugins.iter().any(|link| link.plugin.reads_objects())
     }
 
-    /// The mutating point. Once more from the beginning where a plugin asks for it, which happens once at most. What
-    /// plugins had to say counts whether one of them refused or not.
+    /// Runs the mutating point. If a plugin asks for reinvocation, the point runs a second time from the
+    /// start; there is no third run. The review contains the remarks of the plugins even if a plugin refused
+    /// the write.
     ///
     /// # Errors
-    /// The refusal of the first plugin that refuses.
+    /// Returns the refusal of the first plugin that refuses.
     pub async fn mutate(&self, mut record: Record<'_, &mut Object>) -> (Review, Result<(), Status>) {
         #[cfg(test)]
         trace::note(Stage::Mutate);
@@ -148,7 +149,7 @@ impl Asked<'_> {
         Ok(())
     }
 
-    /// The decision of a plugin that had a part, which is timed.
+    /// Records the duration of a plugin that decided, and returns its decision.
     fn decided(
         &self,
         link: &Link,
@@ -170,10 +171,10 @@ impl Asked<'_> {
         self.chain.steps.record(what, began.elapsed(), |labels| self.chain.metrics.admission.of(&labels));
     }
 
-    /// The validating point, likewise.
+    /// Runs the validating point and returns the review and the outcome, as [`Asked::mutate`] does.
     ///
     /// # Errors
-    /// The refusal of the first plugin that refuses.
+    /// Returns the refusal of the first plugin that refuses.
     pub async fn validate(&self, record: Record<'_, &Object>) -> (Review, Result<(), Status>) {
         #[cfg(test)]
         trace::note(Stage::Admit);

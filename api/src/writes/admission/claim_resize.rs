@@ -1,4 +1,5 @@
-//! The plugin PersistentVolumeClaimResize: a claim grows only when it is bound and its class allows it.
+//! The plugin PersistentVolumeClaimResize: a claim may grow only if it is bound and its class allows
+//! expansion.
 
 use std::sync::Arc;
 
@@ -8,16 +9,16 @@ use values::json::{Object, Value};
 use values::object::at;
 use values::status::Status;
 
-/// The plugin.
+/// The admission plugin PersistentVolumeClaimResize.
 pub struct ClaimResize {
     lookup: Lookup,
     classes: Arc<Resource>,
-    /// The annotation that named classes before there was a field.
+    /// The annotation that named the class before the field existed.
     annotation: String,
 }
 
 impl ClaimResize {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> ClaimResize {
         ClaimResize {
             classes: lookup.resource("storage", "v1", "storageclasses"),

@@ -1,17 +1,18 @@
-//! The types of the plugins' configurations.
+//! The types of the plugin configurations.
 
 use auth::strict::{Form, Object};
 
 use wire::config_type::ConfigType;
 
-/// The type of a plugin's configuration.
+/// The type of the configuration of a plugin.
 pub(super) struct PluginConfig {
     pub(super) config_type: ConfigType,
-    /// Whether what the members mean is checked when the plugin is initialized, not when it is made.
+    /// Whether the meaning of the members is checked when the plugin is initialized, instead of when it is
+    /// created.
     pub(super) is_checked_late: bool,
 }
 
-/// Of PodSecurity.
+/// Type of the configuration of PodSecurity.
 pub(super) const POD_SECURITY: PluginConfig = PluginConfig {
     config_type: ConfigType {
         names: &[(
@@ -34,7 +35,7 @@ pub(super) const POD_SECURITY: PluginConfig = PluginConfig {
     is_checked_late: true,
 };
 
-/// Of EventRateLimit.
+/// Type of the configuration of EventRateLimit.
 pub(super) const EVENT_RATE: PluginConfig = PluginConfig {
     config_type: ConfigType {
         names: &[("eventratelimit.admission", &["v1alpha1"], "Configuration")],
@@ -48,7 +49,7 @@ pub(super) const EVENT_RATE: PluginConfig = PluginConfig {
     is_checked_late: false,
 };
 
-/// Of PodTolerationRestriction.
+/// Type of the configuration of PodTolerationRestriction.
 pub(super) const TOLERATIONS: PluginConfig = PluginConfig {
     config_type: ConfigType {
         names: &[("podtolerationrestriction.admission", &["v1alpha1"], "Configuration")],
@@ -67,7 +68,7 @@ pub(super) const TOLERATIONS: PluginConfig = PluginConfig {
     is_checked_late: false,
 };
 
-/// Of ResourceQuota.
+/// Type of the configuration of ResourceQuota.
 pub(super) const QUOTA: PluginConfig = PluginConfig {
     config_type: ConfigType {
         names: &[
@@ -84,7 +85,7 @@ pub(super) const QUOTA: PluginConfig = PluginConfig {
     is_checked_late: false,
 };
 
-/// Of the two plugins of webhooks.
+/// Type of the configuration of the two webhook plugins.
 pub(super) const WEBHOOK: PluginConfig = PluginConfig {
     config_type: ConfigType {
         names: &[

@@ -1,22 +1,23 @@
-//! The plugins DefaultStorageClass and DefaultIngressClass: what names no class gets the default one. Of several the
-//! newest, of these the first by name.
+//! The plugins DefaultStorageClass and DefaultIngressClass: an object that names no class gets the default
+//! class. If several classes are marked as default, the newest one is used; among equally new ones, the first
+//! by name.
 
 use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target, pod};
 use values::json::Object;
 use values::object::meta;
 use values::status::Status;
 
-/// What gets a class.
+/// A kind of object that gets a default class.
 struct Kind {
     group: &'static str,
     plural: &'static str,
-    /// The member of its specification.
+    /// The member of the specification that names the class.
     field: &'static str,
-    /// The annotation that names a class in its stead.
+    /// The annotation that may name the class instead of the field.
     annotation: String,
 }
 
-/// One of the two plugins.
+/// The plugin DefaultStorageClass or DefaultIngressClass.
 pub struct DefaultClass {
     lookup: Lookup,
     classes: Parsed<Class>,
@@ -40,7 +41,7 @@ impl Class {
 }
 
 impl DefaultClass {
-    /// DefaultStorageClass.
+    /// Returns the plugin DefaultStorageClass for volume claims.
     pub fn of_claims(lookup: &Lookup) -> DefaultClass {
         let domain = lookup.naming.domain;
         let marks =
@@ -58,7 +59,7 @@ impl DefaultClass {
         }
     }
 
-    /// DefaultIngressClass.
+    /// Returns the plugin DefaultIngressClass for ingresses.
     pub fn of_ingresses(lookup: &Lookup) -> DefaultClass {
         let marks = vec![format!("ingressclass.{}/is-default-class", lookup.naming.domain)];
         let classes = lookup.resource("networking", "v1", "ingressclasses");
@@ -81,7 +82,7 @@ impl DefaultClass {
             return Ok(());
         }
         let classes = self.classes.list(&self.lookup, "")?;
-        // The list is in the order of names, and of equal ones the first is taken.
+        // The list is in the order of names, so the first of several equally new classes is taken.
         let newest = classes
             .iter()
             .filter(|class| class.is_default)

@@ -1,30 +1,32 @@
-//! The plugin DefaultTolerationSeconds: a pod that does not say so tolerates a node that fails for some time.
+//! The plugin DefaultTolerationSeconds: a pod without its own tolerations for failing nodes tolerates them
+//! for a limited time.
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod, toleration};
 use values::json::{Object, Value};
 
-/// How long, unless an operator says something else.
+/// Default time in seconds; flags may override it.
 const SECONDS: i64 = 300;
 
-/// The effect that evicts pods.
+/// The effect of taints that evict pods.
 const EVICTS: &str = "NoExecute";
 
-/// The plugin.
+/// The admission plugin DefaultTolerationSeconds.
 pub struct DefaultTolerationSeconds {
-    /// Taints of nodes that fail, with the seconds for which a pod stays there.
+    /// Taints of failing nodes, with the seconds for which a pod stays there.
     taints: [(String, i64); 2],
 }
 
 impl DefaultTolerationSeconds {
-    /// Its name.
+    /// Name of the plugin in flags.
     pub const NAME: &'static str = "DefaultTolerationSeconds";
 
-    /// The plugin as it is without flags.
+    /// Returns the plugin with its default times.
     pub fn usual(lookup: &Lookup) -> DefaultTolerationSeconds {
         DefaultTolerationSeconds::new(lookup, [SECONDS; 2])
     }
 
-    /// The plugin with the seconds of nodes that are not ready, and of those that are not reachable.
+    /// Returns the plugin with the times in seconds for nodes that are not ready, and for nodes that are
+    /// unreachable.
     pub fn new(lookup: &Lookup, [not_ready, unreachable]: [i64; 2]) -> DefaultTolerationSeconds {
         let domain = lookup.naming.domain;
         DefaultTolerationSeconds {

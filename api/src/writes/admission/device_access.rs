@@ -1,10 +1,10 @@
-//! Access to devices as an administrator: claims and their templates ask for it, and the status of a claim grants it, only
-//! in a namespace that is labelled for it (docs/api/writes.md#device-access).
+//! Administrator access to devices. Claims and their templates may request it, and the status of a claim may
+//! grant it, only in a namespace with the required label (docs/api/writes.md#device-access).
 //!
 //! `requests or results with adminAccess ─► namespace ─► its label ─► field error`
 //!
-//! A claim never changes what it asks for, so that only new ones are checked, and a status that granted nothing of the
-//! kind before.
+//! The requests of a claim never change, so only new claims are checked. A status is checked only if the old
+//! status granted no such access.
 
 use super::Lookup;
 use types::schema::registry::Resource;
@@ -13,11 +13,11 @@ use values::json::{Object, Value};
 use values::object::at;
 use values::status::Status;
 
-/// The place where an object asks for access that its namespace does not allow; objects of other resources ask for none.
-/// The objects are in the stored form.
+/// Returns the field error for administrator access that the namespace of the object does not allow. Objects
+/// of other resources never request it. The objects are in the stored form.
 ///
 /// # Errors
-/// The namespace cannot be read.
+/// Fails if the namespace cannot be read.
 pub fn refused(
     lookup: &Lookup,
     (resource, subresource): (&Resource, &str),
@@ -49,13 +49,14 @@ pub fn refused(
     }))
 }
 
-/// The first request for administrators in the list at `path`. Templates name it as claims do.
+/// Returns the path of the first request for administrator access in the list at `path`. Templates use the
+/// same field as claims.
 fn asked_by(object: &Object, path: &str) -> Option<String> {
     let index = first(object, path, |request| request.get("exactly").is_some_and(is_for_administrators))?;
     Some(format!("spec.devices.requests[{index}].adminAccess"))
 }
 
-/// The first device in the list at `path` that is given to administrators.
+/// Returns the path of the first device with administrator access in the list at `path`.
 fn granted_by(object: &Object, path: &str) -> Option<String> {
     Some(format!("{path}[{}].adminAccess", first(object, path, is_for_administrators)?))
 }

@@ -1,5 +1,5 @@
-//! Permissions for parts of a claim's status: who gives devices to whom, and who speaks for a driver
-//! (docs/api/writes.md#device-access).
+//! Permissions for parts of the status of a claim: for allocating devices to users, and for reporting on
+//! behalf of a driver (docs/api/writes.md#device-access).
 //!
 //! ```text
 //! allocation, users ─► <verb>                                      resourceclaims/binding in all namespaces
@@ -7,8 +7,9 @@
 //!                           or arbitrary-node:<verb>               resourceclaims/driver by its name
 //! ```
 //!
-//! Both are asked for in addition to the permission for the status, and a refusal is a field error among the others. The
-//! authorizers answer for one driver at a time, so that only a valid claim, of few devices, may be asked about.
+//! Both are required in addition to the permission for the status. A refusal is reported as a field error
+//! together with the other errors. Each driver needs its own call to the authorizers, so call this only for
+//! valid claims, whose number of devices is bounded.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +22,8 @@ use values::field::{FieldError, go_quote};
 use values::json::{Object, Value};
 use values::object::{at, same_at, same_values};
 
-/// What the writer of a status may not change; objects of other resources have no such parts. The objects are in the
-/// stored form, and the new one is valid.
+/// Returns a field error for each part of the status that the writer may not change. Objects of other
+/// resources have no such parts. The objects are in the stored form, and the new one is valid.
 pub async fn refused(
     authorizer: &Authorizer,
     asked: &Attributes<'_>,
@@ -57,7 +58,7 @@ pub async fn refused(
     errors
 }
 
-/// The verbs of which one is needed to speak for a driver.
+/// Returns the verbs of which any one permits reporting on behalf of a driver.
 fn verbs(asked: &Attributes<'_>, claim: &Object) -> Vec<String> {
     let node = allocated_node(claim);
     let is_there = node.is_some() && node == node_of(asked.user);
@@ -65,7 +66,7 @@ fn verbs(asked: &Attributes<'_>, claim: &Object) -> Vec<String> {
     places.map(|place| format!("{place}:{}", asked.verb)).collect()
 }
 
-/// The first refusal, if no verb is allowed.
+/// Returns the first refusal if none of the verbs is allowed.
 async fn require_one(
     authorizer: &Authorizer,
     asked: &Attributes<'_>,
@@ -90,7 +91,7 @@ async fn require(authorizer: &Authorizer, asked: &Attributes<'_>) -> Result<(), 
     Err(format!("{resource}.{group}{name} is forbidden: {}", denied.message))
 }
 
-/// The node that a claim is allocated to, if it is one and named.
+/// Returns the node that a claim is allocated to, if it is exactly one node, selected by name.
 fn allocated_node(claim: &Object) -> Option<&str> {
     let term = only(at(claim, "status.allocation.nodeSelector.nodeSelectorTerms"))?;
     let expressions = term.get("matchExpressions").and_then(Value::as_array).unwrap_or_default();
@@ -99,7 +100,7 @@ fn allocated_node(claim: &Object) -> Option<&str> {
     only(field.get("values")).filter(|_| is_name)?.as_str()
 }
 
-/// The element of a list that has no other.
+/// Returns the element of a list with exactly one element.
 fn only(list: Option<&Value>) -> Option<&Value> {
     match list?.as_array()? {
         [one] => Some(one),
@@ -107,7 +108,7 @@ fn only(list: Option<&Value>) -> Option<&Value> {
     }
 }
 
-/// The drivers of devices whose status is added, changed or removed.
+/// Returns the drivers of devices whose status is added, changed or removed.
 fn changed_drivers<'c>(new: &'c Object, old: &'c Object) -> BTreeSet<&'c str> {
     let mut before: HashMap<_, &Value> = devices(old).map(|device| (identity(device), device)).collect();
     let mut changed = BTreeSet::new();
@@ -142,7 +143,7 @@ mod tests {
     use values::naming::KUBERNETES;
     use values::testing::object;
 
-    /// A request for the status of a claim.
+    /// Returns the request attributes of a write to the status of a claim.
     fn of_status<'u>(user: &'u User, verb: &'u str) -> Attributes<'u> {
         Attributes {
             resource_request: true,
@@ -156,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Allows one user one verb on one subresource of claims.
+    /// Returns an authorizer that allows one user one verb on one subresource of claims.
     fn allowing(user: &str, (verb, subresource): (&str, &str)) -> Authorizer {
         let list = |text: &str| vec![text.to_owned()];
         let rule = Rule {
@@ -215,14 +216,15 @@ mod tests {
         }
     }
 
-    /// An account that runs on the node `here`.
+    /// Returns a service account that runs on the node `here`.
     fn account() -> User {
         let mut account = User::new("system:serviceaccount:n:a", [""; 0]);
         account.extra.insert("authentication.kubernetes.io/node-name".to_owned(), vec!["here".to_owned()]);
         account
     }
 
-    /// The status of a claim that is allocated to nodes of these names, with more members in the term and the status.
+    /// Returns a claim with a status that is allocated to nodes of these names. `term` and `status` add
+    /// members to the node selector term and to the status.
     fn allocated(names: &str, term: &str, status: &str) -> Object {
         object(&format!(
             r#"{{"status":{{"allocation":{{"nodeSelector":{{"nodeSelectorTerms":[{{"matchFields":[{{"key":"metadata.name","operator":"In","values":[{names}]}}]{term}}}]}}}}{status}}}}}"#

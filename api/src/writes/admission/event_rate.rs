@@ -1,8 +1,8 @@
-//! The plugin EventRateLimit: how many events are written, by the whole cluster, a namespace, a user, or one source about
-//! one object.
+//! The plugin EventRateLimit: limits the rate of event writes for the whole server, per namespace, per user,
+//! or per source and object.
 //!
-//! Each limit is a token bucket for each of its keys. A limit keeps the buckets of the keys that it saw last; a key that
-//! comes back after it was dropped begins with a full bucket.
+//! A limit has a token bucket for each of its keys. It keeps the buckets of the most recently used keys. A
+//! key that returns after its bucket was dropped begins with a full bucket.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,10 +17,10 @@ use values::field::FieldError;
 use values::json::{Object, Value};
 use values::status::{Reason, Status};
 
-/// Keys that a limit without `cacheSize` keeps buckets for.
+/// Number of keys for which a limit without `cacheSize` keeps buckets.
 const KEYS_DEFAULT: usize = 4096;
 
-/// The plugin.
+/// The admission plugin EventRateLimit.
 pub struct EventRateLimit {
     limits: Vec<Limit>,
 }
@@ -33,7 +33,7 @@ struct Limit {
     buckets: Mutex<Buckets>,
 }
 
-/// What events are counted together.
+/// The grouping by which a limit counts events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
     Server,
@@ -42,7 +42,7 @@ enum Kind {
     SourceAndObject,
 }
 
-/// The buckets of a limit by key, with the times at which they were used.
+/// The buckets of a limit by key, with the times of their last use.
 #[derive(Default)]
 struct Buckets {
     of_key: HashMap<String, Bucket>,
@@ -54,10 +54,10 @@ struct Bucket {
     used_at: Instant,
 }
 
-/// Reads the configuration, which this plugin needs.
+/// Reads the configuration, which is required.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Describes what is wrong with the configuration.
 pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     let limits = View::from(config).structs("limits");
     let mut faults = Vec::new();
@@ -75,7 +75,7 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     }))
 }
 
-/// A limit as it is configured.
+/// A limit as read from the configuration.
 #[derive(Clone, Copy)]
 struct Parsed {
     kind: Kind,
@@ -85,7 +85,7 @@ struct Parsed {
 }
 
 impl Parsed {
-    /// Reads a limit; `None` where it adds to the faults.
+    /// Reads a limit. Adds to `faults` and returns `None` if the limit is invalid.
     fn read(at: usize, limit: View<'_>, faults: &mut Vec<String>) -> Option<Parsed> {
         let path = |name: &str| format!("limits[{at}].{name}");
         let before = faults.len();
@@ -125,7 +125,7 @@ impl Parsed {
 }
 
 impl Limit {
-    /// Takes a token for an event, if there is one left.
+    /// Takes a token for an event and returns whether one was left.
     fn accepts(&self, key: &str, now: Instant) -> bool {
         let mut buckets = self.buckets.lock();
         if !buckets.of_key.contains_key(key) {
@@ -147,7 +147,7 @@ impl Limit {
 }
 
 impl Buckets {
-    /// Half at a time, so that the search costs little per event.
+    /// Drops the older half of the buckets at once, so that the search costs little per event.
     fn forget_oldest_half(&mut self) {
         let mut times: Vec<Instant> = self.of_key.values().map(|bucket| bucket.used_at).collect();
         let middle = times.len() / 2;
@@ -207,12 +207,13 @@ impl Plugin for EventRateLimit {
         let refused = self.limits.iter().filter_map(|limit| {
             let key = limit.kind.key(record);
             let refused = !limit.accepts(&key, now);
-            // The refusal of each limit is one of its own, which is named again by the answer.
+            // Each limit produces a complete refusal of its own; the response repeats the prefix for all of
+            // them together.
             let why =
                 || format!("Too many requests: limit reached on type {} for key {key}", limit.kind.name());
             refused.then(why)
         });
-        // Every limit counts the event, so none is asked in vain.
+        // Collect eagerly: every limit counts the event, even if another limit refuses it.
         let refused: Vec<String> = refused.collect();
         go::join_errors(&refused).map_or(Ok(()), |why| Err(too_many(&why))).into()
     }

@@ -1,17 +1,18 @@
-//! The plugin ExtendedResourceToleration: a pod that asks for an extended resource tolerates the taint of its name.
+//! The plugin ExtendedResourceToleration: a pod that requests an extended resource tolerates the taint with
+//! the name of the resource.
 
 use std::collections::BTreeSet;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod, toleration};
 use values::json::{Object, Value};
 
-/// The plugin.
+/// The admission plugin ExtendedResourceToleration.
 pub struct ExtendedResourceToleration {
     domain: &'static str,
 }
 
 impl ExtendedResourceToleration {
-    /// The plugin.
+    /// Returns the plugin with the names of the naming profile.
     pub fn new(lookup: &Lookup) -> ExtendedResourceToleration {
         ExtendedResourceToleration { domain: lookup.naming.domain }
     }
@@ -37,7 +38,7 @@ impl ExtendedResourceToleration {
     }
 }
 
-/// Whether a resource belongs to a domain that is not the system's.
+/// Returns whether a resource belongs to a domain other than the system's domains.
 pub fn is_extended(domain: &str, name: &str) -> bool {
     name.split_once('/').is_some_and(|(prefix, _)| !prefix.ends_with(domain))
         && !name.starts_with("requests.")

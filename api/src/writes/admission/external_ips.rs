@@ -1,11 +1,11 @@
-//! The plugin DenyServiceExternalIPs: services get no new external addresses, with which a writer of services could
-//! otherwise take over traffic.
+//! The plugin DenyServiceExternalIPs: services get no new external addresses, because a writer of services
+//! could use them to take over traffic.
 
 use super::{Operation, Plugin, Record, Review, Step, Target};
 use objects::validation::View;
 use values::json::Object;
 
-/// The plugin.
+/// The admission plugin DenyServiceExternalIPs.
 pub struct DenyServiceExternalIps;
 
 impl Plugin for DenyServiceExternalIps {
@@ -18,7 +18,7 @@ impl Plugin for DenyServiceExternalIps {
             let spec = object.map(|object| View::of(object).child("spec"));
             spec.into_iter().flat_map(|spec| spec.texts("externalIPs"))
         };
-        // Those that a service has already may stay, and go.
+        // Addresses that a service already has may stay or be removed.
         let is_new = |address| addresses(record.old).all(|known| known != address);
         let refused = addresses(record.new).any(is_new);
         let why = "Use of external IPs is denied by admission control";

@@ -1,12 +1,13 @@
-//! The plugin ImagePolicyWebhook: another server decides on the images of pods.
+//! The plugin ImagePolicyWebhook: an external server decides on the images of pods.
 //!
 //! ```text
-//! pod ─► ImageReview ─► remembered? ─┬─ yes ─────────────────────────┬─► allowed, or 403
-//!                                    └─ no ─► server ─► remember it ─┘
-//!                                               └─ no answer: allowed, or 403, as it is configured
+//! pod ─► ImageReview ─► cached? ─┬─ yes ─────────────────────────┬─► allowed, or 403
+//!                                └─ no ─► server ─► cache it ────┘
+//!                                           └─ no response: allowed, or 403, as configured
 //! ```
 //!
-//! Knows nothing of kubeconfig files and connections: the server is a `Reviewer`.
+//! This module does not read kubeconfig files and opens no connections: it calls the server through a
+//! `Reviewer`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,16 +24,16 @@ use values::object::at;
 use values::status::Status;
 use wire::outgoing;
 
-/// Most decisions that are remembered; each has the images of a pod.
+/// Maximum number of cached decisions. Each key contains the images of a pod.
 const REMEMBERED_MAX: usize = 1024;
 
-/// The version of reviews.
+/// The version of reviews that is sent.
 const VERSION: &str = "v1alpha1";
 
-/// The subresource through which a running pod gets more containers.
+/// The subresource that adds containers to a running pod.
 const EPHEMERAL: &str = "ephemeralcontainers";
 
-/// The configuration.
+/// The configuration of the plugin.
 struct Config {
     file: String,
     allow_ttl: Duration,
@@ -41,17 +42,17 @@ struct Config {
     default_allow: bool,
 }
 
-/// The plugin.
+/// The admission plugin ImagePolicyWebhook.
 pub struct ImagePolicyWebhook {
     reviewer: Arc<dyn Reviewer>,
-    /// How long decisions are remembered: those that allow, and those that deny.
+    /// How long decisions are cached: those that allow, and those that deny.
     lifetimes: [Duration; 2],
     default_allow: bool,
     naming: &'static Naming,
     remembered: Mutex<HashMap<Vec<u8>, (Instant, Decision)>>,
 }
 
-/// What the server decided.
+/// A decision of the external server.
 #[derive(Clone, Debug, Default)]
 struct Decision {
     allowed: bool,
@@ -59,10 +60,10 @@ struct Decision {
     annotations: Vec<(String, String)>,
 }
 
-/// Reads the configuration, which this plugin needs.
+/// Reads the configuration, which is required.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Describes what is wrong with the configuration.
 pub fn configure(config: Option<&Value>, files: &dyn Files) -> Result<Make, String> {
     let config = Config::read(config.ok_or("no config specified")?)?;
     let reviewer = files.reviewer(&config.file, config.pause)?;
@@ -134,7 +135,7 @@ impl ImagePolicyWebhook {
         self.naming.api_version("imagepolicy", true, VERSION)
     }
 
-    /// What the server is asked about: images, some of the pod's annotations, the namespace.
+    /// Returns the content of a review: the images, some annotations of the pod, and the namespace.
     fn spec(&self, record: &Record<'_, &Object>, pod: &Object) -> Object {
         let lists: &[&str] =
             if record.subresource.is_empty() { &[pod::MAIN, pod::INIT] } else { &[pod::EPHEMERAL] };
@@ -159,7 +160,7 @@ impl ImagePolicyWebhook {
         spec
     }
 
-    /// The decision of the server, remembered or new.
+    /// Returns the decision of the external server, from the cache or by a new call.
     async fn decide(&self, spec: Object) -> Result<Decision, String> {
         let key = text(spec.clone());
         let now = Instant::now();
@@ -197,7 +198,7 @@ impl ImagePolicyWebhook {
         if remembered.len() >= REMEMBERED_MAX {
             remembered.retain(|_, (until, _)| *until > now);
         }
-        // Those that end first make room for others.
+        // Entries that expire first are dropped first.
         if remembered.len() >= REMEMBERED_MAX {
             let mut ends: Vec<Instant> = remembered.values().map(|(until, _)| *until).collect();
             let middle = ends.len() / 2;

@@ -1,5 +1,5 @@
-//! The plugin LimitRanger: the limit ranges of a namespace give containers defaults, and bound what containers, pods and
-//! volume claims ask for.
+//! The plugin LimitRanger: the limit ranges of a namespace set defaults for containers, and bound the amounts
+//! that containers, pods and volume claims request.
 
 use quantity::Quantity;
 
@@ -9,15 +9,15 @@ use values::json::{Object, Value};
 use values::object::{at, meta, metadata_mut};
 use values::status::Status;
 
-/// The plugin.
+/// The admission plugin LimitRanger.
 pub struct LimitRanger {
     lookup: Lookup,
     ranges: Parsed<Vec<Limit>>,
-    /// Annotation that says which defaults a pod was given.
+    /// The annotation that records which defaults a pod was given.
     annotation: String,
 }
 
-/// One item of a limit range.
+/// An item of a limit range.
 struct Limit {
     kind: String,
     min: Amounts,
@@ -27,7 +27,7 @@ struct Limit {
     default_request: Amounts,
 }
 
-/// The limits of a limit range.
+/// Parses the limits of a limit range.
 fn parse(object: &Object) -> Vec<Limit> {
     let items = at(object, "spec.limits").and_then(Value::as_array).unwrap_or_default();
     let limit = |item: &Value| Limit {
@@ -42,7 +42,7 @@ fn parse(object: &Object) -> Vec<Limit> {
 }
 
 impl LimitRanger {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> LimitRanger {
         LimitRanger {
             ranges: Parsed::new(lookup, lookup.resource("", "v1", "limitranges"), parse),
@@ -63,7 +63,7 @@ impl LimitRanger {
         Ok(())
     }
 
-    /// Gives containers the defaults of one limit range.
+    /// Applies the defaults of one limit range to the containers of a pod.
     fn fill(&self, pod: &mut Object, limits: &[Limit]) {
         let (mut requests, mut defaults) = (Amounts::new(), Amounts::new());
         for limit in limits.iter().filter(|limit| limit.kind == "Container") {
@@ -107,7 +107,7 @@ fn is_deleting(object: Option<&Object>) -> bool {
     object.is_some_and(|object| !meta(object, "deletionTimestamp").is_empty())
 }
 
-/// Sets amounts that a container does not name; says which.
+/// Sets the amounts that a container leaves out, and returns descriptions of them.
 fn fill_in(container: &mut Object, bound: Bound, amounts: &Amounts) -> Vec<String> {
     let resources = container.get("resources");
     let given = resources.and_then(|resources| resources.get(bound.name()));
@@ -120,7 +120,7 @@ fn fill_in(container: &mut Object, bound: Bound, amounts: &Amounts) -> Vec<Strin
     missing
 }
 
-/// What something asks for, and what the limits of one kind say of it.
+/// The amounts that something requests, with the limits of one kind that apply to it.
 struct Usage<'u> {
     kind: &'u str,
     requests: Amounts,
@@ -223,7 +223,7 @@ impl Plugin for LimitRanger {
         let resizes = target.subresource == "resize" && target.resource.is_of("", "pods");
         match target.operation {
             Operation::Create => target.is("", "pods") || target.is("", "persistentvolumeclaims"),
-            // Containers of a pod stay as they are, but for their sizes.
+            // An update cannot change the containers of a pod, except for their sizes.
             Operation::Update => resizes || target.is("", "persistentvolumeclaims"),
             Operation::Delete | Operation::Connect => false,
         }

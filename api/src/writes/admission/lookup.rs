@@ -1,6 +1,7 @@
-//! What plugins may look up: objects in the store's newest state, the authorizer, and the types that are served.
+//! The data that plugins may look up: objects at the newest revision, authorization decisions, and the served
+//! types.
 //!
-//! There is no copy that could lag behind: every read takes a snapshot of the store.
+//! There is no copy that could lag: every read takes a snapshot of the store.
 
 use std::sync::Arc;
 
@@ -21,41 +22,43 @@ use values::naming::Naming;
 use values::status::Status;
 use wire::metrics::Metrics;
 
-/// The handle that plugins get when they are made. Copies share what is behind it.
+/// The handle that plugins get when they are created. Clones share their contents.
 #[derive(Clone)]
 pub struct Lookup {
-    /// Where objects are kept.
+    /// The stores that keep the objects.
     pub backends: Arc<Backends>,
-    /// The built-in types.
+    /// The built-in resource types.
     pub builtin: Registry,
     /// The types that are served.
     pub types: Arc<Types>,
     /// Converts objects of custom types between their versions.
     pub converter: Arc<Converter>,
-    /// The authorizers.
+    /// The authorizers of the server.
     pub authorizer: Arc<Authorizer>,
-    /// The naming profile.
+    /// The naming profile in use.
     pub naming: &'static Naming,
-    /// Feature gates.
+    /// The feature gates of the server.
     pub features: Features,
-    /// What is counted.
+    /// The counters of `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// Where services are reached.
+    /// The resolver of service addresses.
     pub services: Arc<Services>,
-    /// Who may take how much of which quota.
+    /// The ledger of what writes have taken from quotas.
     pub quotas: Arc<Ledger>,
 }
 
 impl Lookup {
-    /// The types that are served now.
+    /// Returns the types that are served now.
     pub fn served(&self) -> Arc<Served> {
         self.types.now()
     }
 
-    /// A built-in resource; `group` is the stem of its group's name, without the suffix of the naming profile.
+    /// Returns a built-in resource. `group` is the stem of the group name, without the suffix of the naming
+    /// profile.
     ///
     /// # Panics
-    /// There is none: plugins ask for built-in resources once, when they are made.
+    /// Panics if the resource does not exist. Plugins call this once, for built-in resources, when they are
+    /// created.
     pub fn resource(&self, group: &str, version: &str, plural: &str) -> Arc<Resource> {
         let found = [true, false].into_iter().find_map(|suffixed| {
             self.builtin.resource(&self.naming.group(group, suffixed && !group.is_empty()), version, plural)
@@ -63,12 +66,12 @@ impl Lookup {
         found.cloned().unwrap_or_else(|| panic!("{group}/{version} {plural} is built in"))
     }
 
-    /// The revision log of all resources that are not kept apart.
+    /// Returns the revision log of all resources that have no separate store.
     pub fn engine(&self) -> &Engine {
         self.backends.main().engine()
     }
 
-    /// Its newest state.
+    /// Returns a snapshot of that log at its newest revision.
     pub fn snapshot(&self) -> Snapshot {
         self.engine().snapshot()
     }
@@ -77,26 +80,26 @@ impl Lookup {
         self.backends.of(resource).engine().snapshot()
     }
 
-    /// One object as it is stored; the namespace of cluster-scoped ones is empty.
+    /// Returns one object in its stored form. `namespace` is empty for cluster-scoped objects.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if the object cannot be read.
     pub fn stored(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Stored>, Status> {
         self.snapshot_of(resource).get(&store::key(resource, namespace, name)).map(store::read).transpose()
     }
 
-    /// One object, in the stored version.
+    /// Returns one object, in the stored version.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if the object cannot be read.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Object>, Status> {
         self.stored(resource, namespace, name)?.map(|stored| stored.object(resource)).transpose()
     }
 
-    /// An object of one version in another.
+    /// Converts an object from one version to another.
     ///
     /// # Errors
-    /// 500 where it cannot be converted.
+    /// 500 if the object cannot be converted.
     pub async fn converted(
         &self,
         object: Object,
@@ -107,10 +110,11 @@ impl Lookup {
         self.converter.between(object, to).await
     }
 
-    /// The objects of a namespace, or of the cluster for an empty one, in the order of their names.
+    /// Returns the objects of a namespace in the order of their names. An empty `namespace` means the whole
+    /// cluster.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// Fails if an object cannot be read.
     pub fn list(&self, resource: &Resource, namespace: &str) -> Result<Vec<Object>, Status> {
         let entries = self.snapshot_of(resource).prefix(&store::collection(resource, namespace));
         entries.map(|entry| store::read(entry)?.object(resource)).collect()

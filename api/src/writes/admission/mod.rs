@@ -1,4 +1,4 @@
-//! Admission: plugins that may change or refuse what authorization allowed.
+//! Admission: plugins that may change or refuse a write that authorization allowed.
 //!
 //! ```text
 //! flags, file ─► Settings ─► Chain ◄─ Lookup (store, authorizer)
@@ -7,12 +7,12 @@
 //! connects, reviews, subresources that store nothing ─► both points, one after the other
 //! ```
 //!
-//! A [`Chain`] has the plugins in the order of `order`, which no flag changes, each with both points. A plugin is told
-//! everything about the write in a [`Record`], in the version of the request. Objects of the stored version are
-//! converted for it, and old ones read, only where a plugin that is asked looks at them. What a plugin needs beside the
-//! record it looks up in the store's newest state ([`Lookup`]).
+//! A [`Chain`] has the plugins in the order of `order`, which no flag changes, each with both points. A
+//! plugin gets the whole write as a [`Record`], in the version of the request. The chain converts objects of
+//! the stored version and reads old objects only if a plugin that handles the write reads objects. Anything
+//! else that a plugin needs, it looks up at the newest revision of the store ([`Lookup`]).
 //!
-//! A new plugin is a file here, a type that is a [`Plugin`], and its line in `order`.
+//! To add a plugin, add a file here with a type that implements [`Plugin`], and a line in `order`.
 
 mod always;
 mod always_pull_images;

@@ -1,5 +1,5 @@
-//! The plugins NamespaceExists, by which every write in a namespace needs the namespace, and NamespaceAutoProvision,
-//! which creates it.
+//! The plugins NamespaceExists, which requires the namespace of every namespaced write, and
+//! NamespaceAutoProvision, which creates it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use values::json::Object;
 use values::object::metadata_mut;
 use values::status::Status;
 
-/// The namespaces of the store.
+/// Access to the namespaces of the store.
 struct Namespaces {
     lookup: Lookup,
     resource: Arc<Resource>,
@@ -25,11 +25,11 @@ impl Namespaces {
     }
 }
 
-/// The plugin NamespaceExists.
+/// The admission plugin NamespaceExists.
 pub struct NamespaceExists(Namespaces);
 
 impl NamespaceExists {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> NamespaceExists {
         NamespaceExists(Namespaces::new(lookup))
     }
@@ -57,11 +57,11 @@ impl Plugin for NamespaceExists {
     }
 }
 
-/// The plugin NamespaceAutoProvision.
+/// The admission plugin NamespaceAutoProvision.
 pub struct NamespaceAutoProvision(Namespaces);
 
 impl NamespaceAutoProvision {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> NamespaceAutoProvision {
         NamespaceAutoProvision(Namespaces::new(lookup))
     }
@@ -74,7 +74,7 @@ impl NamespaceAutoProvision {
         namespace.push("kind", "Namespace".into());
         namespace.push("apiVersion", "v1".into());
         metadata_mut(&mut namespace).insert("name", record.namespace.into());
-        // Another request may have been first, which does as well.
+        // If another request created the namespace first, that is fine as well.
         record.writer.create(&self.0.resource, namespace).await.map(drop)
     }
 }

@@ -1,11 +1,12 @@
-//! The plugin NamespaceLifecycle: namespaced objects, and commands on them such as an eviction, need a namespace that
-//! exists and is not going away; the system's own namespaces cannot be deleted.
+//! The plugin NamespaceLifecycle: namespaced objects, and commands on them such as an eviction, need a
+//! namespace that exists and is not terminating. The system's own namespaces cannot be deleted.
 //!
-//! The namespace is looked up in the newest state, which is always at hand here, so there is nothing to wait for.
+//! The plugin looks up the namespace at the newest revision, which is always available here, so it never has
+//! to wait.
 //!
-//! Between that look and the commit the namespace may begin to go away. So creations are counted from before the
-//! look until after the commit ([`Creations`]). The namespace controller first lets those finish that may have seen
-//! the namespace alive; all later ones see that it is not.
+//! The namespace may begin to terminate between that lookup and the commit. Therefore each creation is
+//! counted from before the lookup until after the commit ([`Creations`]). The namespace controller first
+//! waits for creations that may have seen the namespace active; all later ones see that it is terminating.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,18 +21,18 @@ use types::schema::registry::Resource;
 use values::json::Object;
 use values::status::{Cause, Status, Subject};
 
-/// What a namespace can be to a write.
+/// The state of a namespace, as far as a write depends on it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
-    /// There is none.
+    /// The namespace does not exist.
     Absent,
-    /// It is there to stay.
+    /// The namespace exists and is not being deleted.
     Active,
-    /// It is being deleted.
+    /// The namespace is being deleted.
     Terminating,
 }
 
-/// Creations between their look at the namespace and their commit.
+/// Creations between their lookup of the namespace and their commit.
 #[derive(Default)]
 pub struct Creations {
     tickets: Mutex<Tickets>,
@@ -44,14 +45,14 @@ struct Tickets {
     open: BTreeSet<u64>,
 }
 
-/// One creation under way; it ends when this is dropped.
+/// A creation under way; dropping it ends the creation.
 pub struct Creation<'c> {
     creations: &'c Creations,
     ticket: u64,
 }
 
 impl Creations {
-    /// Begins a creation. Call it before the look at the namespace.
+    /// Begins a creation. Call this before the lookup of the namespace.
     pub fn begin(&self) -> Creation<'_> {
         let mut tickets = self.tickets.lock();
         let ticket = tickets.next;
@@ -60,7 +61,7 @@ impl Creations {
         Creation { creations: self, ticket }
     }
 
-    /// Resolves when all creations have ended that began before the call; later ones are not waited for.
+    /// Resolves when all creations that began before the call have ended. Later ones are not waited for.
     pub async fn settled(&self) {
         let before = self.tickets.lock().next;
         loop {
@@ -80,14 +81,14 @@ impl Drop for Creation<'_> {
     }
 }
 
-/// The plugin.
+/// The admission plugin NamespaceLifecycle.
 pub struct NamespaceLifecycle {
     lookup: Lookup,
     namespaces: Arc<Resource>,
 }
 
 impl NamespaceLifecycle {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> NamespaceLifecycle {
         NamespaceLifecycle { lookup: lookup.clone(), namespaces: lookup.resource("", "v1", "namespaces") }
     }
@@ -122,15 +123,15 @@ impl NamespaceLifecycle {
         }
     }
 
-    /// In a terminating namespace updates go on.
+    /// Checks an update. Updates are still allowed in a terminating namespace.
     fn update(&self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
         let is_missing = record.is_namespaced() && self.state(record.namespace)? == State::Absent;
         if is_missing { Err(missing(record.namespace)) } else { Ok(()) }
     }
 }
 
-/// Refuses what the state of a namespace forbids: a creation in one that is missing (404) or terminating (403), an
-/// update in one that is missing (404), and the deletion of those in which the system lives (403).
+/// Refuses what the state of a namespace forbids: a creation in a missing (404) or terminating (403)
+/// namespace, an update in a missing one (404), and the deletion of the system's namespaces (403).
 impl Plugin for NamespaceLifecycle {
     fn handles(&self, target: &Target<'_>) -> bool {
         match target.operation {
@@ -155,7 +156,7 @@ impl Plugin for NamespaceLifecycle {
     }
 }
 
-/// Whether some objects of a kind cannot be deleted, and admission says so.
+/// Returns whether this plugin forbids the deletion of some objects of a kind.
 fn refuses_deletions(resource: &Resource) -> bool {
     let behavior = &resource.table.behavior;
     !behavior.undeletable.is_empty() && behavior.undeletable_detail.is_empty()
@@ -169,7 +170,7 @@ fn delete<N>(record: &Record<'_, N>) -> Result<(), Status> {
     Ok(())
 }
 
-/// Asking whether one may act in a namespace must be possible before it exists.
+/// Access reviews must be possible for a namespace that does not exist yet.
 fn is_review(resource: &Resource) -> bool {
     resource.table.behavior.namespace_may_be_missing
 }
@@ -178,13 +179,13 @@ fn subject<'s>(resource: &'s Resource, name: &'s str) -> Subject<'s> {
     Subject { group: &resource.group, kind: &resource.table.plural, name }
 }
 
-/// 404 for a namespace.
+/// Returns a 404 for a namespace.
 pub fn missing(namespace: &str) -> Status {
     Status::not_found(Subject { group: "", kind: "namespaces", name: namespace })
 }
 
 impl State {
-    /// What a namespace is that is stored so.
+    /// Returns the state of a namespace from its stored form.
     pub fn of(stored: Option<&Stored>) -> State {
         match stored {
             None => State::Absent,

@@ -1,18 +1,18 @@
-//! The plugin TaintNodesByCondition: a new node takes no pods until it is ready.
+//! The plugin TaintNodesByCondition: a new node accepts no pods until it is ready.
 
 use super::{Lookup, Plugin, Record, Review, Step, Target, pod, toleration};
 use values::json::Object;
 
-/// The effect that keeps pods away.
+/// The effect of taints that keep pods away.
 const EFFECT: &str = "NoSchedule";
 
-/// The plugin.
+/// The admission plugin TaintNodesByCondition.
 pub struct NodeTaint {
     taint: String,
 }
 
 impl NodeTaint {
-    /// The plugin.
+    /// Returns the plugin with the names of the naming profile.
     pub fn new(lookup: &Lookup) -> NodeTaint {
         NodeTaint { taint: toleration::not_ready(lookup.naming.domain) }
     }

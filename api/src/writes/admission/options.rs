@@ -1,4 +1,4 @@
-//! The options of a request as admission is told of them, and as webhooks and expressions see them.
+//! The options of a request as passed to admission, and as shown to webhooks and expressions.
 
 use super::record::Operation;
 use types::options::{DeleteOptions, Propagation};
@@ -6,23 +6,24 @@ use values::json::{Object, Value};
 use values::naming::Naming;
 use values::query::{FieldValidation, WriteOptions};
 
-/// The options of the request.
+/// The options of a request, by HTTP method.
 #[derive(Clone, Copy, Debug)]
 pub enum Options<'r> {
-    /// None: a connect.
+    /// No options, as for a connect.
     None,
-    /// Of a POST.
+    /// Options of a POST request.
     Create(&'r WriteOptions),
-    /// Of a PUT.
+    /// Options of a PUT request.
     Update(&'r WriteOptions),
-    /// Of a PATCH of any kind.
+    /// Options of a PATCH request of any kind.
     Patch(&'r WriteOptions),
-    /// Of a DELETE.
+    /// Options of a DELETE request.
     Delete(&'r DeleteOptions),
 }
 
 impl Options<'_> {
-    /// The options with their kind; a PUT and a patch have those of what `operation` they come to.
+    /// Returns the options with their kind. For a PUT and a patch, `operation` decides whether they are
+    /// create or update options.
     pub fn shown(self, operation: Operation, naming: &Naming) -> Value {
         let mut members = Object::new();
         let mut begin = |kind: &'static str, dry_run: bool| {

@@ -1,4 +1,4 @@
-//! The plugins, in the one order in which they are asked.
+//! The admission plugins, in the one order in which they run.
 
 use std::sync::Arc;
 
@@ -30,124 +30,125 @@ use super::{
 };
 use values::json::Value;
 
-/// Reads the configuration of a plugin, if there is one, and the files that it names.
+/// Reads the configuration of a plugin, if present, and the files that it names.
 type Configure = fn(Option<&Value>, &dyn Files) -> Result<Make, String>;
 
-/// One known plugin.
+/// A plugin that the flags can name.
 pub(super) struct Registration {
     pub(super) name: &'static str,
-    /// Whether it runs unless it is disabled.
+    /// Whether the plugin runs unless it is disabled.
     pub(super) by_default: bool,
-    /// How it is made. `None`: the name is known to the flags, and nothing is done.
+    /// The constructor. `None` means that flags accept the name but nothing runs.
     pub(super) configure: Option<Configure>,
-    /// The type of its configuration, unless the plugin reads any.
+    /// The type of the configuration; `None` if the plugin takes no configuration.
     pub(super) config: Option<&'static PluginConfig>,
 }
 
 impl Registration {
-    /// The same with a configuration of this type.
+    /// Returns the registration with a configuration of this type.
     const fn configured(self, config: &'static PluginConfig) -> Registration {
         Registration { config: Some(config), ..self }
     }
 }
 
-/// A plugin that runs unless it is disabled.
+/// Registers a plugin that runs unless it is disabled.
 const fn on(name: &'static str, configure: Option<Configure>) -> Registration {
     Registration { name, by_default: true, configure, config: None }
 }
 
-/// A plugin that runs only if it is enabled.
+/// Registers a plugin that runs only if it is enabled.
 const fn off(name: &'static str, configure: Option<Configure>) -> Registration {
     Registration { name, by_default: false, configure, config: None }
 }
 
-/// A plugin without configuration.
+/// Returns the constructor of a plugin without configuration.
 fn plain<P: Plugin + 'static>(make: fn(&Lookup) -> P) -> Result<Make, String> {
     Ok(Arc::new(move |lookup: &Lookup| Arc::new(make(lookup)) as Arc<dyn Plugin>))
 }
 
-/// The plugins, in order. A line for each; the comments keep them apart.
+/// The plugins in order, one line each; the comments keep the lines apart.
 #[rustfmt::skip]
 pub(super) static PLUGINS: &[Registration] = &[
     // Allows everything.
     off("AlwaysAdmit", Some(|_, _| plain(|_| always::Admit))),
     // Creates the missing namespace of a new object.
     off("NamespaceAutoProvision", Some(|_, _| plain(NamespaceAutoProvision::new))),
-    // Namespaced objects need a namespace that stays.
+    // Requires a namespace that is not terminating for namespaced objects.
     on("NamespaceLifecycle", Some(|_, _| plain(NamespaceLifecycle::new))),
-    // Namespaced objects need a namespace.
+    // Requires an existing namespace for namespaced objects.
     off("NamespaceExists", Some(|_, _| plain(NamespaceExists::new))),
-    // Required anti-affinity of pods is between nodes only.
+    // Restricts required anti-affinity of pods to nodes.
     off("LimitPodHardAntiAffinityTopology", Some(|_, _| plain(AntiAffinity::new))),
-    // Limits and defaults of resources, for each namespace.
+    // Applies resource limits and defaults of namespaces.
     on("LimitRanger", Some(|_, _| plain(LimitRanger::new))),
-    // Pods run under an account of their namespace.
+    // Makes pods run under a service account of their namespace.
     on("ServiceAccount", Some(|_, _| plain(ServiceAccount::new))),
-    // What the agents of nodes may write.
+    // Restricts what node agents may write.
     off("NodeRestriction", Some(|_, _| plain(node_restriction::NodeRestriction::new))),
-    // New nodes are not ready.
+    // Taints new nodes as not ready.
     on("TaintNodesByCondition", Some(|_, _| plain(NodeTaint::new))),
-    // Images are pulled with the credentials of each pod.
+    // Makes nodes pull images with the credentials of each pod.
     off("AlwaysPullImages", Some(|_, _| plain(|_| AlwaysPullImages))),
-    // Another server decides on images.
+    // Lets an external server decide on images.
     off("ImagePolicyWebhook", Some(image_policy::configure)),
-    // Pod security levels of namespaces.
+    // Enforces the pod security levels of namespaces.
     on("PodSecurity", Some(|config, _| pod_security::configure(config))).configured(&POD_SECURITY),
-    // Node selectors of namespaces.
+    // Applies the node selectors of namespaces.
     off("PodNodeSelector", Some(|config, _| pod_node_selector::configure(config))),
-    // Priorities of pods follow from their class.
+    // Sets the priority of pods from their class.
     on("Priority", Some(|_, _| plain(Priority::new))),
-    // How long pods tolerate that their node fails.
+    // Limits how long pods tolerate a failing node.
     on(DefaultTolerationSeconds::NAME, Some(|_, _| plain(DefaultTolerationSeconds::usual))),
-    // Tolerations of namespaces.
+    // Applies the tolerations of namespaces.
     off("PodTolerationRestriction", Some(|config, _| pod_toleration_restriction::configure(config))).configured(&TOLERATIONS),
-    // Limits how many events are written.
+    // Limits the rate of event writes.
     off("EventRateLimit", Some(|config, _| event_rate::configure(config))).configured(&EVENT_RATE),
-    // Pods that use extended resources tolerate the taints of their nodes.
+    // Lets pods that use extended resources tolerate the taints of the nodes that have them.
     off("ExtendedResourceToleration", Some(|_, _| plain(ExtendedResourceToleration::new))),
-    // The class of volume claims that name none.
+    // Sets the class of volume claims that name no class.
     on("DefaultStorageClass", Some(|_, _| plain(DefaultClass::of_claims))),
-    // Claims, volumes and their attribute classes stay while they are used.
+    // Protects claims, volumes and their attribute classes from removal while they are in use.
     on("StorageObjectInUseProtection", Some(|_, _| plain(StorageProtection::new))),
-    // Groups of pods stay while pods belong to them; its feature is not served.
+    // Protects groups of pods while pods belong to them; this feature is not served.
     on("PodGroupProtection", None),
-    // Owners are set by those who may delete.
+    // Allows setting owners only to users who may delete the object.
     off("OwnerReferencesPermissionEnforcement", Some(|_, _| plain(owner_permissions::OwnerReferencesPermissionEnforcement::new))),
-    // Claims grow only where their class allows it.
+    // Lets claims grow only if their class allows it.
     on("PersistentVolumeClaimResize", Some(|_, _| plain(ClaimResize::new))),
-    // Overhead and placement of pods follow from their runtime class.
+    // Sets overhead and placement of pods from their runtime class.
     on("RuntimeClass", Some(|_, _| plain(RuntimeClass::new))),
-    // Who may approve certificates of a signer.
+    // Checks who may approve certificates of a signer.
     on("CertificateApproval", Some(|_, _| plain(|lookup| Signers::new(lookup, Act::Approve)))),
-    // Who may sign for a signer.
+    // Checks who may sign for a signer.
     on("CertificateSigning", Some(|_, _| plain(|lookup| Signers::new(lookup, Act::Sign)))),
-    // Who may publish the bundles of a signer.
+    // Checks who may publish the trust bundles of a signer.
     on("ClusterTrustBundleAttest", Some(|_, _| plain(|lookup| Signers::new(lookup, Act::Attest)))),
-    // No client certificates for the group of administrators.
+    // Refuses client certificates for the group of administrators.
     on("CertificateSubjectRestriction", Some(|_, _| plain(certificate_subject::CertificateSubjectRestriction::new))),
-    // The class of ingresses that name none.
+    // Sets the class of ingresses that name no class.
     on("DefaultIngressClass", Some(|_, _| plain(DefaultClass::of_ingresses))),
-    // No new external addresses of services.
+    // Refuses new external addresses of services.
     off("DenyServiceExternalIPs", Some(|_, _| plain(|_| external_ips::DenyServiceExternalIps))),
-    // Pods get the topology labels of their node.
+    // Gives pods the topology labels of their node.
     on("PodTopologyLabels", Some(|_, _| plain(topology_labels::PodTopologyLabels::new))),
-    // Groups of pods belong to a workload; its feature is not served.
+    // Requires the workload of a group of pods; this feature is not served.
     on("PodGroupWorkloadExists", None),
-    // Nodes have what pods need of them; its feature is not served.
+    // Requires that nodes have the features that pods need; this feature is not served.
     on("NodeDeclaredFeatureValidator", None),
-    // Jobs whose pods are scheduled together keep their size; its feature is not served.
+    // Keeps the size of jobs whose pods are scheduled together; this feature is not served.
     on("JobValidation", None),
-    // Which pods can be resized.
+    // Checks which pods can be resized.
     on("PodResizeValidator", Some(|_, _| plain(PodResizeValidator::new))),
-    // Policies that change objects.
+    // Runs admission policies that change objects.
     on("MutatingAdmissionPolicy", Some(|_, _| plain(MutatingAdmissionPolicy::new))),
-    // Webhooks that change objects.
+    // Calls webhooks that change objects.
     on("MutatingAdmissionWebhook", Some(webhook::configure_mutating)).configured(&WEBHOOK),
-    // Policies that refuse objects.
+    // Runs admission policies that refuse objects.
     on("ValidatingAdmissionPolicy", Some(|_, _| plain(ValidatingAdmissionPolicy::new))),
-    // Webhooks that refuse objects.
+    // Calls webhooks that refuse objects.
     on("ValidatingAdmissionWebhook", Some(webhook::configure_validating)).configured(&WEBHOOK),
-    // Quotas of namespaces. After all others: what they refuse is not counted.
+    // Charges the quotas of namespaces. This runs after all others, so that writes refused by them are not
+    // counted.
     on("ResourceQuota", Some(|config, _| quota::configure(config))).configured(&QUOTA),
     // Refuses everything.
     off("AlwaysDeny", Some(|_, _| plain(|_| always::Deny))),
@@ -157,7 +158,7 @@ pub(super) static PLUGINS: &[Registration] = &[
 mod tests {
     use super::*;
 
-    /// The table of the documentation lists every plugin in order, with its default.
+    /// Checks that the table of the documentation lists every plugin in order, with its default.
     #[test]
     fn the_documentation_lists_the_plugins_in_order() {
         let page = include_str!("../../../../docs/api/admission.md");

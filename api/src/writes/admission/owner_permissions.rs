@@ -1,5 +1,6 @@
-//! The plugin OwnerReferencesPermissionEnforcement: owners decide when an object goes, so who sets them must be allowed
-//! to delete the object, and who blocks an owner's deletion must be allowed to write the owner's finalizers.
+//! The plugin OwnerReferencesPermissionEnforcement: owners decide when an object is removed. A user who sets
+//! owners must therefore be allowed to delete the object, and a user who blocks the deletion of an owner must
+//! be allowed to write the owner's finalizers.
 
 use auth::Attributes;
 
@@ -8,19 +9,19 @@ use objects::validation::View;
 use values::json::Object;
 use values::status::Status;
 
-/// The plugin.
+/// The admission plugin OwnerReferencesPermissionEnforcement.
 pub struct OwnerReferencesPermissionEnforcement {
     lookup: Lookup,
 }
 
 impl OwnerReferencesPermissionEnforcement {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> OwnerReferencesPermissionEnforcement {
         OwnerReferencesPermissionEnforcement { lookup: lookup.clone() }
     }
 
     async fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
-        // Who creates an object may say who owns it.
+        // The creator of an object may set its owners.
         if record.operation != Operation::Create {
             let asked = Attributes {
                 verb: "delete",
@@ -47,7 +48,8 @@ impl OwnerReferencesPermissionEnforcement {
         Ok(())
     }
 
-    /// Blocking a deletion takes the same permission as a finalizer of the owner.
+    /// Checks that the user may block the deletion of an owner, which requires the same permission as setting
+    /// a finalizer on it.
     async fn check_blocking(&self, record: &Record<'_, &Object>, owner: View<'_>) -> Result<(), Status> {
         let (api_version, kind) = (owner.text("apiVersion"), owner.text("kind"));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -83,7 +85,7 @@ impl OwnerReferencesPermissionEnforcement {
 
 impl Plugin for OwnerReferencesPermissionEnforcement {
     fn handles(&self, target: &Target<'_>) -> bool {
-        // Agents of nodes write the status of pods and may not delete them.
+        // Node agents write the status of pods and may not delete pods.
         let is_pod_status = target.resource.is_of("", "pods") && target.subresource == "status";
         matches!(target.operation, Operation::Create | Operation::Update) && !is_pod_status
     }
@@ -100,7 +102,7 @@ fn owners(object: Option<&Object>) -> &[values::json::Value] {
     object.map_or(&[], |object| View::of(object).child("metadata").items("ownerReferences"))
 }
 
-/// The owners whose deletion the new object blocks and the old one did not.
+/// Returns the owners whose deletion the new object blocks and the old one did not.
 fn newly_blocking<'r>(record: &Record<'r, &'r Object>) -> Vec<View<'r>> {
     let blocking = |object: Option<&'r Object>| {
         let owners = owners(object).iter().map(|owner| View::from(Some(owner)));

@@ -1,8 +1,8 @@
-//! Collections as plugins use them: what was made of their objects, and whether there are any.
+//! Parsed collections for plugins: the parsed form of their objects, and whether a collection is empty.
 //!
-//! Nothing lags behind the store: what was made of a snapshot is used as long as the engine's number of the last change
-//! says that nothing changed since. A write that asks about a collection in which nothing happens costs one read of
-//! that number, however many objects there are.
+//! The cache never lags the store: a result that was computed from a snapshot is used as long as the engine's
+//! last-change revision of the collection says that nothing has changed since. A write that consults an
+//! unchanging collection costs one read of that number, regardless of how many objects there are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,16 +19,16 @@ use types::schema::registry::Resource;
 use values::json::Object;
 use values::status::Status;
 
-/// All objects of a resource, as far as they can be told from none.
+/// The objects of a resource, only as far as to tell whether there are any.
 pub struct Collection {
     keys: KeyRange,
     changed: LastChange,
-    /// The newest revision at which there was none; 0 for none known.
+    /// Newest revision at which the collection was known to be empty; 0 if unknown.
     empty_at: AtomicU64,
 }
 
 impl Collection {
-    /// The objects of a resource in this store.
+    /// Returns the collection of a resource in this store.
     pub fn new(engine: &Engine, resource: &Resource) -> Collection {
         let prefix = store::collection(resource, "");
         Collection {
@@ -38,7 +38,7 @@ impl Collection {
         }
     }
 
-    /// Whether there is no object.
+    /// Returns whether the collection has no objects.
     pub fn is_empty(&self, engine: &Engine) -> bool {
         let empty_at = self.empty_at.load(Ordering::Acquire);
         if empty_at != 0 && self.changed.revision().get() <= empty_at {
@@ -53,12 +53,12 @@ impl Collection {
     }
 }
 
-/// What was made of the objects of a collection, in the order of their names.
+/// The parsed objects of a collection, in the order of their names.
 pub type Listed<T> = Arc<[Arc<T>]>;
 
-/// What was made of objects that were parsed, by key, each with the revision of its object. Requests look at snapshots
-/// of different ages, so an older one neither replaces nor removes what a newer one found: it would be parsed again,
-/// and a webhook's configuration with it would open connections anew.
+/// Parsed objects by key, each with the revision of its object. Requests read snapshots of different ages, so
+/// an older snapshot neither replaces nor removes the result of a newer one. Otherwise the object would be
+/// parsed again, and a parsed webhook configuration would open new connections.
 struct Known<T>(HashMap<Bytes, (Revision, Arc<T>)>);
 
 impl<T> Default for Known<T> {
@@ -73,8 +73,8 @@ impl<T> Known<T> {
         (*known == revision).then(|| parsed.clone())
     }
 
-    /// Keeps what was made of an object, and returns what is to be used of it: what another request made meanwhile of
-    /// the same object comes first, so that all share one.
+    /// Keeps the parsed form of an object and returns the one to use. If another request has parsed the same
+    /// revision in the meantime, its result is used, so that all requests share one.
     fn keep(&mut self, key: &Bytes, revision: Revision, parsed: Arc<T>) -> Arc<T> {
         match self.0.get(key) {
             Some((known, other)) if *known == revision => other.clone(),
@@ -86,34 +86,34 @@ impl<T> Known<T> {
         }
     }
 
-    /// Removes an object that a snapshot of this revision does not hold.
+    /// Removes an object that is missing from a snapshot at revision `at`.
     fn forget(&mut self, key: &[u8], at: Revision) {
         if self.0.get(key).is_some_and(|(known, _)| *known <= at) {
             self.0.remove(key);
         }
     }
 
-    /// Removes all that a snapshot of this revision does not hold.
+    /// Removes all objects that are missing from a snapshot at revision `at`.
     fn sweep(&mut self, at: Revision, is_held: impl Fn(&[u8]) -> bool) {
         self.0.retain(|key, (known, _)| *known > at || is_held(key));
     }
 }
 
-/// Up to so many objects that were asked for one by one are kept without a look at whether they are still there.
+/// Number of individually requested objects that are kept without checking whether they still exist.
 const FEW: usize = 64;
 
-/// What is made of the objects of one collection. An object is parsed anew when it has another revision than before.
+/// The parsed objects of one collection. An object is parsed again when its revision changes.
 pub struct Parsed<T> {
     resource: Arc<Resource>,
     collection: Collection,
     parse: Box<dyn Fn(&Object) -> T + Send + Sync>,
     known: Mutex<Known<T>>,
-    /// All of them at one revision.
+    /// The parsed form of all objects at one revision.
     all: ArcSwapOption<(Revision, Listed<T>)>,
 }
 
 impl<T> Parsed<T> {
-    /// Nothing parsed yet.
+    /// Returns a cache in which nothing is parsed yet.
     pub fn new(
         lookup: &Lookup,
         resource: Arc<Resource>,
@@ -128,15 +128,15 @@ impl<T> Parsed<T> {
         }
     }
 
-    /// Whether there is no object of it.
+    /// Returns whether the collection has no objects.
     pub fn is_empty(&self, lookup: &Lookup) -> bool {
         self.collection.is_empty(lookup.engine())
     }
 
-    /// One object.
+    /// Returns one parsed object.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if the object cannot be read.
     pub fn get(&self, lookup: &Lookup, namespace: &str, name: &str) -> Result<Option<Arc<T>>, Status> {
         let key = store::key(&self.resource, namespace, name);
         let snapshot = lookup.snapshot();
@@ -153,7 +153,8 @@ impl<T> Parsed<T> {
         Ok(Some(parsed))
     }
 
-    /// Forgets objects that are gone, once more than `few` are kept and those that are gone outnumber the others.
+    /// Forgets objects that no longer exist, if more than `few` objects are kept and more than half of them
+    /// no longer exist.
     fn sweep(&self, snapshot: &Snapshot, few: usize) {
         let mut known = self.known.lock();
         if known.0.len() > few && known.0.len() as u64 > 2 * snapshot.count(&self.collection.keys) {
@@ -161,10 +162,10 @@ impl<T> Parsed<T> {
         }
     }
 
-    /// The objects of a namespace, or of the cluster for an empty one.
+    /// Returns the parsed objects of a namespace, or of the cluster if `namespace` is empty.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// Fails if an object cannot be read.
     pub fn list(&self, lookup: &Lookup, namespace: &str) -> Result<Listed<T>, Status> {
         if !namespace.is_empty() {
             if self.is_empty(lookup) {

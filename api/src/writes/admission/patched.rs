@@ -1,9 +1,10 @@
-//! What a JSON patch of an admission plugin makes of an object: read as the type that it then says it is, and brought
-//! back to the type of the request (docs/api/webhooks.md#answers).
+//! Reads the result of a JSON patch by an admission plugin: decodes it as the type that it then names, and
+//! converts it back to the type of the request (docs/api/webhooks.md#answers).
 //!
-//! `patched tree ─► its kind and version ─► read by the schema of that type ─► as the type of the request`
+//! `patched tree ─► its kind and version ─► decoded by the schema of that type ─► as the type of the request`
 //!
-//! A built-in object that no longer says its kind or version keeps its own. A custom object must say them.
+//! If the patch removes the kind or version of a built-in object, the object keeps its own. A custom object
+//! must name them.
 
 use objects::known_types::{is_known, not_registered, unconvertible};
 use types::schema::conform::conform;
@@ -16,26 +17,26 @@ use values::object::meta;
 use values::status::{Status, Subject};
 use values::type_meta::untyped;
 
-/// Why a patched object is not taken.
+/// The reason why a patched object is not accepted.
 #[derive(Clone, Debug)]
 pub enum Misread {
-    /// It is no object of the type that it says it is.
+    /// The object does not decode as the type that it names.
     Undecodable(String),
-    /// It is of another type, which is not converted.
+    /// The object is of another type and is not converted.
     Unconvertible {
-        /// Why not.
+        /// Why the object is not converted.
         why: String,
-        /// What strict decoding as the other type objects to.
+        /// Errors of strict decoding as the other type.
         strict: Vec<String>,
     },
-    /// It is of another kind than its resource.
+    /// The object is of a kind other than that of its resource.
     Invalid(Box<Status>),
 }
 
-/// Reads a patched object that was `before`, of the type `message`.
+/// Reads a patched object. `before` is the object before the patch, of type `message`.
 ///
 /// # Errors
-/// It is of no type, or of another one.
+/// Fails if the object names no type, or another type.
 pub fn read(
     mut patched: Value,
     message: &Message,
@@ -67,7 +68,7 @@ pub fn read(
     conform(message, patched).map_err(|why| Misread::Undecodable(why.to_string()))
 }
 
-/// Version and kind.
+/// Returns version and kind of an object.
 fn of(value: &Value) -> (&str, &str) {
     (value.str_at(&["apiVersion"]), value.str_at(&["kind"]))
 }
@@ -77,12 +78,12 @@ fn of_object(object: &Object) -> (&str, &str) {
     (text("apiVersion"), text("kind"))
 }
 
-/// Group and version.
+/// Splits an API version into group and version.
 fn split(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
-/// Brings a custom object to the version of its request. The versions of one group differ in name only.
+/// Converts a custom object to the version of its request. The versions of one group differ in name only.
 fn own_custom(patched: &mut Value, before: &Object, registry: &Registry) -> Result<(), Misread> {
     let (own_version, own_kind) = of_object(before);
     let (api_version, kind) = of(patched);
@@ -119,7 +120,7 @@ fn meta_name(value: &Value) -> &str {
     value.as_object().map_or("", |object| meta(object, "name"))
 }
 
-/// Custom objects lose metadata that are none.
+/// Drops metadata of a custom object that is not a metadata object.
 fn drop_malformed_metadata(message: &Message, object: &mut Value) {
     let metadata = object.as_object_mut().and_then(|object| object.get_mut("metadata"));
     let Some(metadata) = metadata.and_then(Value::as_object_mut) else { return };
@@ -129,7 +130,7 @@ fn drop_malformed_metadata(message: &Message, object: &mut Value) {
     });
 }
 
-/// Why a built-in object that was made one of another type is not taken.
+/// Returns why a built-in object that a patch turned into another type is not accepted.
 fn other_type(patched: Value, before: &Object, registry: &Registry) -> Misread {
     let (api_version, kind) = of(&patched);
     let (own_version, own_kind) = of_object(before);

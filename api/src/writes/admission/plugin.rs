@@ -1,4 +1,5 @@
-//! What a plugin of admission is: a name, the writes it wants to be asked about, and its answer at each point.
+//! The interface of admission plugins: a name, the writes that a plugin handles, and its decision at each
+//! point.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,10 +9,10 @@ use types::schema::registry::Resource;
 use values::json::Object;
 use values::status::Status;
 
-/// What a write is about, before any object is at hand.
+/// The target of a write, before any object is available.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'t> {
-    /// What is done.
+    /// The operation on the resource.
     pub operation: Operation,
     /// The resource, in the version of the request.
     pub resource: &'t Resource,
@@ -20,30 +21,30 @@ pub struct Target<'t> {
 }
 
 impl Target<'_> {
-    /// Whether it is this built-in resource itself, and not one of its subresources. `group` is the stem of the group's
-    /// name, without the suffix of the naming profile.
+    /// Returns whether the target is this built-in resource itself, not one of its subresources. `group` is
+    /// the stem of the group name, without the suffix of the naming profile.
     pub fn is(&self, group: &str, plural: &str) -> bool {
         self.subresource.is_empty() && self.resource.is_of(group, plural)
     }
 
-    /// The same for a creation.
+    /// Returns whether the operation creates this built-in resource; `group` as in [`Target::is`].
     pub fn creates(&self, group: &str, plural: &str) -> bool {
         self.operation == Operation::Create && self.is(group, plural)
     }
 }
 
-/// The answer of a plugin: at hand, or to wait for. Plugins that decide from memory allocate nothing.
+/// The decision of a plugin, immediate or as a future. Plugins that decide from memory allocate nothing.
 pub enum Step<'p> {
-    /// The plugin has no part at this point.
+    /// The plugin does nothing at this point.
     Pass,
-    /// Decided.
+    /// The plugin has decided immediately.
     Done(Result<(), Status>),
-    /// Decided later: the plugin writes, or asks another server.
+    /// The plugin decides later, because it writes or asks another server.
     Wait(Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'p>>),
 }
 
 impl<'p> Step<'p> {
-    /// An answer to wait for.
+    /// Returns a decision to wait for.
     pub fn wait(answer: impl Future<Output = Result<(), Status>> + Send + 'p) -> Step<'p> {
         Step::Wait(Box::pin(answer))
     }
@@ -55,22 +56,22 @@ impl From<Result<(), Status>> for Step<'_> {
     }
 }
 
-/// One admission plugin. It is made once, at the start of the server.
+/// An admission plugin. It is created once, at the start of the server.
 pub trait Plugin: Send + Sync {
-    /// Whether it is asked about such writes.
+    /// Returns whether the plugin handles such writes.
     fn handles(&self, target: &Target<'_>) -> bool;
 
-    /// Whether it looks at objects; otherwise none need be read for it.
+    /// Returns whether the plugin reads objects. If not, none need be read for it.
     fn reads_objects(&self) -> bool {
         true
     }
 
-    /// The mutating point: the new object may be changed, or the write refused.
+    /// Runs the plugin at the mutating point, where it may change the new object or refuse the write.
     fn mutate<'p>(&'p self, _record: &'p mut Record<'_, &mut Object>, _review: &'p mut Review) -> Step<'p> {
         Step::Pass
     }
 
-    /// The validating point: the new object is as it will be stored.
+    /// Runs the plugin at the validating point, where the new object is in its final state.
     fn validate<'p>(&'p self, _record: &'p Record<'_, &Object>, _review: &'p mut Review) -> Step<'p> {
         Step::Pass
     }

@@ -1,11 +1,11 @@
-//! The plugins, shown by requests to a server: what comes of an object, or why it is refused.
+//! Tests of the plugins with requests to a server: how they change an object, or why they refuse it.
 
 use super::*;
 use crate::writes::write::server_fixture::Server;
 use values::json::{Value, parse};
 use values::testing::text;
 
-/// No files: configurations in the tests are in one piece.
+/// A file reader without files: configurations in these tests are self-contained.
 struct NoFiles;
 
 impl Files for NoFiles {
@@ -14,7 +14,8 @@ impl Files for NoFiles {
     }
 }
 
-/// A server with these plugins beside those that run by default, and a namespace `n` with an account.
+/// Starts a server with these plugins in addition to the default ones, and a namespace `n` with a service
+/// account.
 async fn server(enable: &str, config: &str) -> Server {
     let enable: Vec<String> = enable.split_whitespace().map(str::to_owned).collect();
     let config =
@@ -31,14 +32,15 @@ async fn given(server: &Server, path: &str, body: &str) {
     assert_eq!(code, 201, "{path}: {}", text(&answer));
 }
 
-/// A pod `p` with one container `c`: members of its metadata, of its specification and of its container.
+/// Returns a pod `p` with one container `c`; the arguments add members to its metadata, its specification and
+/// its container.
 fn pod(metadata: &str, spec: &str, container: &str) -> String {
     format!(
         r#"{{"metadata":{{"name":"p"{metadata}}},"spec":{{"containers":[{{"name":"c","image":"i"{container}}}]{spec}}}}}"#
     )
 }
 
-/// What a dry run of a creation makes at a path of members, or its error.
+/// Returns the value at a path of members in the result of a dry-run creation, or its error.
 async fn made(server: &Server, path: &str, body: &str, at: &[&str]) -> String {
     let (code, _, answer) = server.ask(&format!("POST {path}?dryRun=All"), body).await;
     if code != 201 {

@@ -1,4 +1,4 @@
-//! What the plugins for pods have in common: the containers of a pod, maps of texts, and what its resources add up to.
+//! Helpers that the plugins for pods share: the containers of a pod, string maps, and sums of resources.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use quantity::Quantity;
 use values::json::{Object, Value};
 use values::object::at;
 
-/// The containers that begin before the others.
+/// List of the containers that run before the main containers.
 pub const INIT: &str = "initContainers";
-/// The containers.
+/// List of the main containers.
 pub const MAIN: &str = "containers";
-/// The containers that are added to a running pod.
+/// List of the containers that are added to a running pod.
 pub const EPHEMERAL: &str = "ephemeralContainers";
 
-/// The elements of a list of the pod's specification.
+/// Returns the elements of a list in the specification of a pod.
 pub fn list<'p>(pod: &'p Object, name: &str) -> &'p [Value] {
     pod.get("spec").and_then(|spec| spec.get(name)).and_then(Value::as_array).unwrap_or_default()
 }
 
-/// The same for change; none where there is no such list.
+/// Returns the elements of such a list as mutable objects; the result is empty if the list is missing.
 pub fn list_mut<'p>(pod: &'p mut Object, name: &'static str) -> impl Iterator<Item = &'p mut Object> {
     let spec = pod.get_mut("spec").and_then(Value::as_object_mut);
     let list = spec.and_then(|spec| spec.get_mut(name)).and_then(Value::as_array_mut);
     list.into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// Appends to a list of an object, which begins empty.
+/// Appends an item to a list of an object, and creates the list if it is missing.
 pub fn append(object: &mut Object, list: &'static str, item: Value) {
     let slot = object.entry(list);
     match slot {
@@ -35,18 +35,18 @@ pub fn append(object: &mut Object, list: &'static str, item: Value) {
     }
 }
 
-/// A text of the pod's specification; empty when absent.
+/// Returns a string of the specification of a pod; empty when absent.
 pub fn text<'p>(pod: &'p Object, name: &str) -> &'p str {
     pod.get("spec").map_or("", |spec| spec.str_at(&[name]))
 }
 
-/// The pairs of a map of texts.
+/// Returns the pairs of a string map.
 pub fn pairs(map: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
     let members = map.and_then(Value::as_object).into_iter().flat_map(Object::iter);
     members.map(|(key, value)| (key, value.as_str().unwrap_or_default()))
 }
 
-/// An annotation, or none.
+/// Returns an annotation of an object.
 pub fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
     object.get("metadata")?.at(&["annotations", name])?.as_str()
 }
@@ -54,13 +54,13 @@ pub fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
 /// Amounts of resources by name.
 pub type Amounts = BTreeMap<String, Quantity>;
 
-/// The amounts in a map of quantities. What is no quantity was refused by decoding.
+/// Returns the amounts in a map of quantities. Decoding has already refused invalid quantities.
 pub fn amounts(map: Option<&Value>) -> Amounts {
     let members = map.and_then(Value::as_object).into_iter().flat_map(Object::iter);
     members.filter_map(|(name, value)| Some((name.to_owned(), quantity(value)?))).collect()
 }
 
-/// A quantity as an object has it.
+/// Parses a quantity of an object.
 pub fn quantity(value: &Value) -> Option<Quantity> {
     match value {
         Value::String(text) => Quantity::parse(text).ok(),
@@ -69,7 +69,7 @@ pub fn quantity(value: &Value) -> Option<Quantity> {
     }
 }
 
-/// Adds amounts to others.
+/// Adds the amounts of `more` to `to`.
 pub fn add(to: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         let sum = to.get(name).map_or(*amount, |have| have.plus(*amount));
@@ -77,7 +77,7 @@ pub fn add(to: &mut Amounts, more: &Amounts) {
     }
 }
 
-/// Raises amounts to others where those are larger.
+/// Raises each amount of `to` to at least that of `least`.
 pub fn raise(to: &mut Amounts, least: &Amounts) {
     for (name, amount) in least {
         if to.get(name).is_none_or(|have| have < amount) {
@@ -86,17 +86,17 @@ pub fn raise(to: &mut Amounts, least: &Amounts) {
     }
 }
 
-/// Which amounts of a container.
+/// The kind of amounts of a container.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Bound {
-    /// What it asks for.
+    /// The amounts that a container requests.
     Requests,
-    /// What it may not exceed.
+    /// The amounts that a container must not exceed.
     Limits,
 }
 
 impl Bound {
-    /// The member that has them.
+    /// Returns the name of the member with these amounts.
     pub fn name(self) -> &'static str {
         match self {
             Bound::Requests => "requests",
@@ -105,8 +105,8 @@ impl Bound {
     }
 }
 
-/// What the containers of a pod need together: the sum of those that run at the same time, at least what each needs that
-/// begins before them, together with the restartable ones before it (KEP 753).
+/// Returns what the containers of a pod need together: the sum of those that run at the same time, but at
+/// least what each init container needs together with the restartable ones before it (KEP 753).
 pub fn of_containers(pod: &Object, bound: Bound) -> Amounts {
     let of = |container: &Value| amounts(container.at(&["resources", bound.name()]));
     let mut sum = Amounts::new();
@@ -129,18 +129,19 @@ pub fn of_containers(pod: &Object, bound: Bound) -> Amounts {
     sum
 }
 
-/// What a pod needs without its overhead: what it says itself, else what its containers need (KEP 2837).
+/// Returns what a pod needs without its overhead: the amounts set on the pod itself, else the sum of its
+/// containers (KEP 2837).
 pub fn of_pod_alone(pod: &Object, bound: Bound) -> Amounts {
     let mut all = of_containers(pod, bound);
     all.extend(amounts(at(pod, "spec.resources").and_then(|resources| resources.get(bound.name()))));
     all
 }
 
-/// What a pod needs as a whole, with its overhead.
+/// Returns what a pod needs as a whole, including its overhead.
 pub fn of_pod(pod: &Object, bound: Bound) -> Amounts {
     let mut all = of_pod_alone(pod, bound);
     for (name, overhead) in amounts(at(pod, "spec.overhead")) {
-        // Overhead never makes a limit where there was none.
+        // Overhead does not create a limit where none was set.
         match all.get(&name) {
             Some(have) => drop(all.insert(name, have.plus(overhead))),
             None if bound == Bound::Requests => drop(all.insert(name, overhead)),

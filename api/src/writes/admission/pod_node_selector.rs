@@ -1,5 +1,5 @@
-//! The plugin PodNodeSelector: pods get the node selector of their namespace, and no labels but those that its
-//! configuration allows there.
+//! The plugin PodNodeSelector: pods get the node selector of their namespace, and may select only those
+//! labels that the configuration allows there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use values::json::{Object, Value};
 use values::object::{at, meta};
 use values::status::{Status, Subject};
 
-/// The annotation of namespaces.
+/// The annotation of namespaces with a node selector.
 const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
 
 /// The member of the configuration for namespaces without the annotation.
@@ -19,18 +19,18 @@ const DEFAULT: &str = "clusterDefaultNodeSelector";
 
 type Labels = BTreeMap<String, String>;
 
-/// The plugin.
+/// The admission plugin PodNodeSelector.
 pub struct PodNodeSelector {
     lookup: Lookup,
     namespaces: Arc<Resource>,
-    /// Default, and the labels that are allowed in each namespace.
+    /// The default selector, and the labels that are allowed in each namespace.
     selectors: BTreeMap<String, Labels>,
 }
 
 /// Reads the configuration: `podNodeSelectorPluginConfig`, a map of selectors.
 ///
 /// # Errors
-/// What is no selector.
+/// Names a value that is not a valid selector.
 pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     let mut selectors = BTreeMap::new();
     for (namespace, text) in pairs(config.and_then(|config| config.get("podNodeSelectorPluginConfig"))) {
@@ -45,7 +45,7 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     }))
 }
 
-/// Labels as `a=b,c=d`.
+/// Parses labels of the form `a=b,c=d`.
 fn parse(text: &str) -> Result<Labels, String> {
     let pairs = text.split(',').filter(|pair| !text.is_empty() && !pair.is_empty());
     let pair = |pair: &str| {
@@ -56,7 +56,7 @@ fn parse(text: &str) -> Result<Labels, String> {
 }
 
 impl PodNodeSelector {
-    /// The selector of a namespace.
+    /// Returns the selector of a namespace.
     fn of_namespace(&self, namespace: &str) -> Result<Labels, Status> {
         let found = self.lookup.get(&self.namespaces, "", namespace)?;
         let found = found.ok_or_else(|| namespace_lifecycle::missing(namespace))?;
@@ -106,7 +106,7 @@ impl PodNodeSelector {
     }
 }
 
-/// Whether a pod selects another value of a label.
+/// Returns whether a pod selects a different value of one of these labels.
 fn conflicts(pod: &Object, selector: &Labels) -> bool {
     let mut given = pairs(at(pod, "spec.nodeSelector"));
     given.any(|(key, value)| selector.get(key).is_some_and(|wanted| wanted != value))

@@ -1,4 +1,5 @@
-//! The plugin PodResizeValidator: a pod on a node is resized only to what the node has, and only where nodes can do so.
+//! The plugin PodResizeValidator: a pod on a node may be resized only within what the node has, and only if
+//! the node supports resizing.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use values::json::Object;
 use values::object::{at, meta};
 use values::status::{Cause, Status};
 
-/// The plugin.
+/// The admission plugin PodResizeValidator.
 pub struct PodResizeValidator {
     lookup: Lookup,
     nodes: Arc<Resource>,
@@ -20,7 +21,7 @@ pub struct PodResizeValidator {
 }
 
 impl PodResizeValidator {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> PodResizeValidator {
         PodResizeValidator {
             nodes: lookup.resource("", "v1", "nodes"),
@@ -33,7 +34,7 @@ impl PodResizeValidator {
         let (Some(pod), Some(old)) = (record.new, record.old) else { return Ok(()) };
         let node = pod::text(pod, "nodeName");
         let generation = |pod: &Object| at(pod, "metadata.generation").cloned();
-        // The generation stays where the specification does.
+        // The generation does not change if the specification does not.
         if node.is_empty() || generation(pod) == generation(old) {
             return Ok(());
         }
@@ -57,7 +58,7 @@ impl PodResizeValidator {
     }
 }
 
-/// 403 with a cause that tells clients whether to try again elsewhere.
+/// Returns a 403 whose cause tells clients whether a retry on another node can help.
 fn refusal(record: &Record<'_, &Object>, why: &str, cause: &str) -> Status {
     let mut status = record.forbidden(why);
     let details = status.details.get_or_insert_default();
@@ -65,7 +66,8 @@ fn refusal(record: &Record<'_, &Object>, why: &str, cause: &str) -> Status {
     status
 }
 
-/// What the pod asks for beyond all that the node has for pods, in the units in which nodes count it.
+/// Returns the resources of which the pod requests more than the node has for all pods, in the units in which
+/// nodes count them.
 fn lacking(pod: &Object, node: &Object) -> Vec<String> {
     let requests = pod::of_pod(pod, Bound::Requests);
     let zero = Quantity::whole(0);

@@ -1,5 +1,5 @@
-//! The plugin PodTolerationRestriction: pods get the tolerations of their namespace, and may have no others than it
-//! allows.
+//! The plugin PodTolerationRestriction: pods get the tolerations of their namespace, and may have only those
+//! that the namespace allows.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ const DEFAULT: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
 /// Annotation of namespaces: tolerations that pods may have.
 const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
 
-/// The plugin.
+/// The admission plugin PodTolerationRestriction.
 pub struct PodTolerationRestriction {
     lookup: Lookup,
     namespaces: Arc<Resource>,
-    /// For namespaces that say nothing.
+    /// Used for namespaces without the annotation.
     default: Vec<Value>,
     allowed: Vec<Value>,
     memory_pressure: Value,
 }
 
-/// Reads the configuration: lists `default` and `whitelist`.
+/// Reads the configuration: the lists `default` and `whitelist`.
 ///
 /// # Errors
-/// None.
+/// This function never fails; the signature is that of all plugins.
 pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     let list = |name: &str| -> Vec<Value> {
         let tolerations = config.and_then(|config| config.get(name)).and_then(Value::as_array);
@@ -50,7 +50,7 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
 }
 
 impl PodTolerationRestriction {
-    /// The tolerations in an annotation of a namespace; none where it has none.
+    /// Returns the tolerations in an annotation of a namespace; `None` if the annotation is missing.
     fn annotated(&self, namespace: &str, annotation: &str) -> Result<Option<Vec<Value>>, Status> {
         let found = self.lookup.get(&self.namespaces, "", namespace)?;
         let found = found.ok_or_else(|| namespace_lifecycle::missing(namespace))?;

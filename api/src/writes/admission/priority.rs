@@ -1,4 +1,4 @@
-//! The plugin Priority: a pod's priority follows from its class, and only one class is the default.
+//! The plugin Priority: the class of a pod sets its priority, and only one class may be the default.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use values::json::{Object, Value};
 use values::object::meta;
 use values::status::Status;
 
-/// The policy of pods whose class says nothing.
+/// The preemption policy of pods whose class sets none.
 const PREEMPTS: &str = "PreemptLowerPriority";
 
-/// The plugin.
+/// The admission plugin Priority.
 pub struct Priority {
     lookup: Lookup,
     classes: Parsed<Class>,
@@ -35,14 +35,15 @@ impl Class {
 }
 
 impl Priority {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> Priority {
         let classes =
             Parsed::new(lookup, lookup.resource("scheduling", "v1", "priorityclasses"), Class::parse);
         Priority { lookup: lookup.clone(), classes }
     }
 
-    /// The class of pods that name none. Of several defaults, which were made by writes at the same time, the lowest.
+    /// Returns the class for pods that name none. If concurrent writes created several default classes, the
+    /// one with the lowest value is used.
     fn default_class(&self) -> Result<Option<Arc<Class>>, Status> {
         let classes = self.classes.list(&self.lookup, "")?;
         let defaults = classes.iter().filter(|class| class.is_default);
@@ -91,7 +92,7 @@ impl Priority {
         Ok(())
     }
 
-    /// One default at most.
+    /// Checks that at most one class is the default.
     fn check_default(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
         if !record.new.is_some_and(|new| Class::parse(new).is_default) {
             return Ok(());
@@ -107,7 +108,7 @@ impl Priority {
     }
 }
 
-/// What an update does not say stays; validation refuses a change.
+/// Copies fields that an update leaves out from the old object; validation refuses changes.
 fn keep(new: &mut Object, old: &Object) {
     fn spec(object: &Object) -> Option<&Object> {
         object.get("spec").and_then(Value::as_object)

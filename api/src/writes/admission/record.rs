@@ -1,4 +1,4 @@
-//! What a plugin of admission is told, and what it may say beside its decision.
+//! The input of an admission plugin, and its output besides the decision.
 
 use std::any::Any;
 use std::future::Future;
@@ -19,25 +19,26 @@ use values::json::Object;
 use values::object::meta;
 use values::status::{Reason, Status, Subject};
 
-/// What is done with an object.
+/// The operation on an object.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Operation {
-    /// A new object, or a question or command that is an object of its own (a review, a binding, an eviction).
+    /// Creates an object, or submits a question or command that is an object of its own (a review, a binding,
+    /// an eviction).
     Create,
-    /// Another state of an object.
+    /// Changes an existing object to a new version.
     Update,
-    /// The end of an object, or of those of a collection.
+    /// Deletes an object, or the objects of a collection.
     Delete,
-    /// A connection to what an object stands for.
+    /// Connects to what an object stands for.
     Connect,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations that admission distinguishes.
     pub const ALL: [Operation; 4] =
         [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
 
-    /// As webhooks and metrics name it.
+    /// Returns the name that webhooks and metrics use.
     pub fn as_str(self) -> &'static str {
         match self {
             Operation::Create => "CREATE",
@@ -53,11 +54,11 @@ pub trait Writer: Send + Sync {
     /// Returns the same writer for a task that outlives the request.
     fn shared(&self) -> Arc<dyn Writer>;
 
-    /// Creates an object. Whether it is new: `false` when there is one of its name.
+    /// Creates an object. Returns `false` if an object of that name already exists.
     fn create<'w>(&'w self, resource: &'w Resource, object: Object) -> Pending<'w, bool>;
 
-    /// Replaces what `endpoint` writes of an object that was seen at `seen`. `false` when it is not at that revision any
-    /// more, and nothing was written.
+    /// Replaces the part of an object that `endpoint` writes. Returns `false` and writes nothing if the
+    /// object is no longer at revision `seen`.
     fn replace<'w>(
         &'w self,
         resource: &'w Resource,
@@ -67,18 +68,19 @@ pub trait Writer: Send + Sync {
     ) -> Pending<'w, bool>;
 }
 
-/// A result to wait for.
+/// The future result of a write.
 pub type Pending<'w, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'w>>;
 
-/// One write as a plugin sees it. `New` is `&mut Object` at the mutating point and `&Object` at the validating one.
+/// A write as a plugin sees it. `New` is `&mut Object` at the mutating point and `&Object` at the
+/// validating one.
 pub struct Record<'r, New> {
-    /// Writes on behalf of the server.
+    /// Makes writes on behalf of the server.
     pub writer: &'r dyn Writer,
-    /// The writer.
+    /// The user who makes the write.
     pub user: &'r User,
-    /// What is done.
+    /// The operation on the object.
     pub operation: Operation,
-    /// Whether nothing will be stored.
+    /// Whether the write is a dry run, which stores nothing.
     pub dry_run: bool,
     /// The options of the request.
     pub options: Options<'r>,
@@ -90,26 +92,27 @@ pub struct Record<'r, New> {
     pub namespace: &'r str,
     /// Name; empty for a collection, and for a new object whose name is to be generated.
     pub name: &'r str,
-    /// The object as it is stored, in the version of the request. Given where a plugin reads objects.
+    /// The stored object, in the version of the request. Present only if a plugin reads objects.
     pub old: Option<&'r Object>,
-    /// The object as it is to be, in the version of the request; none for deletions and connects.
+    /// The new object, in the version of the request; `None` for deletions and connects.
     pub new: Option<New>,
 }
 
 impl<New> Record<'_, New> {
-    /// What the write is about.
+    /// Returns the target of the write.
     pub fn target(&self) -> Target<'_> {
         Target { operation: self.operation, resource: self.resource, subresource: self.subresource }
     }
 
-    /// Whether it is about an object of a namespace.
+    /// Returns whether the write concerns a namespaced object.
     pub fn is_namespaced(&self) -> bool {
         self.resource.namespaced() && !self.namespace.is_empty()
     }
 }
 
 impl Record<'_, &mut Object> {
-    /// Puts what a plugin made of the object in its place, prepared for validation as the object of a request is.
+    /// Replaces the new object by the one that a plugin made of it, and prepares it for validation like the
+    /// object of a request.
     pub fn replace(&mut self, changed: Object) {
         let Some(new) = self.new.as_deref_mut() else { return };
         *new = changed;
@@ -120,7 +123,7 @@ impl Record<'_, &mut Object> {
 }
 
 impl<New: Deref<Target = Object>> Record<'_, New> {
-    /// The object's name, or what it will be generated from, as refusals show it.
+    /// Returns the object's name, or the prefix from which the name is generated, as shown in refusals.
     pub fn shown_name(&self) -> &str {
         let of_object = self.new.as_deref().map_or("", |new| match meta(new, "name") {
             "" => meta(new, "generateName"),
@@ -129,68 +132,70 @@ impl<New: Deref<Target = Object>> Record<'_, New> {
         [self.name, of_object].into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
     }
 
-    /// 403 about the object of the write: `pods "p" is forbidden: <why>`.
+    /// Returns a 403 about the object of the write: `pods "p" is forbidden: <why>`.
     pub fn forbidden(&self, why: &str) -> Status {
         Status::forbidden(self.subject(), why)
     }
 
-    /// The same for a failure on the way to a decision; what is 403 already stays as it is.
+    /// Returns a 403 for a failure that prevented a decision; `cause` is returned unchanged if it is a 403
+    /// already.
     pub fn forbidden_by(&self, cause: Status) -> Status {
         if cause.reason == Reason::Forbidden { cause } else { self.forbidden(&cause.message) }
     }
 
-    /// The object of the write, as refusals name it.
+    /// Returns the object of the write, as named in refusals.
     pub fn subject(&self) -> Subject<'_> {
         Subject { group: &self.resource.group, kind: &self.resource.table.plural, name: self.shown_name() }
     }
 }
 
-/// Something that a plugin took for a write that may still fail, such as a share of a quota. Dropped, it is given back.
+/// Something that a plugin took for a write that may still fail, such as a share of a quota. Dropping the
+/// charge gives it back.
 pub trait Charge: Send {
-    /// The write succeeded, so the share stays taken. `stored` is the revision at which the object is stored; `None` if
-    /// nothing was to be stored.
+    /// Makes the charge permanent, because the write succeeded. `stored` is the revision at which the object
+    /// is stored; `None` if nothing was to be stored.
     fn keep(self: Box<Self>, stored: Option<Revision>);
 }
 
-/// What the plugins have to say beside their decision.
+/// The output of the plugins besides their decision.
 #[derive(Default)]
 pub struct Review {
     /// Warnings for the client.
     pub warnings: Vec<String>,
     /// Annotations for the audit event: key and value.
     pub annotations: Vec<(String, String)>,
-    /// Annotations for audit events that have the object of the request, too.
+    /// Annotations only for audit events that also contain the object of the request.
     pub request_annotations: Vec<(String, String)>,
-    /// What was taken for the write.
+    /// The charges taken for the write.
     pub charges: Vec<Box<dyn Charge>>,
-    /// Whether a webhook of a configuration was asked, which counts on being told of a write once.
+    /// Whether the webhook of a configuration was called. A webhook expects to be called once per write.
     pub asked_webhooks: bool,
-    /// Whether one of those refused the write.
+    /// Whether such a webhook refused the write.
     pub webhook_refused: bool,
     round: Round,
     states: Vec<Box<dyn Any + Send>>,
 }
 
-/// Rounds of the mutating point.
+/// The runs of the mutating point.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Round {
     #[default]
     First,
-    /// Still the first, and a second one is asked for.
+    /// The first run, after which a second one is requested.
     FirstOfTwo,
     Second,
 }
 
 impl Review {
-    /// Asks for the second round, in which [`Review::is_reinvocation`] holds: the object changed after plugins had seen
-    /// it that want to see its final form. There is no third.
+    /// Requests a second run, in which [`Review::is_reinvocation`] returns true. A plugin requests it if the
+    /// object changed after plugins that need the final form had seen it. There is no third run.
     pub fn reinvoke(&mut self) {
         if self.round == Round::First {
             self.round = Round::FirstOfTwo;
         }
     }
 
-    /// Whether this is the second round of the mutating point.
+    /// Returns whether this is the second run of the mutating point.
     pub fn is_reinvocation(&self) -> bool {
         self.round == Round::Second
     }
@@ -203,7 +208,7 @@ impl Review {
         wanted
     }
 
-    /// What a plugin keeps from round to round of one write, found by its type.
+    /// Returns the data that a plugin keeps across the runs of one write, found by its type.
     pub fn state<T: Any + Default + Send>(&mut self) -> &mut T {
         let at = match self.states.iter().position(|state| state.is::<T>()) {
             Some(at) => at,

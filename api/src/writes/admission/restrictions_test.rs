@@ -1,4 +1,4 @@
-//! Small plugins seen by clients.
+//! Tests of small plugins with requests of clients.
 
 use super::{Files, Settings, Wishes};
 use crate::writes::write::server_fixture::Server;
@@ -11,7 +11,7 @@ impl Files for NoFiles {
     }
 }
 
-/// A server with one more plugin and a namespace.
+/// Starts a server with one more plugin and a namespace.
 async fn server(plugin: &str, config: &str) -> Server {
     let (enable, disable) = ([plugin.to_owned()], ["ServiceAccount".to_owned()]);
     let config =

@@ -1,5 +1,5 @@
-//! What webhooks and policies have in common where they say which writes they are about: rules, label selectors, and
-//! whether other versions of a resource count.
+//! The parts that webhooks and admission policies share to select writes: rules, label selectors, and whether
+//! other versions of a resource count.
 
 use super::Operation;
 use types::schema::registry::{Registry, Resource};
@@ -7,7 +7,7 @@ use types::selector::LabelSelector;
 use values::json::{Object, Value};
 use values::object::at;
 
-/// A list of rules. One that matches is enough.
+/// A list of rules. A write matches if one rule matches.
 #[derive(Debug, Default)]
 pub struct Rules(Vec<Rule>);
 
@@ -18,14 +18,14 @@ struct Rule {
     versions: Vec<String>,
     resources: Vec<String>,
     scope: String,
-    /// Names of objects; none for all. Only rules of policies have them.
+    /// Names of objects; empty means all names. Only rules of policies have them.
     names: Vec<String>,
 }
 
-/// A write, as rules see it.
+/// The properties of a write that rules examine.
 #[derive(Clone, Copy)]
 pub struct Ruled<'r> {
-    /// What is done.
+    /// The operation on the object.
     pub operation: Operation,
     /// The resource, in the version of the request.
     pub resource: &'r Resource,
@@ -38,19 +38,20 @@ pub struct Ruled<'r> {
 }
 
 impl Rules {
-    /// The rules at a member of an object.
+    /// Reads the rules at a member of an object.
     pub fn read(object: &Value, member: &str) -> Rules {
         let rules = object.get(member).and_then(Value::as_array).unwrap_or_default();
         Rules(rules.iter().map(Rule::read).collect())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The resource as which the write is matched: `own`, that of the request, or, where `equivalent` ones count, the same
-    /// in another version, of which the first rule that matches one decides.
+    /// Returns the resource under which the write is matched. This is `own`, the resource of the request, if
+    /// a rule matches it. Otherwise, if `equivalent` is set, it is the same resource in another version,
+    /// selected by the first rule that matches one.
     pub fn find<'r>(
         &self,
         write: Ruled<'_>,
@@ -92,7 +93,7 @@ impl Rule {
 
     fn matches(&self, write: Ruled<'_>, resource: &Resource) -> bool {
         let has = |list: &[String], name: &str| list.iter().any(|item| item == "*" || item == name);
-        // A namespace counts as an object of the cluster, although its name stands as its namespace in requests.
+        // A namespace counts as a cluster-scoped object, although requests carry its name as their namespace.
         let is_of_cluster = write.namespace.is_empty() || write.resource.is_of("", "namespaces");
         let is_in_scope = match self.scope.as_str() {
             "Namespaced" => !is_of_cluster,
@@ -108,37 +109,38 @@ impl Rule {
     }
 }
 
-/// Whether `pods`, `pods/*`, `*/scale` and the like are a resource and subresource; `*` is no subresource.
+/// Returns whether `pods`, `pods/*`, `*/scale` and similar items match a resource and subresource. `*`
+/// matches no subresource.
 fn is_named(item: &str, plural: &str, subresource: &str) -> bool {
     let (main, sub) = item.split_once('/').unwrap_or((item, ""));
     (main == "*" || main == plural) && (sub == subresource || sub == "*")
 }
 
-/// The label selector at a member; everything where there is none.
+/// Reads the label selector at a member; a missing selector selects everything.
 pub fn selector(object: &Value, member: &str) -> LabelSelector {
     match object.get(member).filter(|selector| !selector.is_null()) {
         None => LabelSelector::default(),
-        // Validation accepted it.
+        // Validation has accepted the selector.
         selector => LabelSelector::from_object(selector).unwrap_or_default(),
     }
 }
 
-/// Whether a selector selects an object by its labels.
+/// Returns whether a selector matches the labels of an object.
 pub fn selects(selector: &LabelSelector, object: &Object) -> bool {
     let labels = at(object, "metadata.labels");
     selector.matches(|key| labels?.get(key)?.as_str())
 }
 
-/// Whether an object selector takes a write of these objects; one of them is enough. The options of a connection have no
-/// metadata: only the selector of everything takes them.
+/// Returns whether an object selector matches a write of these objects; one matching object is enough.
+/// Connect options have no metadata, so only a selector of everything matches them.
 pub fn takes(selector: &LabelSelector, operation: Operation, objects: [Option<&Object>; 2]) -> bool {
     let has_metadata = operation != Operation::Connect;
     let is_selected = |object: &Object| selects(selector, object);
     selector.is_everything() || (has_metadata && objects.into_iter().flatten().any(is_selected))
 }
 
-/// The namespace whose labels decide about a write of a namespace: the new state where the whole object is created or
-/// updated, else the stored one.
+/// Returns the namespace whose labels decide about a write to a namespace: the new object if the whole object
+/// is created or updated, else the stored one.
 pub fn own_namespace<'o>(
     operation: Operation,
     subresource: &str,
@@ -187,12 +189,12 @@ mod tests {
             (r#"["v2beta1"],["v3"]"#, "", "v2beta1"),
             (r#"["v3"],["v2beta1"]"#, "", "v3"),
             (r#"["v3"],["v1"]"#, "", "v1"),
-            // One rule takes the version that comes first in the definition.
+            // A rule matches the version that comes first in the definition.
             (r#"["v3","v2beta1"]"#, "", "v2beta1"),
-            // A version that is not served is one of them.
+            // The versions include one that is not served.
             (r#"["v2"]"#, "", "v2"),
             (r#"["v1beta1","v2"],["v3"]"#, "", "v2"),
-            // A version without the subresource has no form of it.
+            // A version without the subresource cannot represent it.
             (r#"["v3"],["v2beta1"]"#, "status", "v2beta1"),
             (r#"["v3"]"#, "status", "none"),
         ] {

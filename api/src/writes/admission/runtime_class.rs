@@ -1,4 +1,4 @@
-//! The plugin RuntimeClass: overhead and placement of a pod follow from the class that it names.
+//! The plugin RuntimeClass: the runtime class that a pod names sets its overhead and placement.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use values::json::{Object, Value};
 use values::object::at;
 use values::status::Status;
 
-/// The plugin.
+/// The admission plugin RuntimeClass.
 pub struct RuntimeClass {
     lookup: Lookup,
     classes: Arc<Resource>,
 }
 
 impl RuntimeClass {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> RuntimeClass {
         RuntimeClass { lookup: lookup.clone(), classes: lookup.resource("node", "v1", "runtimeclasses") }
     }
 
-    /// The class that a pod names.
+    /// Returns the class that a pod names.
     fn class(&self, pod: &Object) -> Result<Option<Object>, String> {
         let Some(name) = at(pod, "spec.runtimeClassName").and_then(Value::as_str) else { return Ok(None) };
         match self.lookup.get(&self.classes, "", name) {

@@ -1,4 +1,5 @@
-//! The plugin ServiceAccount: a pod runs under an account of its namespace, and finds a token of it in its containers.
+//! The plugin ServiceAccount: a pod runs under a service account of its namespace, and its containers get a
+//! token of that account.
 //!
 //! ```text
 //! pod ─► account (`default` if it names none) ─► exists? ─► token volume and mounts, pull secrets
@@ -14,36 +15,38 @@ use values::status::Status;
 /// The account of pods that name none.
 const DEFAULT: &str = "default";
 
-/// Seconds that a token is valid: an hour, and seven seconds by which tokens of this volume can be told from others.
+/// Lifetime of a token in seconds: one hour, plus seven seconds that distinguish tokens of this volume from
+/// others.
 const TOKEN_SECONDS: i64 = 3607;
 
-/// Mode of the files of the token volume: readable to all, `0644`.
+/// Mode of the files in the token volume: readable by all, `0644`.
 const MODE: i64 = 0o644;
 
-/// The plugin.
+/// The admission plugin ServiceAccount.
 pub struct ServiceAccount {
     lookup: Lookup,
     accounts: Parsed<Account>,
-    /// Start of the names of token volumes.
+    /// Prefix of the names of token volumes.
     volume_prefix: String,
     mount_path: String,
-    /// Annotation of pods that a node's agent made from a file.
+    /// Annotation of mirror pods, which a node agent creates from a file.
     mirror: String,
 }
 
-/// What the plugin asks of an account.
+/// The settings of a service account that the plugin reads.
 struct Account {
     name: String,
-    /// Whether its pods get a token, where it says so.
+    /// Whether pods of the account get a token; `None` if the account does not say.
     wants_token: Option<bool>,
-    /// Names of the secrets by which its pods pull images.
+    /// Names of the secrets with which pods of the account pull images.
     pull_secrets: Vec<String>,
-    /// Names of the secrets that its pods may use; none where they may use any.
+    /// Names of the secrets that pods of the account may use; `None` if they may use any.
     secrets: Option<Vec<String>>,
 }
 
 impl Account {
-    /// `enforce_secrets` is the annotation of accounts whose pods may use their secrets only.
+    /// Reads a service account. `enforce_secrets` is the annotation of accounts whose pods may use only the
+    /// listed secrets.
     fn read(account: &Object, enforce_secrets: &str) -> Account {
         let names = |list: &str| {
             let list = account.get(list).and_then(Value::as_array).unwrap_or_default();
@@ -63,7 +66,7 @@ impl Account {
 }
 
 impl ServiceAccount {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> ServiceAccount {
         let naming = lookup.naming;
         let enforce_secrets = naming.label("enforce-mountable-secrets");
@@ -94,7 +97,7 @@ impl ServiceAccount {
     fn complete(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
         let Some(new) = record.new.as_deref_mut() else { return Ok(()) };
         if self.is_mirror(new) {
-            // The agent compares such a pod with its file.
+            // The agent compares a mirror pod with its file, so the pod must not be changed.
             return self.check_mirror(new).map_err(|why| record.forbidden(why));
         }
         if pod::text(new, "serviceAccountName").is_empty() {
@@ -113,14 +116,14 @@ impl ServiceAccount {
             let references = account.pull_secrets.iter().map(reference);
             new.object_entry("spec").insert("imagePullSecrets", Value::Array(references.collect()));
         }
-        // What an account forbids is refused before other plugins, and validation, look at the pod.
+        // A pod that the account forbids is refused before other plugins and validation see it.
         match record.new.as_deref() {
             Some(new) => check_secrets(new, &account).map_err(|why| record.forbidden(&why)),
             None => Ok(()),
         }
     }
 
-    /// Mounts a token into every container that has nothing in its place.
+    /// Mounts a token into every container that mounts nothing at that path.
     fn mount_token(&self, pod: &mut Object) {
         let volumes = pod::list(pod, "volumes").iter().map(|volume| volume.str_at(&["name"]));
         let there = volumes.into_iter().find(|name| name.starts_with(&self.volume_prefix)).map(str::to_owned);
@@ -147,7 +150,8 @@ impl ServiceAccount {
         }
     }
 
-    /// A token of the pod's account, the authorities by which to know the server, and the name of the namespace.
+    /// Returns a volume with a token of the pod's account, the authorities with which to verify the server,
+    /// and the name of the namespace.
     fn token_volume(&self, name: &str) -> Value {
         let object = |members: Vec<(&'static str, Value)>| {
             Value::Object(Object::from_iter(members.into_iter().map(|(name, value)| (name.into(), value))))
@@ -210,10 +214,10 @@ fn has(value: &Value, name: &str) -> bool {
     value.get(name).is_some_and(|member| !member.is_null())
 }
 
-/// The member of accounts, and of the specification of pods, that says whether a token is mounted.
+/// The member of accounts and of pod specifications that says whether a token is mounted.
 const TOKEN_WANTED: &str = "automountServiceAccountToken";
 
-/// What the pod says, else what its account says, else yes.
+/// Returns whether a token is mounted: the setting of the pod, else that of its account, else true.
 fn wants_token(pod: &Object, account: &Account) -> bool {
     let own = pod.get("spec").and_then(|spec| spec.get(TOKEN_WANTED)).and_then(Value::as_bool);
     own.or(account.wants_token).unwrap_or(true)
@@ -245,7 +249,7 @@ fn references_secrets(pod: &Object) -> bool {
             .any(|list| pod::list(pod, list).iter().any(in_container))
 }
 
-/// Refuses a pod that uses a secret which its account, if it limits them, does not name.
+/// Refuses a pod that uses a secret that its account does not list, if the account limits secrets.
 fn check_secrets(pod: &Object, account: &Account) -> Result<(), String> {
     let Account { name: owner, secrets: Some(mountable), .. } = account else { return Ok(()) };
     for volume in pod::list(pod, "volumes").iter().filter(|volume| has(volume, "secret")) {

@@ -1,5 +1,6 @@
-//! Which plugins run, and their configuration: the flags `--enable-admission-plugins`, `--disable-admission-plugins` and
-//! the file of `--admission-control-config-file`. The order of the plugins never depends on them.
+//! Selection and configuration of plugins: the flags `--enable-admission-plugins`,
+//! `--disable-admission-plugins` and the file of `--admission-control-config-file`. The order of the plugins
+//! never depends on them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,70 +22,71 @@ use wire::config_type::ConfigType;
 use wire::outgoing::{Identities, Networks};
 use wire::typed::Typed;
 
-/// Makes a plugin at the start of the server, once its configuration was read.
+/// Creates a plugin at the start of the server, after its configuration was read.
 pub type Make = Arc<dyn Fn(&Lookup) -> Arc<dyn Plugin> + Send + Sync>;
 
-/// Where the configuration of the plugins is read from.
+/// Access to the files that the configuration of plugins names.
 pub trait Files {
-    /// The contents of a file that the configuration names.
+    /// Reads a file that the configuration names.
     ///
     /// # Errors
-    /// All that is said of one that cannot be read.
+    /// Returns the complete error message if the file cannot be read.
     fn read(&self, path: &str) -> Result<Vec<u8>, String>;
 
-    /// PEM of the authorities that the system believes.
+    /// Returns the PEM of the certificate authorities that the operating system trusts.
     fn system_authorities(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// How other servers are reached.
+    /// Returns how other servers are reached.
     fn networks(&self) -> Networks {
         Networks::default()
     }
 
-    /// Who this server is to others, as the users of a kubeconfig file say.
+    /// Returns the credentials of this server for other servers, from the users of a kubeconfig file.
     ///
     /// # Errors
-    /// Why the file cannot be used.
+    /// Describes why the file cannot be used.
     fn identities(&self, path: &str) -> Result<Identities, String> {
         Err(format!("stat {path}: no such file or directory"))
     }
 
-    /// The server that a kubeconfig file names. `pause` is the time before it is asked a second time.
+    /// Returns a client for the server that a kubeconfig file names. `pause` is the time before a failed
+    /// request is retried.
     ///
     /// # Errors
-    /// Why the file cannot be used.
+    /// Describes why the file cannot be used.
     fn reviewer(&self, path: &str, _pause: Duration) -> Result<Arc<dyn Reviewer>, String> {
         Err(format!("stat {path}: no such file or directory"))
     }
 }
 
-/// The selected plugins in order, ready to be made.
+/// The selected plugins in order, ready to be created.
 #[derive(Clone)]
 pub struct Settings {
     plugins: Vec<(&'static str, Make)>,
     reaches_endpoints: bool,
 }
 
-/// Why the server cannot start with what the operator said.
+/// The reason why the server cannot start with the admission settings of the operator.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Unusable {
-    /// It is wrong.
+    /// The settings are invalid; the text describes why.
     #[error("{0}")]
     Wrong(String),
-    /// A file that it names cannot be read.
+    /// A file that the settings name cannot be read.
     #[error("{0}")]
     Unreadable(String),
 }
 
-/// Where the configuration of a plugin is.
+/// The location of a plugin's configuration.
 enum Source {
     Here(Value),
     File(String),
 }
 
 impl Source {
-    /// The text of the configuration, which is JSON where it is part of the file of all plugins.
+    /// Returns the text of the configuration. An inline configuration is returned as JSON.
     fn text(&self, files: &dyn Files) -> Result<Vec<u8>, Unusable> {
         match self {
             Source::Here(config) => {
@@ -97,18 +99,18 @@ impl Source {
     }
 }
 
-/// What the operator said about admission.
+/// The admission settings of the operator.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes<'w> {
-    /// Plugins to run beside those that run by default.
+    /// Plugins to run in addition to the default ones.
     pub enable: &'w [String],
-    /// Plugins not to run.
+    /// Plugins that must not run.
     pub disable: &'w [String],
-    /// All plugins that run, instead of the two above.
+    /// All plugins to run. If set, it replaces the two lists above.
     pub all: Option<&'w [String]>,
-    /// The configuration of plugins.
+    /// Content of the configuration file.
     pub config: Option<&'w [u8]>,
-    /// The names of the configuration's group.
+    /// The naming profile, which names the group of the configuration.
     pub naming: &'static Naming,
 }
 
@@ -119,7 +121,7 @@ impl Default for Wishes<'_> {
 }
 
 impl Wishes<'_> {
-    /// Whether a plugin is to run.
+    /// Returns whether a plugin is selected.
     fn want(&self, plugin: &Registration) -> bool {
         let named = |names: &[String]| names.iter().any(|name| name == plugin.name);
         match self.all {
@@ -128,7 +130,7 @@ impl Wishes<'_> {
         }
     }
 
-    /// Each name that is unknown, and those that are both wanted and not.
+    /// Returns an error for each unknown name, and for the plugins that are both enabled and disabled.
     pub fn errors(&self) -> Vec<String> {
         let lists = [
             ("admission-control", self.all.unwrap_or_default()),
@@ -154,7 +156,7 @@ impl Wishes<'_> {
 }
 
 impl Registration {
-    /// The configuration that a text is.
+    /// Parses the configuration of a plugin.
     fn document(&self, text: &[u8], naming: &'static Naming) -> Result<Value, String> {
         match self.config {
             Some(config) => config.config_type.read(text, naming),
@@ -164,10 +166,11 @@ impl Registration {
 }
 
 impl Settings {
-    /// Reads the wishes of the operator.
+    /// Reads the settings of the operator.
     ///
     /// # Errors
-    /// An unknown name, a plugin that is both wanted and not, or a configuration that cannot be read.
+    /// Fails for an unknown name, a plugin that is both enabled and disabled, or a configuration that cannot
+    /// be read.
     pub fn parse(wishes: &Wishes<'_>, files: &dyn Files) -> Result<Settings, Unusable> {
         if let Some(errors) = go::join_errors(wishes.errors()) {
             return Err(Unusable::Wrong(errors));
@@ -197,24 +200,25 @@ impl Settings {
         Ok(Settings { plugins, reaches_endpoints: false })
     }
 
-    /// The same where services that webhooks are behind are reached at their endpoints.
+    /// Sets whether services of webhooks are reached at their endpoints.
     pub fn reaching_endpoints(mut self, reaches: bool) -> Settings {
         self.reaches_endpoints = reaches;
         self
     }
 
-    /// Whether they are.
+    /// Returns whether services of webhooks are reached at their endpoints.
     pub fn reaches_endpoints(&self) -> bool {
         self.reaches_endpoints
     }
 
-    /// The same without one of the plugins.
+    /// Returns the settings without one of the plugins.
     pub fn without(mut self, name: &str) -> Settings {
         self.plugins.retain(|(other, _)| *other != name);
         self
     }
 
-    /// The same where pods tolerate a node that is not ready, or not reachable, for so many seconds.
+    /// Returns the settings with other default tolerations: `seconds` are the times for which pods tolerate a
+    /// node that is not ready, and one that is unreachable.
     pub fn tolerating(mut self, seconds: [i64; 2]) -> Settings {
         let make: Make = Arc::new(move |lookup| Arc::new(DefaultTolerationSeconds::new(lookup, seconds)));
         for (name, made) in &mut self.plugins {
@@ -225,24 +229,24 @@ impl Settings {
         self
     }
 
-    /// The same with one more plugin, after the others.
+    /// Returns the settings with one more plugin, after the others.
     pub fn with_last(mut self, name: &'static str, make: Make) -> Settings {
         self.plugins.push((name, make));
         self
     }
 
-    /// The plugins with how they are made, in order.
+    /// Returns the plugins with their constructors, in order.
     pub(super) fn makes(&self) -> impl Iterator<Item = (&'static str, &Make)> {
         self.plugins.iter().map(|(name, make)| (*name, make))
     }
 
-    /// The names of the plugins, in order.
+    /// Returns the names of the plugins, in order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.plugins.iter().map(|(name, _)| *name)
     }
 }
 
-/// The plugins that run by default.
+/// The default is the set of plugins that run unless disabled.
 impl Default for Settings {
     fn default() -> Settings {
         struct None;
@@ -262,11 +266,12 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// Plugins whose configuration may be the whole file, without a kind, as it was before there was one.
+/// Plugins whose configuration may be the whole file, without a kind. This form predates the versioned
+/// configuration.
 const UNVERSIONED: [(&str, &str); 2] =
     [("imagePolicy", "ImagePolicyWebhook"), ("podNodeSelectorPluginConfig", "PodNodeSelector")];
 
-/// Of the configuration of all plugins.
+/// Type of the configuration file for all plugins.
 const FILE: ConfigType = ConfigType {
     names: &[
         ("apiserver.config", &["v1"], "AdmissionConfiguration"),
@@ -289,7 +294,8 @@ const PLUGIN: Object = Object {
     members: &[("name", Form::Text), ("path", Form::Text), ("configuration", Form::Any)],
 };
 
-/// Where an AdmissionConfiguration has the configuration of each plugin: in itself, or else in a file that a `path` names.
+/// Returns the configuration of each plugin in an AdmissionConfiguration: inline, or else in the file that
+/// `path` names.
 fn configurations(text: &[u8], naming: &'static Naming) -> Result<Vec<(String, Source)>, String> {
     let typed = Typed::read(text)?;
     let config = typed.document();
@@ -325,7 +331,7 @@ mod tests {
 
     const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n";
 
-    /// Every file but one has its own path in it.
+    /// A file reader that returns the path of a file as its content, for all files but one.
     struct Paths;
 
     impl Files for Paths {

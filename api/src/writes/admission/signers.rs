@@ -1,8 +1,8 @@
-//! The plugins CertificateApproval, CertificateSigning and ClusterTrustBundleAttest: who acts for a signer needs a
-//! permission that names it.
+//! The plugins CertificateApproval, CertificateSigning and ClusterTrustBundleAttest: a user who acts for a
+//! signer needs a permission that names the signer.
 //!
-//! The permission is a verb on the resource `signers` of the certificates group, which is no type of its own. Its name is
-//! the signer's, or `<domain>/*` for all signers of a domain.
+//! The permission is a verb on the resource `signers` of the certificates group, which is not a served type.
+//! Its name is the name of the signer, or `<domain>/*` for all signers of a domain.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use values::json::Object;
 use values::object::same_but_for_collection;
 use values::status::Status;
 
-/// What one may do for a signer.
+/// An action that a user may take for a signer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Act {
-    /// Approve or deny a request.
+    /// Approves or denies a certificate request.
     Approve,
-    /// Issue the certificate, or say why not.
+    /// Issues the certificate, or reports why it was not issued.
     Sign,
-    /// Publish a trust bundle.
+    /// Publishes a trust bundle of the signer.
     Attest,
 }
 
-/// One of the three plugins.
+/// The plugin CertificateApproval, CertificateSigning or ClusterTrustBundleAttest.
 pub struct Signers {
     lookup: Lookup,
     act: Act,
@@ -33,12 +33,12 @@ pub struct Signers {
 }
 
 impl Signers {
-    /// The plugin for one act.
+    /// Returns the plugin for one action.
     pub fn new(lookup: &Lookup, act: Act) -> Signers {
         Signers { lookup: lookup.clone(), act, group: lookup.naming.group("certificates", true).into() }
     }
 
-    /// Whether a user may act for a signer, by its name or by its domain.
+    /// Returns whether a user may act for a signer, by its name or by its domain.
     async fn allows(&self, user: &User, signer: &str) -> bool {
         let domain = signer.split('/').next().unwrap_or_default();
         for name in [signer, &format!("{domain}/*")] {
@@ -91,7 +91,7 @@ impl Act {
     }
 }
 
-/// Whether an update changes what a signer says about a request.
+/// Returns whether an update changes what a signer reports about a request.
 fn is_signed_anew(record: &Record<'_, &Object>) -> bool {
     let (Some(new), Some(old)) = (record.new, record.old) else { return false };
     let changed =
@@ -99,7 +99,7 @@ fn is_signed_anew(record: &Record<'_, &Object>) -> bool {
     changed("certificate") || changed("conditions")
 }
 
-/// Whether an update changes no more than garbage collection does.
+/// Returns whether an update changes no more than garbage collection does.
 fn is_collected(record: &Record<'_, &Object>) -> bool {
     record.new.zip(record.old).is_some_and(|(new, old)| same_but_for_collection(old, new))
 }

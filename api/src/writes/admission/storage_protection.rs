@@ -1,25 +1,25 @@
-//! The plugin StorageObjectInUseProtection: new claims, volumes and attribute classes have a finalizer, which the
-//! controller of the same name takes away once nothing uses them.
+//! The plugin StorageObjectInUseProtection: new claims, volumes and attribute classes get a finalizer. The
+//! controller of the same name removes it once nothing uses them.
 
 use super::{Lookup, Plugin, Record, Review, Step, Target, pod};
 use values::json::Object;
 use values::naming::Naming;
 use values::object::{finalizers, metadata_mut};
 
-/// What is protected: group, resource, and the name of its finalizer.
+/// The protected resources: group, resource, and the name of the finalizer.
 pub const PROTECTED: [(&str, &str, &str); 3] = [
     ("", "persistentvolumeclaims", "pvc-protection"),
     ("", "persistentvolumes", "pv-protection"),
     ("storage", "volumeattributesclasses", "vac-protection"),
 ];
 
-/// The plugin.
+/// The admission plugin StorageObjectInUseProtection.
 pub struct StorageProtection {
     naming: &'static Naming,
 }
 
 impl StorageProtection {
-    /// The plugin.
+    /// Returns the plugin with the names of the naming profile.
     pub fn new(lookup: &Lookup) -> StorageProtection {
         StorageProtection { naming: lookup.naming }
     }

@@ -1,13 +1,13 @@
-//! Tolerations of pods: when one covers another, and lists of them put together.
+//! Tolerations of pods: when one covers another, and how lists of them are merged.
 
 use values::json::{Object, Value};
 
-/// The taint of a node that is not ready, in the naming profile's domain.
+/// Returns the taint of a node that is not ready, in the domain of the naming profile.
 pub fn not_ready(domain: &str) -> String {
     format!("node.{domain}/not-ready")
 }
 
-/// A toleration of every taint of this key and effect.
+/// Returns a toleration of every taint with this key and effect.
 pub fn exists(key: &str, effect: &'static str) -> Object {
     Object::from_iter([
         ("key".into(), key.into()),
@@ -20,13 +20,13 @@ fn text<'t>(toleration: &'t Value, name: &str) -> &'t str {
     toleration.str_at(&[name])
 }
 
-/// Whether both say the same, whatever the order of their members.
+/// Returns whether both tolerations are equal, regardless of the order of their members.
 fn is_same(a: &Value, b: &Value) -> bool {
     ["key", "operator", "value", "effect"].iter().all(|name| text(a, name) == text(b, name))
         && a.get("tolerationSeconds") == b.get("tolerationSeconds")
 }
 
-/// Whether `wide` tolerates all that `narrow` tolerates.
+/// Returns whether `wide` tolerates everything that `narrow` tolerates.
 pub fn covers(wide: &Value, narrow: &Value) -> bool {
     if is_same(wide, narrow) {
         return true;
@@ -52,7 +52,7 @@ pub fn covers(wide: &Value, narrow: &Value) -> bool {
     }
 }
 
-/// Both lists as one, without what another one covers.
+/// Merges two lists and drops tolerations that another one covers.
 pub fn merged(first: &[Value], second: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = first.iter().chain(second).collect();
     let mut kept: Vec<Value> = Vec::new();

@@ -1,7 +1,7 @@
-//! The plugin PodTopologyLabels: a pod has the zone and region of its node as labels, so that it can read them through
-//! the downward API.
+//! The plugin PodTopologyLabels: a pod carries the zone and region of its node as labels, so that it can read
+//! them through the downward API.
 //!
-//! A binding carries the labels to its pod; a pod that is created on a node gets them at once.
+//! A binding passes the labels to its pod; a pod that is created with a node gets them on creation.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use values::json::Object;
 use values::object::metadata_mut;
 use values::status::Status;
 
-/// The plugin.
+/// The admission plugin PodTopologyLabels.
 pub struct PodTopologyLabels {
     lookup: Lookup,
     nodes: Arc<Resource>,
@@ -21,7 +21,7 @@ pub struct PodTopologyLabels {
 }
 
 impl PodTopologyLabels {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> PodTopologyLabels {
         let label = |name: &str| format!("topology.{}/{name}", lookup.naming.domain);
         PodTopologyLabels {

@@ -1,5 +1,6 @@
-//! Bootstrap data and its reconciliation against docs/api/bootstrap.md#default-roles-and-bindings,
-//! #flow-control-objects, and against published reference data.
+//! Tests of the bootstrap objects and their reconciliation against
+//! docs/api/bootstrap.md#default-roles-and-bindings, #flow-control-objects, and against published reference
+//! data.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +21,7 @@ fn wanted(kind: Kind, text: &str) -> Desired {
     Desired { target, kind, object: object(text) }
 }
 
-/// `keep`, or the verb and the object as JSON with single quotes.
+/// Returns `keep`, or the verb and the object as JSON with single quotes.
 fn step(kind: Kind, existing: &str, want: &str) -> String {
     let existing = (!existing.is_empty()).then(|| object(existing));
     let (verb, object) = match plan(existing.as_ref(), &wanted(kind, want), &KUBERNETES) {
@@ -34,7 +35,7 @@ fn step(kind: Kind, existing: &str, want: &str) -> String {
     format!("{verb} {}", String::from_utf8(text).unwrap().replace('"', "'"))
 }
 
-/// The annotation that says whether the server may bring an object up to date.
+/// Returns the annotation that says whether the server may update an object.
 fn autoupdate(stem: &str, name: &str, value: &str) -> String {
     format!("'metadata':{{'annotations':{{'{stem}.{}/{name}':'{value}'}}}}", KUBERNETES.domain)
 }
@@ -60,14 +61,14 @@ fn roles_get_what_they_lack_and_keep_what_they_have() {
         ),
         ("{'rules':null}".to_owned(), format!("{{'rules':[{get}]}}"), format!("update {{'rules':[{get}]}}")),
         ("{'a':1}".to_owned(), format!("{{'rules':[{get}]}}"), format!("update {{'a':1,'rules':[{get}]}}")),
-        // The annotation keeps the object as it is; anything but "false" does not.
+        // The value "false" keeps the object as it is; other values do not.
         (format!("{{{off},'rules':[]}}"), format!("{{'rules':[{get}]}}"), "keep".to_owned()),
         (
             format!("{{{on},'rules':[]}}"),
             format!("{{'rules':[{get}]}}"),
             format!("update {{{on},'rules':[{get}]}}"),
         ),
-        // Labels and annotations: missing ones are added, changed ones stay.
+        // Missing labels and annotations are added, changed ones stay.
         (
             "{'metadata':{'labels':{'a':'mine'}}}".to_owned(),
             "{'metadata':{'labels':{'a':'1','b':'2'},'annotations':{'c':'3'}}}".to_owned(),
@@ -78,7 +79,7 @@ fn roles_get_what_they_lack_and_keep_what_they_have() {
             "{'metadata':{'labels':{'a':'1'}}}".to_owned(),
             "keep".to_owned(),
         ),
-        // Aggregated: the rules are the controller's, selectors are added.
+        // The controller owns the rules of an aggregated role; missing selectors are added.
         (
             format!("{{{},'rules':[{get}]}}", select("a")),
             format!("{{{},'rules':[]}}", select("a")),
@@ -154,11 +155,11 @@ fn flow_control_follows_unless_it_is_suggested_and_told_not_to() {
         (mandatory, format!("{{{off},{wrong}}}"), format!("update {{{on},{right}}}")),
         (suggested, format!("{{{on},{wrong}}}"), format!("update {{{on},{right}}}")),
         (suggested, format!("{{{off},{wrong}}}"), "keep".to_owned()),
-        // Any form of a boolean counts, and stays.
+        // Every spelling of a boolean is accepted and kept.
         (suggested, format!("{{{},{same}}}", meta("TRUE")), "keep".to_owned()),
         (suggested, format!("{{{},{wrong}}}", meta("f")), "keep".to_owned()),
         (suggested, format!("{{{},{wrong}}}", meta("1")), format!("update {{{},{right}}}", meta("1"))),
-        // Without the annotation: followed while no client changed the spec.
+        // Without the annotation, the spec is updated as long as no client has changed it.
         (
             suggested,
             format!("{{'metadata':{{'generation':1}},{wrong}}}"),
@@ -191,7 +192,7 @@ fn flow_control_follows_unless_it_is_suggested_and_told_not_to() {
     }
 }
 
-/// A store in memory that counts, and that can be slow and contended.
+/// An in-memory store that counts writes, and that can be slow and contended.
 #[derive(Default)]
 struct Memory {
     objects: Mutex<BTreeMap<String, Value>>,
@@ -268,7 +269,8 @@ async fn an_empty_store_is_filled_at_once_and_a_full_one_is_left_alone() {
     let second = reconcile(&store, &KUBERNETES).await.unwrap();
     assert_eq!(second, Outcome { unchanged: all, ..Outcome::default() });
     assert_eq!(*store.writes.lock(), 0);
-    // What a client took away comes back, what another writer was faster with is read again.
+    // An object that a client removed is created again, and an object that another writer changed first is
+    // read again.
     store.objects.lock().remove("rbac.authorization/clusterroles//view");
     let admin = "rbac.authorization/clusterrolebindings//cluster-admin";
     store.objects.lock().get_mut(admin).unwrap().as_object_mut().unwrap().remove("subjects");
@@ -300,7 +302,7 @@ fn the_data_speaks_the_profile() {
     assert_eq!(names, ["cluster-system", "cluster-public", "default", "cluster-node-lease"]);
 }
 
-/// Published reference data, if it is beside the workspace.
+/// Returns the published reference data, if it is next to the workspace.
 fn facts() -> Option<Value> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let paths =

@@ -1,36 +1,36 @@
 //! The bundled data as objects.
 //!
-//! The files hold what differs from object to object; what all objects of a file share (kind, bootstrapping
-//! label, autoupdate annotation, the binding of a controller's role to its account) is added here. Names that
-//! carry the vendor's word are placeholders, filled by the naming profile.
+//! The files contain only what differs between objects. The parts that all objects of a file share (kind,
+//! bootstrapping label, autoupdate annotation, the binding of a controller's role to its account) are added
+//! here. Vendor-specific parts of names are placeholders that the naming profile fills.
 
 use super::Target;
 use values::json::{Object, Value, parse};
 use values::naming::Naming;
 
-/// How an object is compared with what exists.
+/// The rule by which an object is compared with the existing one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// Only has to exist.
+    /// A namespace, which only has to exist.
     Namespace,
-    /// Only has to exist.
+    /// A priority class, which only has to exist.
     PriorityClass,
-    /// Must have at least these rules (cluster roles too).
+    /// A role or cluster role, which must have at least these rules.
     Role,
-    /// Must refer to this role and have at least these subjects (cluster role bindings too).
+    /// A binding, cluster-wide or not, which must refer to this role and have at least these subjects.
     Binding,
-    /// Must have exactly this spec; every other one is put back.
+    /// A flow control object whose spec is always restored.
     MandatoryFlowControl,
-    /// Must have exactly this spec unless told to leave it.
+    /// A flow control object whose spec is restored unless its annotation forbids that.
     SuggestedFlowControl,
 }
 
-/// One object as it should be.
+/// A bootstrap object in its wanted state.
 #[derive(Clone, Debug)]
 pub struct Desired {
-    /// Which object.
+    /// The identity of the object.
     pub target: Target,
-    /// How it is compared.
+    /// The rule for the comparison.
     pub kind: Kind,
     /// The object as it would be created.
     pub object: Value,
@@ -39,7 +39,7 @@ pub struct Desired {
 const RBAC: &str = "rbac.authorization";
 const FLOW_CONTROL: &str = "flowcontrol.apiserver";
 
-/// All bundled objects in `naming`'s words except those of flow control, namespaces first.
+/// Returns all bundled objects under the names of `naming`, namespaces first, without those of flow control.
 pub fn desired(naming: &Naming) -> Vec<Desired> {
     let mut all = Vec::with_capacity(256);
     all.extend(namespaces(naming));
@@ -75,7 +75,7 @@ pub fn desired(naming: &Naming) -> Vec<Desired> {
     all
 }
 
-/// The bundled objects of flow control.
+/// Returns the bundled objects of flow control.
 pub fn flow_control(naming: &Naming) -> Vec<Desired> {
     let of = |file, kind_name, resource| {
         let entries = entries(naming, file).into_iter();
@@ -88,7 +88,7 @@ pub fn flow_control(naming: &Naming) -> Vec<Desired> {
         .collect()
 }
 
-/// The system namespaces.
+/// Returns the system namespaces in their wanted state.
 pub fn namespaces(naming: &Naming) -> impl Iterator<Item = Desired> {
     let names = entries(naming, include_str!("../../../bootstrap/namespaces.json")).into_iter();
     names.map(|name| {
@@ -96,7 +96,7 @@ pub fn namespaces(naming: &Naming) -> impl Iterator<Item = Desired> {
     })
 }
 
-/// What all objects of one kind share.
+/// The parts that all objects of one kind share.
 #[derive(Clone, Copy)]
 struct Shape {
     group: &'static str,
@@ -129,7 +129,7 @@ const fn rbac(kind_name: &'static str, resource: &'static str, kind: Kind) -> Sh
     Shape { group: RBAC, suffixed: true, kind_name, resource, kind }
 }
 
-/// The elements of one bundled file.
+/// Returns the elements of one bundled file.
 fn entries(naming: &Naming, file: &str) -> Vec<Value> {
     match parse(naming.fill(file).as_bytes()) {
         Ok(Value::Array(entries)) => entries,
@@ -155,7 +155,7 @@ fn without(entry: Value, names: &[&str]) -> Object {
     members
 }
 
-/// The object of an entry: `name`, `namespace` and `labels` from the entry, then `rest`.
+/// Builds the object of an entry: `name`, `namespace` and `labels` from the entry, then `rest`.
 fn build(naming: &Naming, shape: Shape, entry: &Object, rest: Object) -> Desired {
     let text = |member: &str| entry.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (name, namespace) = (text("name"), text("namespace"));
@@ -201,7 +201,7 @@ fn role(naming: &Naming, shape: Shape, entry: Value) -> Desired {
     build(naming, shape, &members, without(entry, &["name", "namespace", "labels"]))
 }
 
-/// `subjects` are written `Kind name` or `ServiceAccount namespace/name`.
+/// Builds a binding. `subjects` are written `Kind name` or `ServiceAccount namespace/name`.
 fn binding(naming: &Naming, shape: Shape, role_kind: &'static str, entry: &Object) -> Desired {
     let group = naming.group(RBAC, true);
     let named = |kind: &str, name: &str| {

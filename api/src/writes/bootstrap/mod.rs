@@ -1,5 +1,5 @@
-//! What must exist from the first start on: system namespaces, default roles and bindings, priority classes,
-//! flow schemas and priority levels.
+//! Bootstrap objects, which must exist from the first start on: system namespaces, default roles and
+//! bindings, priority classes, flow schemas and priority levels.
 //!
 //! ```text
 //! bootstrap/*.json ─ desired ─► Desired ─┐
@@ -7,10 +7,10 @@
 //! store ──────────────── existing ───────┘
 //! ```
 //!
-//! Deciding is pure (`plan`); writing goes through a trait, so this module knows no verbs and no engine. What
-//! exists is read and compared first, and only differences are written: a second start writes nothing. All
-//! writes of a phase are under way at once, so that on an empty store a couple of hundred objects share a few
-//! syncs. Namespaces come first, because objects in them are refused without.
+//! Deciding is pure (`plan`). Writing goes through a trait, so this module knows neither verbs nor the
+//! engine. Existing objects are read and compared first, and only differences are written, so a second start
+//! writes nothing. All writes of a phase run concurrently, so that on an empty store a couple of hundred
+//! objects share a few syncs. Namespaces come first, because objects in a missing namespace are refused.
 
 mod desired;
 mod plan;
@@ -25,60 +25,62 @@ use values::naming::Naming;
 pub use desired::{Desired, Kind, desired, flow_control, namespaces};
 pub use plan::{Step, autoupdate_spec_annotation, plan};
 
-/// How often one object is tried again after another writer (another server on the same store) was faster.
+/// Maximum number of attempts for one object when another writer (another server on the same store) changes
+/// it first.
 const ATTEMPTS_MAX: usize = 5;
 
-/// Which object is meant.
+/// The identity of an object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
-    /// Group as the schema tables name it, without the suffix: `rbac.authorization`, or empty.
+    /// Group as in the schema tables, without the suffix: `rbac.authorization`, or empty.
     pub group: &'static str,
-    /// Version the object is written in.
+    /// Version in which the object is written.
     pub version: &'static str,
-    /// Plural resource.
+    /// Plural name of the resource.
     pub resource: &'static str,
     /// Namespace; empty for cluster-scoped objects.
     pub namespace: String,
-    /// Name.
+    /// Name of the object.
     pub name: String,
 }
 
-/// How a write ended.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Written {
-    /// It is stored.
+    /// The write is stored.
     Done,
-    /// The object is not as it was read (or is there, or is gone): read again.
+    /// The object differs from what was read (or exists, or is gone), and must be read again.
     Conflict,
 }
 
-/// The write path, as far as this module needs it. Writes are made under the server's own identity
-/// ([`Part::Loopback`](objects::store::Part::Loopback)) and pass defaulting and validation.
+/// The part of the write path that this module needs. Writes are made under the server's own identity
+/// ([`Part::Loopback`](crate::objects::store::Part::Loopback)) and pass defaulting and validation.
 pub trait ObjectStore: Sync {
-    /// Why a read or write could not be made at all.
+    /// The reason why a read or write failed.
     type Error: Send;
 
-    /// The current object.
+    /// Returns the current object, if it exists.
     fn get(&self, target: &Target) -> Result<Option<Value>, Self::Error>;
 
-    /// Whether a read failed because the stored object is damaged, and not because the store cannot be reached.
+    /// Returns whether a read failed because the stored object is damaged, and not because the store cannot
+    /// be reached.
     fn is_unreadable(error: &Self::Error) -> bool;
 
-    /// Stores a new object; [`Written::Conflict`] if there is one.
+    /// Stores a new object; returns [`Written::Conflict`] if it exists already.
     fn create(
         &self,
         target: &Target,
         object: Value,
     ) -> impl Future<Output = Result<Written, Self::Error>> + Send;
 
-    /// Stores `object`, which carries the resource version it was read at.
+    /// Stores `object`, which contains the resource version at which it was read.
     fn update(
         &self,
         target: &Target,
         object: Value,
     ) -> impl Future<Output = Result<Written, Self::Error>> + Send;
 
-    /// Deletes the object if it is still `existing`.
+    /// Deletes the object if it still equals `existing`.
     fn delete(
         &self,
         target: &Target,
@@ -86,27 +88,27 @@ pub trait ObjectStore: Sync {
     ) -> impl Future<Output = Result<Written, Self::Error>> + Send;
 }
 
-/// What a reconciliation did, in numbers of objects.
+/// The result of a reconciliation, in numbers of objects.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Outcome {
-    /// As they should be.
+    /// Objects that already were as wanted.
     pub unchanged: usize,
-    /// Were missing.
+    /// Objects that were missing and have been created.
     pub created: usize,
-    /// Lacked something.
+    /// Objects that lacked something and have been updated.
     pub updated: usize,
-    /// Referred to another role.
+    /// Bindings that referred to another role and have been replaced.
     pub replaced: usize,
-    /// Changed under our hands every time; left to the next start.
+    /// Objects that another writer changed on every attempt; the next start tries again.
     pub given_up: usize,
 }
 
-/// Brings the store up to what `naming`'s profile wants, flow control left out.
+/// Creates and updates the bootstrap objects of the profile `naming`, except those of flow control.
 ///
-/// Costs one read and one comparison per object; nothing is written where nothing is missing.
+/// The cost is one read and one comparison per object; nothing is written if nothing is missing.
 ///
 /// # Errors
-/// The first failure of the store. Objects written by then stay; running it again completes the rest.
+/// Returns the first failure of the store. Objects written until then stay; another run completes the rest.
 pub async fn reconcile<S: ObjectStore>(store: &S, naming: &Naming) -> Result<Outcome, S::Error> {
     let (first, then): (Vec<Desired>, Vec<Desired>) =
         desired(naming).into_iter().partition(|wanted| wanted.target.namespace.is_empty());
@@ -115,15 +117,15 @@ pub async fn reconcile<S: ObjectStore>(store: &S, naming: &Naming) -> Result<Out
     Ok(outcome)
 }
 
-/// The same for the objects of flow control, which have an owner of their own.
+/// Creates and updates the objects of flow control, which have an owner of their own.
 ///
 /// # Errors
-/// Those of [`reconcile`].
+/// As [`reconcile`].
 pub async fn reconcile_flow_control<S: ObjectStore>(store: &S, naming: &Naming) -> Result<Outcome, S::Error> {
     settle_all(store, &flow_control(naming), naming).await
 }
 
-/// Brings these objects up to what is wanted, all at once.
+/// Creates and updates these objects concurrently.
 async fn settle_all<S: ObjectStore>(
     store: &S,
     phase: &[Desired],
@@ -160,7 +162,7 @@ enum Settled {
     GivenUp,
 }
 
-/// Brings one object up to what is wanted.
+/// Creates or updates one object.
 async fn settle<S: ObjectStore>(store: &S, wanted: &Desired, naming: &Naming) -> Result<Settled, S::Error> {
     let target = &wanted.target;
     for _ in 0..ATTEMPTS_MAX {

@@ -1,12 +1,13 @@
-//! What to do about one bundled object: a function from what exists and what is wanted to one step.
+//! Decides what to do about one bundled object: a function from the existing and the wanted object to one
+//! step.
 //!
-//! | kind | missing | there |
+//! | kind | missing | exists |
 //! |---|---|---|
 //! | namespace, priority class | create | keep |
-//! | role | create | add missing rules, labels, annotations, selectors; more rules may stay |
+//! | role | create | add missing rules, labels, annotations, selectors; additional rules may stay |
 //! | binding | create | add missing subjects, labels, annotations; another role: replace |
-//! | mandatory flow control | create | force the spec, but for seats without limits, and the annotation back |
-//! | suggested flow control | create | force the spec back unless the annotation is off |
+//! | mandatory flow control | create | restore the spec, except for seats without limits, and the annotation |
+//! | suggested flow control | create | restore the spec unless the annotation is off |
 //!
 //! Roles and bindings whose autoupdate annotation is `"false"` are kept as they are
 //! (docs/api/bootstrap.md#default-roles-and-bindings); flow control follows
@@ -21,30 +22,31 @@ use types::features::boolean;
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// What to do about one object.
+/// The step to take for one object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// It is as it should be.
+    /// The object is as wanted.
     Keep,
-    /// Create this.
+    /// The object must be created.
     Create(Value),
-    /// Store this in place of what was read; it carries its resource version.
+    /// This object replaces the existing one; it contains the resource version that was read.
     Update(Value),
-    /// Delete what was read and create this.
+    /// The existing object must be deleted and this one created.
     Replace(Value),
 }
 
-/// Annotation that keeps a role or binding from being reconciled when `"false"`.
+/// Returns the annotation that excludes a role or binding from reconciliation if its value is `"false"`.
 pub fn autoupdate_annotation(naming: &Naming) -> String {
     format!("rbac.authorization.{}/autoupdate", naming.domain)
 }
 
-/// Annotation that says whether the spec of a suggested flow-control object follows the bundled one.
+/// Returns the annotation that says whether the spec of a suggested flow control object follows the bundled
+/// one.
 pub fn autoupdate_spec_annotation(naming: &Naming) -> String {
     format!("apf.{}/autoupdate-spec", naming.domain)
 }
 
-/// Compares what exists with what is wanted.
+/// Compares the existing object with the wanted one.
 pub fn plan(existing: Option<&Value>, wanted: &Desired, naming: &Naming) -> Step {
     let Some(existing) = existing else { return Step::Create(wanted.object.clone()) };
     let changed = match wanted.kind {
@@ -87,7 +89,7 @@ impl<'o> Draft<'o> {
         self.changed.map(Value::Object)
     }
 
-    /// Adds the wanted labels and annotations that are missing; those that are there keep their value.
+    /// Adds missing labels and annotations; existing ones keep their values.
     fn add_metadata(&mut self, wanted: &Value) {
         for map in ["labels", "annotations"] {
             let there = self.original.at(&["metadata", map]);
@@ -117,7 +119,7 @@ fn role(existing: &Value, wanted: &Value) -> Option<Value> {
     let mut draft = Draft::of(existing);
     draft.add_metadata(wanted);
     let aggregated = |role: &Value| role.get("aggregationRule").is_some_and(|rule| !rule.is_null());
-    // The rules of an aggregated role are made by its controller.
+    // A controller computes the rules of an aggregated role.
     if !(aggregated(existing) && aggregated(wanted)) {
         let held: Vec<Rule> = read_rules(existing.get("rules"));
         let missing = compact(uncovered(&held, &read_rules(wanted.get("rules"))));
@@ -156,7 +158,7 @@ fn binding(existing: &Value, wanted: &Value) -> Option<Value> {
 fn flow_control(existing: &Value, wanted: &Value, mandatory: bool, naming: &Naming) -> Option<Value> {
     let name = autoupdate_spec_annotation(naming);
     let told = boolean(annotation(existing, &name));
-    // Without a readable annotation, an object whose spec was never changed still follows.
+    // Without a readable annotation, an object whose spec was never changed is still updated.
     let is_unchanged = || existing.at(&["metadata", "generation"]).and_then(Value::as_i64) == Some(1);
     let follows = mandatory || told.unwrap_or_else(is_unchanged);
     let mut draft = Draft::of(existing);
@@ -170,7 +172,7 @@ fn flow_control(existing: &Value, wanted: &Value, mandatory: bool, naming: &Nami
     draft.finish()
 }
 
-/// Whether a spec is as wanted. The seats of a level without limits are the operator's.
+/// Returns whether a spec is as wanted. The operator may set the seats of a level without limits.
 fn follows_already(existing: Option<&Value>, wanted: Option<&Value>) -> bool {
     const SEATS: &str = "exempt";
     let seats = existing.and_then(|spec| spec.get(SEATS)).filter(|seats| !seats.is_null());
@@ -184,7 +186,8 @@ fn follows_already(existing: Option<&Value>, wanted: Option<&Value>) -> bool {
     }
 }
 
-/// Whether two values mean the same: members in any order, `null` as good as absent.
+/// Returns whether two values are equivalent: the order of members does not matter, and `null` equals a
+/// missing member.
 pub(super) fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a.filter(|a| !a.is_null()), b.filter(|b| !b.is_null())) {
         (Some(Value::Object(a)), Some(Value::Object(b))) => {

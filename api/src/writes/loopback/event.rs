@@ -1,4 +1,4 @@
-//! Events by which the server warns of something about an object.
+//! Warning events of the server about an object.
 
 use super::Loopback;
 use crate::writes::admission::namespace_lifecycle::State;
@@ -9,22 +9,22 @@ use values::json::{Object, Value};
 use values::names;
 use values::status::Status;
 
-/// What an event warns of.
+/// The content of a warning event.
 pub struct Warning {
-    /// Why, in one word.
+    /// The reason in one word.
     pub reason: &'static str,
-    /// The same for people.
+    /// The reason for human readers.
     pub message: String,
-    /// Which part of the system says so.
+    /// The component of the system that reports the warning.
     pub component: &'static str,
 }
 
 impl Loopback<'_> {
-    /// Warns of something about an object with an event in `namespace`. Where nothing can be created any more, or the event
-    /// is refused, it is not said.
+    /// Creates a warning event about an object in `namespace`. If the namespace is not active, or the event
+    /// is refused, no event is created.
     ///
     /// # Errors
-    /// The store failed.
+    /// Fails if the store failed.
     pub async fn warn(
         &self,
         resource: &Resource,

@@ -1,4 +1,5 @@
-//! The writes of admission plugins: the server makes them under its own identity, or under that of a controller.
+//! The writes of admission plugins, which the server makes under its own identity or under that of a
+//! controller.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use values::object::meta;
 use values::status::{Reason, Status};
 
 impl Loopback<'_> {
-    /// Creates an object. `false` if there is one of its name.
+    /// Creates an object. Returns `false` if an object of that name exists.
     ///
     /// # Errors
     /// The object is refused, or the store failed.
@@ -33,7 +34,8 @@ impl Loopback<'_> {
         }
     }
 
-    /// Replaces what `endpoint` writes of an object that was read at revision `seen`. `false` if it has changed since.
+    /// Replaces the part of an object that `endpoint` writes, if the object is still at revision `seen`.
+    /// Returns `false` if it has changed since.
     ///
     /// # Errors
     /// The object is refused, or the store failed.
@@ -76,10 +78,10 @@ impl Writer for Context {
     }
 }
 
-/// Writes under the identity of a controller.
+/// A writer with the identity of a controller.
 #[derive(Clone)]
 pub struct ControllerWriter {
-    /// The server.
+    /// The context of the server.
     pub api: Arc<Context>,
     /// Name of the controller.
     pub name: &'static str,

@@ -1,4 +1,5 @@
-//! Writes at a server whose store lacks what another one on the same store has acknowledged.
+//! Tests of writes at a server whose store lags the writes that another server on the same store has
+//! acknowledged.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -17,13 +18,13 @@ use objects::store::{Addresses, CommitFailure, Ledger, Pending};
 use values::json::Value;
 use values::status::{Reason, Status};
 
-/// Decides at one engine, and tells a copy of it what changed whenever it is asked anything.
+/// A ledger that decides at one engine, and sends its changes to a copy of that engine whenever it is called.
 struct Lagging {
     truth: Engine,
     copy: Engine,
     asked: AtomicUsize,
     commits: AtomicUsize,
-    /// Has commits be carried out and not answered.
+    /// Whether commits are carried out without a response.
     loses_answers: bool,
 }
 
@@ -104,7 +105,7 @@ impl Ledger for Lagging {
     }
 }
 
-/// Two servers on one store; the second is told of nothing that it does not ask for.
+/// Two servers on one store. The second gets only the changes that it requests.
 struct Two {
     first: Server,
     second: Server,
@@ -155,10 +156,11 @@ async fn a_write_from_a_copy_that_is_behind_ends_as_one_from_the_newest_state() 
     }
     two.ledger.tell().await;
     let first = |name: &str| map(name, "").replace("second", "first");
-    // What the second server knows; what the first one did since; the request, where N is the newest version, O the one that
-    // the second server knows, and U the newest uid; the code; how often it asked whether it is behind; its commits.
+    // Each row: the state that the second server knows; what the first server did since; the request and its
+    // body, in which N is the newest version, O the version that the second server knows, and U the newest
+    // uid; the status code; how often the second server asked whether it lags; its number of commits.
     for (at, (known, since, request, body, code, asked, commits)) in [
-        // Nothing changed: what is stored was not asked about, what is refused once.
+        // Nothing changed: stored writes need no question, refused writes need one.
         ("", "", "POST", "{}", 201, 0, 1),
         ("put", "", "PUT", "{}", 200, 0, 1),
         ("put", "", "MERGE", r#"{"data":{"at":"second"}}"#, 200, 0, 1),
@@ -168,13 +170,13 @@ async fn a_write_from_a_copy_that_is_behind_ends_as_one_from_the_newest_state() 
         ("put", "", "PUT", r#","resourceVersion":"1""#, 409, 1, 0),
         ("", "", "POST", r#","labels":{"a":"?"}"#, 422, 1, 0),
         ("put", "", "MERGE", r#"{"data":{"at":"first"}}"#, 200, 1, 0),
-        // It is there, and the copy does not know.
+        // The object exists, but the copy lacks it.
         ("", "put", "POST", "{}", 409, 0, 1),
         ("", "put", "PUT", "{}", 200, 1, 1),
         ("", "put", "PUT", r#","resourceVersion":"N""#, 200, 1, 1),
         ("", "put", "MERGE", r#"{"data":{"at":"second"}}"#, 200, 1, 1),
         ("", "put", "DELETE", "", 200, 1, 1),
-        // It changed.
+        // The object changed.
         ("put", "more", "PUT", "{}", 200, 0, 2),
         ("put", "more", "PUT", r#","resourceVersion":"N""#, 200, 1, 1),
         ("put", "more", "PUT", r#","resourceVersion":"O""#, 409, 0, 1),
@@ -183,17 +185,17 @@ async fn a_write_from_a_copy_that_is_behind_ends_as_one_from_the_newest_state() 
         ("put", "more", "JSON", r#"[{"op":"test","path":"/data/at","value":"first"}]"#, 422, 1, 0),
         ("put", "more", "DELETE", r#"{"preconditions":{"resourceVersion":"N"}}"#, 200, 1, 1),
         ("put", "more", "DELETE", r#"{"preconditions":{"resourceVersion":"O"}}"#, 409, 0, 1),
-        // It is gone, or another one.
+        // The object is gone, or was replaced by another one.
         ("put", "delete", "PUT", "{}", 404, 0, 1),
         ("put", "delete", "MERGE", r#"{"data":{"at":"second"}}"#, 404, 0, 1),
         ("put", "delete", "DELETE", "", 404, 0, 1),
         ("put", "delete", "POST", "{}", 201, 0, 1),
         ("put", "delete put", "DELETE", r#"{"preconditions":{"uid":"U"}}"#, 200, 1, 1),
         ("put", "delete put", "PUT", r#","uid":"U""#, 200, 1, 1),
-        // Its namespace came, or went.
+        // Its namespace was created or deleted.
         ("", "POST there", "POST there", "{}", 201, 1, 1),
         ("", "", "POST goes", "{}", 201, 0, 1),
-        // What commits nothing begins with the newest state.
+        // A request that commits nothing begins with the newest state.
         ("", "put", "POST ?dryRun=All", "{}", 409, 1, 0),
         ("put", "delete", "PUT ?dryRun=All", "{}", 404, 1, 0),
         ("put", "delete", "GET", "", 404, 1, 0),

@@ -1,7 +1,7 @@
-//! The end of a write: what to store, whether that is a change at all, and the conditional commit.
+//! The end of a write: the payload to store, whether it is a change at all, and the conditional commit.
 //!
-//! A commit holds on condition that the object still is what the write was made from. When it is not, the caller
-//! begins another round, counted by [`values::retry::Attempts`].
+//! The condition of a commit is that the object is still at the revision from which the write was made. If it
+//! is not, the caller begins another round, counted by [`crate::values::retry::Attempts`].
 
 use bytes::Bytes;
 use engine::{Change, Committed, Entry, Expected, Payload, Record};
@@ -16,27 +16,27 @@ use values::json::{Object, Value};
 use values::object::{at, finalizers, meta};
 use values::status::Status;
 
-/// How one conditional commit ended.
+/// The outcome of one conditional commit.
 pub enum Attempt {
-    /// It is stored.
+    /// The change is stored.
     Committed(Committed),
-    /// The condition did not hold; the newest state.
+    /// The condition failed; contains the newest state.
     Conflict(Option<Entry>),
-    /// It held, but the write must be made anew.
+    /// The condition held, but the write must start over.
     Again,
 }
 
-/// Commits on condition.
+/// Commits a change if the condition holds.
 ///
 /// # Errors
-/// Every failure but that of the condition.
+/// Every failure except a failed condition.
 pub async fn commit(
     (api, store): (&Context, Store<'_>),
     key: Bytes,
     expected: Expected,
     change: Change,
 ) -> Result<Attempt, Status> {
-    // A request that is over stores nothing, whatever its stages did not notice.
+    // A request that has ended stores nothing, even if none of its stages noticed.
     cancellation::check();
     match store.commit(key, expected, change).await {
         Ok(committed) => Ok(Attempt::Committed(committed)),
@@ -47,8 +47,8 @@ pub async fn commit(
     }
 }
 
-/// Encodes an object for storage that replaces one with the attributes `replaced`. One that would be too large only because
-/// of managed fields that no client asked for is stored without them.
+/// Encodes an object for storage in place of one with the selector attributes `replaced`. If the object is
+/// too large only because of managed fields that no client requested, it is stored without them.
 pub(super) fn fitting_payload(resource: &Resource, object: &mut Object, replaced: &[u8]) -> Payload {
     let payload = store::payload_of_change(resource, object, replaced);
     if payload.value.len() <= engine::VALUE_BYTES_MAX {
@@ -58,14 +58,14 @@ pub(super) fn fitting_payload(resource: &Resource, object: &mut Object, replaced
     store::payload_of_change(resource, object, replaced)
 }
 
-/// The bytes that show a new object of a dry run: it has no version.
+/// Returns the bytes of a new object of a dry run, without a version.
 pub(super) fn unversioned(resource: &Resource, object: &Object) -> Bytes {
     let mut out = Vec::new();
     encode(&resource.stored().message, object, &mut out);
     out.into()
 }
 
-/// Whether this update takes away the last thing that kept a deleted object.
+/// Returns whether this update removes the last reason to keep a deleted object.
 pub(super) fn completes_deletion(resource: &Resource, new: &Object, old: &Object) -> bool {
     let grace = old.get("metadata").and_then(|metadata| metadata.get("deletionGracePeriodSeconds"));
     let namespace_content = resource.table.behavior.spec_finalizers
@@ -76,7 +76,8 @@ pub(super) fn completes_deletion(resource: &Resource, new: &Object, old: &Object
         && !namespace_content
 }
 
-/// Whether the payload, stamped with the stored revision, is what is stored, and encrypted as it would be now.
+/// Returns whether the payload, stamped with the stored revision, equals the stored value, and the value is
+/// encrypted with the current key.
 pub(super) fn is_same(payload: &Payload, stored: &Record) -> bool {
     let value = &stored.value;
     let at = payload.stamp_at.unwrap_or(0) as usize;

@@ -1,4 +1,4 @@
-//! Custom types from their definition to their end, through whole requests.
+//! Tests of custom types from their definition to their removal, with whole requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use values::json::Value;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/g.example/v1/namespaces/here/things";
 
-/// A definition of namespaced things, under these names, whose objects have this schema of `spec`.
+/// Returns a definition of a namespaced type with these names and this schema of `spec`.
 fn definition(names: &str, spec: &str) -> String {
     format!(
         r#"{{"metadata":{{"name":"things.g.example"}},"spec":{{"group":"g.example","scope":"Namespaced","names":{names},
@@ -32,7 +32,7 @@ const SPEC: &str = r#"{"type":"object","properties":{
     "ports":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],
         "items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"number":{"type":"integer"}}}}}}"#;
 
-/// A server with its controllers, and a namespace.
+/// Starts a server with its controllers, and a namespace.
 async fn start() -> (Arc<Server>, controllers::Controllers) {
     let server = Arc::new(Server::start());
     let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
@@ -40,7 +40,7 @@ async fn start() -> (Arc<Server>, controllers::Controllers) {
     (server, controllers)
 }
 
-/// Asks until the answer is as wanted.
+/// Repeats a request until the response is as wanted.
 async fn until(server: &Server, request: &str, wanted: impl Fn(u16, &Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -64,7 +64,7 @@ async fn established(server: &Server, name: &str) -> Value {
     until(server, &request, |_, body| condition(body, "Established").0 == "True").await
 }
 
-/// Takes all that is sent until the end of a stream, as one text.
+/// Reads a stream to its end and returns it as one text.
 async fn rest_of(response: wire::response::Response) -> String {
     use http_body_util::BodyExt;
     let collected = tokio::time::timeout(Duration::from_secs(20), response.into_body().collect()).await;
@@ -80,7 +80,8 @@ async fn a_defined_type_is_served_in_every_way_that_builtin_types_are() {
     assert_eq!(condition(&told, "NamesAccepted"), ("True", "NoConflicts"));
     assert_eq!(told.str_at(&["status", "acceptedNames", "listKind"]), "ThingList");
 
-    // What is left out gets its default, what is unknown is dropped, and null is a value where it may be.
+    // Missing fields get their defaults, unknown fields are dropped, and null is a value where the schema
+    // allows it.
     let object = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"a","labels":{"l":"1"}},
         "spec":{"rows":[{"x":[1,null]}],"port":"http","open":{"z":[{"q":1}]},"unknown":1}}"#;
     let (code, warnings, made) = server.ask(&format!("POST {THINGS}"), object).await;
@@ -92,7 +93,7 @@ async fn a_defined_type_is_served_in_every_way_that_builtin_types_are() {
     assert_eq!(made.at(&["spec", "size"]), Some(&Value::Int(3)));
     assert!(made.at(&["spec", "unknown"]).is_none() && made.at(&["spec", "open", "z"]).is_some());
 
-    // Two managers own the elements of a list by their keys, and conflict about one field.
+    // Two managers own list elements by their keys, and conflict about one field.
     let apply = |manager: &str, number: u32| {
         let port = format!(r#"{{"name":"{manager}","number":1}},{{"name":"both","number":{number}}}"#);
         let body = format!(
@@ -109,7 +110,7 @@ async fn a_defined_type_is_served_in_every_way_that_builtin_types_are() {
     let (code, _, conflict) = server.ask(&request, &body).await;
     assert_eq!((code, conflict.str_at(&["reason"])), (409, "Conflict"));
 
-    // Patches, and the status apart from the rest.
+    // Patches, and separate writes of the status.
     let (code, _, invalid) = server.ask(&format!("MERGE {THINGS}/a"), r#"{"spec":{"size":0}}"#).await;
     assert_eq!((code, invalid.str_at(&["reason"])), (422, "Invalid"));
     let both = r#"{"spec":{"size":5},"status":{"ready":true}}"#;
@@ -122,7 +123,7 @@ async fn a_defined_type_is_served_in_every_way_that_builtin_types_are() {
     assert_eq!((code, patched.at(&["spec", "port"])), (200, Some(&Value::Int(80))));
     assert_eq!(server.ask(&format!("STRATEGIC {THINGS}/a"), "{}").await.0, 415);
 
-    // Lists, tables, documents.
+    // Lists, tables, and OpenAPI documents.
     for (query, count) in [("", 1), ("?labelSelector=l%3D1", 1), ("?labelSelector=l%3D2", 0)] {
         let (_, _, list) = server.ask(&format!("GET {THINGS}{query}"), "").await;
         let items = list.get("items").and_then(Value::as_array).map(<[_]>::len);
@@ -176,7 +177,7 @@ async fn lists_paths_and_warnings_are_those_of_custom_types() {
     let plain = r#"299 - "metadata.finalizers: \"plain\": prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers""#;
     assert_eq!((code, warnings), (201, vec![plain.to_owned()]));
 
-    // Items are whole objects, and the token is there on the last chunk, too.
+    // Items are whole objects, and the last chunk has a token, too.
     let list = server.get(THINGS, "application/json").await;
     assert!(list.contains(r#""continue":"""#), "{list}");
     assert!(list.contains(r#""items":[{"kind":"Thing","apiVersion":"g.example/v1","metadata""#), "{list}");
@@ -204,15 +205,15 @@ async fn lists_paths_and_warnings_are_those_of_custom_types() {
         let (code, _, body) = server.ask(&request, "{}").await;
         assert_eq!((code, body.str_at(&["message"])), want, "{request}");
     }
-    // A new object is named by the body, whatever the path says.
+    // The name of a new object comes from the request body, whatever the path says.
     let named = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"c"}}"#;
     let (code, _, other) = server.ask(&format!("POST {THINGS}/other"), named).await;
     assert_eq!((code, other.str_at(&["metadata", "name"])), (201, "c"), "{other:?}");
 
-    // A version of custom types is shown whatever the method is.
+    // The version document of a custom type is served for every method.
     assert_eq!(server.ask("DELETE /apis/g.example/v1", "").await.0, 200);
 
-    // What is refused before its verb begins is warned of, too.
+    // A request that is refused before its verb begins still gets the deprecation warning.
     let deprecated = r#"[{"op":"add","path":"/spec/versions/0/deprecated","value":true}]"#;
     assert_eq!(server.ask(&format!("JSON {DEFINITIONS}/things.g.example"), deprecated).await.0, 200);
     let began = Instant::now();
@@ -226,7 +227,7 @@ async fn lists_paths_and_warnings_are_those_of_custom_types() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 
-    // What was written before the rule stays as it is, and its writer is told.
+    // A value that was stored before the rule existed may stay, and the writer gets a warning.
     let strict = definition(NAMES, spec).replacen(
         r#"{"name":"things.g.example""#,
         &format!(
@@ -247,7 +248,7 @@ async fn lists_paths_and_warnings_are_those_of_custom_types() {
     controllers.stop().await;
 }
 
-/// Asks until the answer is 422.
+/// Repeats a request until the response is 422.
 async fn until_refused(server: &Server, request: &str, body: &str) {
     let began = Instant::now();
     while server.ask(request, body).await.0 != 422 {
@@ -268,7 +269,7 @@ async fn a_watch_ends_with_its_type_and_has_told_everything() {
         )
         .await;
 
-    // What is said about a definition leaves its types alone; another schema replaces them.
+    // Changes of a definition's metadata do not affect its types; another schema replaces them.
     let first = server.open(&format!("{THINGS}?watch=1&resourceVersion=0")).await;
     let one = format!("{DEFINITIONS}/things.g.example");
     let types = server.api.types();
@@ -286,7 +287,7 @@ async fn a_watch_ends_with_its_type_and_has_told_everything() {
         .await;
     assert_eq!(made.at(&["spec", "size"]), Some(&Value::Int(4)), "{made:?}");
 
-    // An object that something holds keeps the type; no other is created meanwhile.
+    // An object with a finalizer keeps the type; no new object can be created in the meantime.
     let second = server.open(&format!("{THINGS}?watch=1")).await;
     server.ask(&format!("MERGE {THINGS}/a"), r#"{"metadata":{"finalizers":["g.example/held"]}}"#).await;
     let (code, _, deleted) = server.ask(&format!("DELETE {one}"), "").await;
@@ -306,7 +307,7 @@ async fn a_watch_ends_with_its_type_and_has_told_everything() {
     })
     .await;
     assert_eq!(condition(&told, "Established").0, "True");
-    // Discovery shows what can still be done to the objects.
+    // Discovery shows the verbs that are still possible.
     until(&server, "GET /apis/g.example/v1", |_, shown| {
         let things = shown.get("resources").and_then(Value::as_array).and_then(<[_]>::first);
         let verbs = things.and_then(|things| things.get("verbs")).and_then(Value::as_array);
@@ -321,7 +322,7 @@ async fn a_watch_ends_with_its_type_and_has_told_everything() {
     assert_eq!(server.ask(&format!("GET {THINGS}"), "").await.0, 404);
     assert!(server.api.types().registry().group("g.example").is_none());
 
-    // The same name serves again, without the objects of before.
+    // The same name is served again, without the earlier objects.
     server.ask(&format!("POST {DEFINITIONS}"), &definition(NAMES, SPEC)).await;
     established(&server, "things.g.example").await;
     let (_, _, list) = server.ask(&format!("GET {THINGS}"), "").await;
@@ -357,7 +358,7 @@ async fn established_types_are_served_from_the_first_request_of_the_next_start()
     server.ask(&format!("DELETE {DEFINITIONS}/things.g.example"), "").await;
     controllers.stop().await;
 
-    // The deletion goes on where the restart left it.
+    // The deletion continues after the restart.
     let server = Arc::new(Arc::into_inner(server).unwrap().restart().await);
     crate::system::startup::load_types(&server.api).unwrap();
     assert_eq!(server.ask(&format!("GET {THINGS}/a"), "").await.0, 200);
@@ -399,7 +400,7 @@ async fn a_type_that_cannot_be_made_when_it_is_needed_is_an_internal_error_of_it
             let prepared = Prepared::later(named, &definition, text.clone().into(), &pool).unwrap();
             established.put(prepared, server.api.naming(), changes);
         });
-        // Discovery needs no schema.
+        // Discovery works without a schema.
         assert_eq!(server.ask("GET /apis/g.example/v1", "").await.0, 200);
         let (got, _, body) = server.ask(&format!("GET {THINGS}"), "").await;
         assert_eq!((got, body.str_at(&["message"])), (code, message));
@@ -460,7 +461,7 @@ async fn dry_runs_in_another_version_convert_and_removed_versions_are_not_read()
     let object = |spec: &str| {
         format!(r#"{{"apiVersion":"g.example/v2","kind":"Thing","metadata":{{"name":"a"}},"spec":{spec}}}"#)
     };
-    // The stored version does not know `two`.
+    // The stored version does not have the field `two`.
     for (request, spec, want) in [
         (format!("POST {things}?dryRun=All"), r#"{"both":"1","two":"2"}"#, (201, "1")),
         (format!("POST {things}"), r#"{"both":"1","two":"2"}"#, (201, "1")),
@@ -472,7 +473,7 @@ async fn dry_runs_in_another_version_convert_and_removed_versions_are_not_read()
         assert!(body.at(&["spec", "two"]).is_none(), "{request}");
     }
 
-    // Objects of a version that was removed before they were migrated cannot be read.
+    // Objects in a version that was removed before they were migrated cannot be read.
     let one = format!("{DEFINITIONS}/things.g.example");
     let changed = |versions: &str| format!(r#"{{"spec":{{"versions":[{versions}]}}}}"#);
     let both = format!("{},{}", version("v1", false, "one"), version("v2", true, "two"));

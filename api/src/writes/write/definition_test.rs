@@ -1,5 +1,5 @@
-//! Definitions of custom types through the write path: what a write of one makes of its status, and what its writer is
-//! told.
+//! Tests of definitions of custom types in the write path: the effect of a write on the status, and the
+//! warnings for the writer.
 
 use super::server_fixture::Server;
 use values::json::{Value, parse};
@@ -41,7 +41,7 @@ async fn a_definition_gets_its_status_from_the_server_alone() {
     assert_eq!(created.str_at(&["spec", "names", "listKind"]), "ThingList");
     assert_eq!(created.at(&["metadata", "generation"]), Some(&Value::Int(1)));
 
-    // A new storage version is added to those that objects may be stored in.
+    // A new storage version is added to the versions in which objects may be stored.
     let versions = format!("{},{}", version("v1", false, "odd"), version("v2", true, "odd"));
     let patch = format!(r#"{{"spec":{{"versions":[{versions}]}},"status":{{"storedVersions":["v7"]}}}}"#);
     let (code, warnings, updated) = server.ask(&format!("MERGE {ONE}"), &patch).await;
@@ -49,7 +49,7 @@ async fn a_definition_gets_its_status_from_the_server_alone() {
     assert_eq!(updated.at(&["status", "storedVersions"]), Some(&value(r#"["v1","v2"]"#)));
     assert_eq!(updated.at(&["metadata", "generation"]), Some(&Value::Int(2)));
 
-    // Objects may be stored in it until the operator says that there are none.
+    // The old version stays in the list until the operator says that no objects are stored in it.
     let drop_first = format!(r#"{{"spec":{{"versions":[{}]}}}}"#, version("v2", true, "odd"));
     let (code, _, refused) = server.ask(&format!("MERGE {ONE}"), &drop_first).await;
     assert_eq!((code, refused.at(&["details", "causes"]).unwrap().as_array().unwrap().len()), (422, 1));
@@ -59,7 +59,7 @@ async fn a_definition_gets_its_status_from_the_server_alone() {
     let (code, _, body) = server.ask(&format!("MERGE {ONE}"), &drop_first).await;
     assert_eq!(code, 200, "{body:?}");
 
-    // No stored version at all is the storage version.
+    // An empty list of stored versions becomes the storage version.
     let (code, _, body) =
         server.ask(&format!("MERGE {ONE}/status"), r#"{"status":{"storedVersions":[]}}"#).await;
     assert_eq!((code, body.at(&["status", "storedVersions"])), (200, Some(&value(r#"["v2"]"#))));

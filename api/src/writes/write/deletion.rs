@@ -1,8 +1,9 @@
-//! Deletion of one object by the write path, in two phases where something holds the object and in one otherwise
+//! Deletion of one object by the write path: in two phases if something keeps the object, otherwise in one
 //! (docs/api/delete.md).
 //!
-//! The first phase marks the object with a time and finalizers; the second removes it once nothing holds it. Preconditions
-//! are checked in the round that writes, so that they hold for the state that goes.
+//! The first phase marks the object with a time and finalizers. The second phase removes it once nothing
+//! keeps it. Preconditions are checked in the round that writes, so that they hold for the version that is
+//! removed.
 
 use super::intent::{
     Caller, Current, DELETION_UNASKED, Intent, Made, Outcome, Presence, Wanted, Written, precondition_failed,
@@ -16,16 +17,17 @@ use values::json::{Object, Value};
 use values::object::{at, finalizers, meta, set_finalizers, set_meta};
 use values::status::{Status, Subject};
 
-/// Finalizer that keeps an owner until its dependents lost it.
+/// Finalizer that keeps an owner until its dependents no longer refer to it.
 pub const ORPHAN: &str = "orphan";
 
 /// Finalizer that keeps an owner until its dependents are gone.
 pub const FOREGROUND: &str = "foregroundDeletion";
 
-/// Deletes one object, or marks it as deleted where something holds it.
+/// Deletes one object, or marks it as deleted if something keeps it.
 ///
 /// # Errors
-/// 404 if there is none, 409 if it is not the one that the options mean, or what the write path refuses.
+/// 404 if the object does not exist, 409 if a precondition in the options does not match, or the refusal of
+/// the write path.
 pub async fn delete_object<C: Caller>(
     caller: &mut C,
     intent: &Intent<'_>,
@@ -55,14 +57,14 @@ pub async fn delete_object<C: Caller>(
     }
 }
 
-/// Whether the object is marked in a write of its own although it goes at once: the agent of the node on which a pod runs
-/// stops the pod when it sees the mark.
+/// Returns whether the object is marked in a separate write, although it is removed at once. The node agent
+/// stops a pod when it sees the mark.
 fn is_stopped_first(intent: &Intent<'_>, object: &Object) -> bool {
     let node = at(object, "spec.nodeName").and_then(Value::as_str).unwrap_or_default();
     intent.resource.table.graceful_delete && !intent.dry_run && !node.is_empty()
 }
 
-/// Removes an object that was just marked, unless another writer holds it again or was faster.
+/// Removes an object that was just marked, unless another writer added a finalizer or removed it first.
 async fn remove_marked<C: Caller>(
     caller: &mut C,
     intent: &Intent<'_>,
@@ -87,15 +89,15 @@ async fn remove_marked<C: Caller>(
     })
 }
 
-/// What a delete does to an object now.
+/// The effect of a delete on an object.
 enum Phase {
-    /// It goes as it is.
+    /// The object is removed as it is.
     Remove,
-    /// It goes, and its final state says so.
+    /// The object is removed, and its final state contains the deletion mark.
     RemoveAs,
-    /// It is marked and waits.
+    /// The object is marked and waits.
     Wait,
-    /// It waits already, and this delete is not even looked at.
+    /// The object is already waiting, and this delete is ignored.
     Pending,
 }
 
@@ -111,9 +113,9 @@ fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) ->
     if let (true, Some(deleted_at)) = (graceful, deleted_at) {
         let current = at(object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64);
         match (current, options.grace_period_seconds) {
-            // Not deleted gracefully before, so there is nothing left to wait for.
+            // The object was not deleted gracefully before, so there is nothing left to wait for.
             (None, _) => {}
-            // The time may only become shorter.
+            // The grace period may only become shorter.
             (Some(current), Some(asked)) if asked < current => {
                 let until = (deleted_at - current + asked).max(clock::now_seconds());
                 let asked = if until > deleted_at - current + asked && asked > 0 { 1 } else { asked };
@@ -127,7 +129,7 @@ fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) ->
     if on.resource.table.behavior.spec_finalizers
         && at(object, "spec.finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
     {
-        // A namespace waits for its content, whatever its own finalizers say.
+        // A namespace waits for its content, regardless of its own finalizers.
         if deleted_at.is_some() {
             return if changed { Phase::Wait } else { Phase::Pending };
         }
@@ -137,7 +139,7 @@ fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) ->
     }
     if deleted_at.is_none() {
         let grace = if graceful { grace_period(object, options) } else { 0 };
-        // What goes at once and without grace goes as it is.
+        // An object without grace period and finalizers is removed without a mark.
         if graceful || !finalizers(object).is_empty() {
             mark_deleted(object, clock::now_seconds() + grace, grace);
             count_generation(object);
@@ -146,7 +148,7 @@ fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) ->
     }
     let grace = at(object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64);
     if !graceful && grace.is_none() && !finalizers(object).is_empty() {
-        // Marked by its type alone, which says no time.
+        // The type marked the object without setting a grace period.
         set_meta(object, "deletionGracePeriodSeconds", Some(Value::Int(0)));
         changed = true;
     }
@@ -154,7 +156,7 @@ fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) ->
     match finalizers(object).is_empty() && grace == 0 {
         true if changed => Phase::RemoveAs,
         true => Phase::Remove,
-        // What waits already is admitted anew, even where nothing is written.
+        // A repeated delete of a waiting object passes admission again, even if nothing is written.
         false => Phase::Wait,
     }
 }
@@ -170,7 +172,8 @@ fn count_generation(object: &mut Object) {
     }
 }
 
-/// Seconds a pod may take: the option, else its own wish; none where no node runs it.
+/// Returns the grace period of a pod in seconds: the option, else the pod's own setting; 0 if the pod is on
+/// no node or has finished.
 fn grace_period(object: &Object, options: &DeleteOptions) -> i64 {
     let text = |path: &str| at(object, path).and_then(Value::as_str).unwrap_or_default();
     if text("spec.nodeName").is_empty() || matches!(text("status.phase"), "Succeeded" | "Failed") {
@@ -183,8 +186,8 @@ fn grace_period(object: &Object, options: &DeleteOptions) -> i64 {
     }
 }
 
-/// Sets the two garbage-collection finalizers as the options and the kind's default want them; returns whether
-/// anything changed.
+/// Sets the two garbage-collection finalizers according to the options and the default of the kind. Returns
+/// whether anything changed.
 fn mark_finalizers(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) -> bool {
     let existing: Vec<String> = finalizers(object).into_iter().map(str::to_owned).collect();
     let has = |name: &str| existing.iter().any(|finalizer| finalizer == name);
@@ -217,7 +220,7 @@ fn mark_finalizers(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions
     true
 }
 
-/// 409 unless the object is the one the caller means.
+/// Returns a 409 unless the object satisfies the preconditions of the caller.
 pub fn check_preconditions(
     resource: &Resource,
     name: &str,
@@ -248,7 +251,8 @@ pub fn check_preconditions(
     Ok(())
 }
 
-/// The same for a kind with a deletion of its own, which the reference server words differently.
+/// Checks the preconditions for a kind with its own deletion, for which the reference server uses other
+/// texts.
 fn check_own_preconditions(
     resource: &Resource,
     name: &str,

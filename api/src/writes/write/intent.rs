@@ -1,11 +1,11 @@
-//! What a caller of the write path says: which object it writes, what it expects of the store, and which stages it
-//! leaves out.
+//! The interface of the write path to its callers: which object a write concerns, what must be in the store,
+//! and which stages are skipped.
 //!
 //! ```text
-//! Caller   who is told warnings, and may have to show a permission to create
-//! Intent   which object, by whom, through which endpoint, what is left out
+//! Caller   gets warnings, and may have to prove a permission to create
+//! Intent   which object, by whom, through which endpoint, which stages are skipped
 //! Source   makes the wanted object from the newest state, in every round of the loop
-//! Outcome  what came of it
+//! Outcome  the result of the write
 //! ```
 
 use engine::{Record, Revision};
@@ -33,23 +33,25 @@ use values::object::meta;
 use values::status::{Reason, Status, Subject};
 use wire::server;
 
-/// What the server's own writes leave out that clients of upstream's make: the comparison (they say what they saw in
-/// [`Intent::seen`]), and the questions what they may grant and which parameters they may read.
+/// Stages that the server's own writes skip, in contrast to those of clients: the comparison (the server sets
+/// the revision in [`Intent::seen`]), the privilege escalation check, and the check which parameters the
+/// writer may read.
 pub const BY_SERVER: &[Stage] = &[Stage::Compare, Stage::Escalate, Stage::Confirm];
 
-/// [`BY_SERVER`], and admission: for what comes before the first request, and what no client of upstream's writes.
+/// [`BY_SERVER`] without admission: for writes before the first request, and for objects that clients of
+/// kube-apiserver do not write.
 pub const BY_SERVER_UNASKED: &[Stage] =
     &[Stage::Mutate, Stage::Compare, Stage::Escalate, Stage::Confirm, Stage::Admit];
 
-/// [`BY_SERVER`] for an object whose managed fields were computed before.
+/// [`BY_SERVER`] for an object whose managed fields are already computed.
 pub const BY_SERVER_APPLIED: &[Stage] = &[Stage::Compare, Stage::Own, Stage::Escalate, Stage::Confirm];
 
-/// [`BY_SERVER_UNASKED`] for an object whose managed fields were computed before.
+/// [`BY_SERVER_UNASKED`] for an object whose managed fields are already computed.
 pub const BY_SERVER_APPLIED_UNASKED: &[Stage] =
     &[Stage::Mutate, Stage::Compare, Stage::Own, Stage::Escalate, Stage::Confirm, Stage::Admit];
 
-/// What the backfill of defaults leaves out: everything but the defaults, as it repairs what was valid when it was
-/// stored.
+/// Stages that the backfill of defaults skips: everything except the defaults, since the objects were valid
+/// when they were stored.
 pub const BACKFILL: &[Stage] = &[
     Stage::Mutate,
     Stage::Compare,
@@ -62,7 +64,7 @@ pub const BACKFILL: &[Stage] = &[
     Stage::Admit,
 ];
 
-/// What a deletion leaves out: it writes nothing but its marks.
+/// Stages that a deletion skips: it writes only its marks.
 pub const DELETION: &[Stage] = &[
     Stage::Default,
     Stage::Compare,
@@ -74,8 +76,8 @@ pub const DELETION: &[Stage] = &[
     Stage::Confirm,
 ];
 
-/// [`DELETION`] that admission is not asked about: the end of an eviction that was admitted, and of what a definition
-/// leaves behind.
+/// [`DELETION`] without admission: for the end of an eviction that was admitted, and for the objects that
+/// remain after their definition is deleted.
 pub const DELETION_UNASKED: &[Stage] = &[
     Stage::Default,
     Stage::Mutate,
@@ -89,22 +91,23 @@ pub const DELETION_UNASKED: &[Stage] = &[
     Stage::Admit,
 ];
 
-/// What a request leaves out whose source computes the managed fields itself: an apply, or a scale.
+/// Stages that a request skips whose source computes the managed fields itself: an apply, or a scale.
 pub const OWNED_BY_SOURCE: &[Stage] = &[Stage::Own];
 
-/// What a binding leaves out: the Binding was admitted before, the change that it makes of the pod has no owner, and the labels
-/// and annotations that it brings are stored as given, without validation.
+/// Stages that a binding skips: the Binding was admitted before, its change of the pod has no field owner,
+/// and its labels and annotations are stored as given, without validation.
 pub const BINDING: &[Stage] = &[Stage::Default, Stage::Mutate, Stage::Own, Stage::Validate, Stage::Admit];
 
-/// Why an object does not meet a precondition on its `what` (`UID`, `ResourceVersion`).
+/// Returns the message for an object that does not meet a precondition on its `what` (`UID`,
+/// `ResourceVersion`).
 pub fn precondition_failed(what: &str, wanted: &str, found: &str) -> String {
     format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}")
 }
 
-/// Reads the revision that the writer of an object has seen.
+/// Parses the revision that the writer of an object has seen.
 ///
 /// # Errors
-/// 500: the text is not a number.
+/// 500 if the text is not a number.
 pub fn seen_revision(text: &str) -> Result<Revision, Status> {
     decimal(text).map(Revision::new).ok_or_else(|| {
         let quoted = go_quote(text);
@@ -112,65 +115,67 @@ pub fn seen_revision(text: &str) -> Result<Revision, Status> {
     })
 }
 
-/// What must be in the store for a write to go on.
+/// The state of the store that a write requires.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Presence {
-    /// No object of the name; one is 409.
+    /// The object must not exist; otherwise 409.
     New,
-    /// The object; none is 404.
+    /// The object must exist; otherwise 404.
     Existing,
-    /// The object or none; a caller that creates it needs the permission to create.
+    /// The object may exist; a caller that creates it needs the permission to create.
     Either,
-    /// The object; none is [`Outcome::Missing`].
+    /// If the object does not exist, the result is [`Outcome::Missing`].
     IfThere,
 }
 
-/// What one write is about.
+/// The description of one write.
 #[derive(Clone, Copy)]
 pub struct Intent<'w> {
-    /// The server.
+    /// The context of the server.
     pub api: &'w Context,
-    /// The types that are served, for all of the write.
+    /// The served types, unchanged for the whole write.
     pub types: &'w Served,
-    /// The store, opened by a permission.
+    /// The store, opened with a permission.
     pub store: Store<'w>,
-    /// The writer.
+    /// The user who makes the write.
     pub user: &'w User,
-    /// The permission of the request; none for the server's own writes.
+    /// The permission of the request; `None` for the server's own writes.
     pub permission: Option<&'w Attributes<'w>>,
-    /// The operation that admission is asked about.
+    /// The operation as passed to admission.
     pub operation: Operation,
     /// The options of the request.
     pub options: admission::Options<'w>,
     /// The resource, in the version of the request.
     pub resource: &'w Resource,
-    /// The way it is written.
+    /// The endpoint: the resource itself or one of its subresources.
     pub endpoint: Endpoint,
     /// Namespace; empty for cluster-scoped resources.
     pub namespace: &'w str,
-    /// Name; empty where the object of a creation says it or asks for a generated one.
+    /// Name; empty for a creation, whose object contains the name or requests a generated one.
     pub name: &'w str,
-    /// Whether the object is deleted as one of a collection, which admission is told no name of.
+    /// Whether the object is deleted as part of a collection. Admission then gets no name.
     pub is_of_collection: bool,
-    /// What must be in the store.
+    /// The state of the store that the write requires.
     pub presence: Presence,
-    /// The only revision that may be replaced: another is [`Outcome::Changed`], and not tried again.
+    /// The only revision that may be replaced. If the object is at another one, the result is
+    /// [`Outcome::Changed`], without a retry.
     pub seen: Option<Revision>,
-    /// The name under which the writer owns fields.
+    /// The field manager of the writer.
     pub manager: &'w str,
-    /// Conversions by webhooks that the managers of fields need.
+    /// Conversions by webhooks that the field managers need.
     pub conversions: &'w Conversions,
-    /// Whether everything but the commit happens.
+    /// Whether the write is a dry run, which does everything except the commit.
     pub dry_run: bool,
-    /// Whether the store may lack what other servers have acknowledged. The commit is decided elsewhere then; what else is
-    /// told of the state, a refusal above all, is told of one that lacks nothing.
+    /// Whether the store may lag writes that other servers have acknowledged. In this case the commit is
+    /// decided by the shared store. Other results that depend on the state, above all a refusal, are returned
+    /// only for a state that does not lag.
     pub may_be_behind: bool,
-    /// The stages that this write leaves out.
+    /// The stages that this write skips.
     pub leaves_out: &'static [Stage],
 }
 
 impl<'w> Intent<'w> {
-    /// Whether this write passes `stage`.
+    /// Returns whether this write passes `stage`.
     pub fn passes(&self, stage: Stage) -> bool {
         let passes = !self.leaves_out.contains(&stage);
         #[cfg(test)]
@@ -180,30 +185,31 @@ impl<'w> Intent<'w> {
         passes
     }
 
-    /// The object as errors name it: by plural resource.
+    /// Returns the object as named in most errors: by plural resource.
     pub fn subject<'s>(&'s self, name: &'s str) -> Subject<'s> {
         Subject { group: &self.resource.group, kind: &self.resource.table.plural, name }
     }
 
-    /// The same by kind, as 422 errors name it.
+    /// Returns the object as named in 422 errors: by kind.
     pub fn subject_by_kind<'s>(&'s self, name: &'s str) -> Subject<'s> {
         Subject { group: &self.resource.group, kind: &self.resource.table.kind, name }
     }
 
-    /// The same in the group of the stored form, as the rules of the kind name it.
+    /// Returns the object by kind, in the group of the stored form, as validation errors name it.
     pub fn subject_of_rules<'s>(&'s self, name: &'s str) -> Subject<'s> {
         let stored = self.resource.storage.as_ref();
         let group = stored.map_or(&self.resource.group, |storage| &storage.group);
         Subject { group, ..self.subject_by_kind(name) }
     }
 
-    /// The refusal of a write whose body names another uid than the stored object has, empty if there is none.
+    /// Returns the refusal of a write whose body names a uid other than that of the stored object. `found` is
+    /// empty if there is no object.
     pub fn other_uid(&self, wanted: &str, found: &str) -> Status {
         self.unmet("UID", wanted, found)
     }
 
-    /// The refusal of a write with a precondition on `what` (`UID`, `ResourceVersion`) that the stored object does not
-    /// meet.
+    /// Returns the refusal of a write with a precondition on `what` (`UID`, `ResourceVersion`) that the
+    /// stored object does not meet.
     pub fn unmet(&self, what: &str, wanted: &str, found: &str) -> Status {
         let key = store::shown_key(self.resource, self.namespace, self.name);
         let why = precondition_failed(what, wanted, found);
@@ -213,13 +219,13 @@ impl<'w> Intent<'w> {
         Status::conflict(self.subject(self.name), &cause)
     }
 
-    /// What this write is about, as admission chooses its plugins by it.
+    /// Returns the target by which admission selects its plugins.
     pub fn target(&self) -> admission::Target<'_> {
         let (operation, resource) = (self.operation, self.resource);
         admission::Target { operation, resource, subresource: self.endpoint.subresource() }
     }
 
-    /// What admission is told of this write.
+    /// Returns this write as passed to admission.
     pub fn record<'r, N>(&'r self, old: Option<&'r Object>, new: Option<N>) -> admission::Record<'r, N> {
         admission::Record {
             writer: self.api,
@@ -237,19 +243,19 @@ impl<'w> Intent<'w> {
     }
 }
 
-/// Who calls the write path: a request, or the server itself.
+/// The caller of the write path: a request, or the server itself.
 pub trait Caller: Send {
-    /// Texts for the client, in order; a round of the loop that is not the last takes its own back. `None`: there is
-    /// no client.
+    /// Returns the list of warnings for the client, in order; `None` if there is no client. Warnings of a
+    /// round that is repeated are removed.
     fn warnings(&mut self) -> Option<&mut Vec<String>>;
 
-    /// Whether an object may be created where the request was allowed to write an existing one.
+    /// Checks that an object may be created if the request was allowed to write an existing one.
     ///
     /// # Errors
-    /// 403.
+    /// 403 if the user may not create the object.
     fn confirm_create(&self) -> impl Future<Output = Result<(), Status>> + Send;
 
-    /// Takes what the plugins of admission had to say beyond their decision.
+    /// Takes the output of the admission plugins besides their decision.
     fn take_review(&mut self, review: Review) {
         for (key, value) in review.annotations {
             tracing::debug!(key, value, "audit annotation");
@@ -260,20 +266,20 @@ pub trait Caller: Send {
     }
 }
 
-/// The newest state of the object that is written.
+/// The newest stored version of the object that is written.
 pub struct Current {
-    /// As it is stored, but in the form of the resource.
+    /// The stored record, converted to the form of the resource.
     pub stored: Stored,
-    /// What the store has, where that has another form.
+    /// The record as it is in the store, if that has another form.
     original: Option<Box<Record>>,
     object: Option<Object>,
 }
 
 impl Current {
-    /// The state that was found in the store, brought into the form of the resource.
+    /// Takes a record found in the store and converts it to the form of the resource.
     ///
     /// # Errors
-    /// 500 for one that cannot be converted.
+    /// 500 if the record cannot be converted.
     pub(super) async fn found(intent: &Intent<'_>, stored: Stored) -> Result<Current, Status> {
         if is_current(intent.resource, &stored.record.attributes) {
             return Ok(Current { stored, original: None, object: None });
@@ -283,33 +289,34 @@ impl Current {
         Ok(Current { stored: Stored { entry, record }, original: Some(Box::new(original)), object: None })
     }
 
-    /// The bytes that the store has.
+    /// Returns the record as it is in the store.
     pub(super) fn original(&self) -> &Record {
         self.original.as_deref().unwrap_or(&self.stored.record)
     }
 
-    /// The revision.
+    /// Returns the revision of the stored version.
     pub fn revision(&self) -> Revision {
         self.stored.entry.revision()
     }
 
-    /// Whether nothing was written since the object was created.
+    /// Returns whether the object has not been written since its creation.
     pub(super) fn is_first(&self) -> bool {
         self.stored.entry.created() == self.revision()
     }
 
-    /// The object in the stored version.
+    /// Returns the object in the stored version.
     ///
     /// # Errors
-    /// 500 for an object that cannot be read.
+    /// 500 if the object cannot be read.
     pub fn object(&mut self, resource: &Resource) -> Result<&Object, Status> {
         self.read(|stored| stored.object(resource))
     }
 
-    /// [`Current::object`] for a source whose object is mostly the same: parts that both share are read once.
+    /// Like [`Current::object`], for a source that produces a similar object. Parts that both share are
+    /// decoded once.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Current::object`].
     pub fn live(&mut self, api: &Context, resource: &Resource) -> Result<&Object, Status> {
         if has_parts_to_share(api, resource) {
             return self.read(|stored| stored.settled(resource));
@@ -317,10 +324,11 @@ impl Current {
         self.object(resource)
     }
 
-    /// [`Current::live`] where the source's object can share parts with it.
+    /// Like [`Current::live`], if the object of the source can share parts with the stored one; otherwise
+    /// `None`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Current::object`].
     pub fn known(&mut self, api: &Context, resource: &Resource) -> Result<Option<&Object>, Status> {
         if !has_parts_to_share(api, resource) {
             return Ok(None);
@@ -328,15 +336,15 @@ impl Current {
         self.live(api, resource).map(Some)
     }
 
-    /// [`Current::object`], given away.
+    /// Like [`Current::object`], but passes ownership of the object to the caller.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Current::object`].
     pub fn take(&mut self, resource: &Resource) -> Result<Object, Status> {
         self.object.take().map_or_else(|| self.stored.object(resource), Ok)
     }
 
-    /// Gives back what was taken, so that it is not read again.
+    /// Takes back an object that [`Current::take`] returned, so that it is not decoded again.
     pub fn put_back(&mut self, object: Object) {
         self.object = Some(object);
     }
@@ -348,16 +356,17 @@ impl Current {
         }
     }
 
-    /// [`Current::object`] for a look at what is to be replaced: its parts can become parts of what replaces it.
+    /// Like [`Current::object`], for the object that is to be replaced. Its parts can become parts of the
+    /// replacement.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Current::object`].
     pub(super) fn old(&mut self, resource: &Resource) -> Result<&Object, Status> {
         self.read(|stored| stored.settled(resource))
     }
 
-    /// The object for `new`, which is to take its place, both in the stored version. Equal parts become one in both, so that
-    /// no stage compares or writes them anew.
+    /// Returns the stored object that `new` is to replace; both are in the stored version. Equal parts are
+    /// shared between the two, so that no stage compares or encodes them again.
     pub(super) fn beside(&mut self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
         match self.object.take() {
             Some(old) => {
@@ -369,52 +378,53 @@ impl Current {
     }
 }
 
-/// Whether parts of what is stored can be parts of what a request makes of it. While the server comes up, what is stored may
-/// still lack defaults of this release, and parts of another version are not parts of the one that is written.
+/// Returns whether an object of a request can share parts with the stored object. While the server starts,
+/// stored objects may still lack defaults of this release, and parts of another version cannot be part of the
+/// version that is written.
 fn has_parts_to_share(api: &Context, resource: &Resource) -> bool {
     api.lifecycle().stage() == server::Stage::Serving && resource.is_stored_form()
 }
 
-/// What a source wants of the newest state.
+/// The result that a source wants.
 pub enum Wanted {
-    /// It stays as it is.
+    /// The object stays as it is.
     AsItIs,
-    /// This object. It goes if that takes away the last thing that kept a deleted object.
+    /// This object is stored, or removed if the write removes the last reason to keep a deleted object.
     Object(Object),
-    /// This object, which stays.
+    /// This object is stored in any case.
     Marked(Object),
-    /// It goes, in this final state.
+    /// The object is removed, with this final state.
     Gone(Object),
-    /// It goes as it is stored; this is what is stored.
+    /// The object is removed as it is stored; this is the stored object.
     GoneAsStored(Object),
 }
 
-/// In which form a source gives its object.
+/// The version and type of the object that a source returns.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
-    /// In the version of the request.
+    /// The object is in the version of the request.
     Served,
-    /// In the stored version.
+    /// The object is in the stored version.
     Stored,
-    /// As an object of another kind, which stands for a part of it; defaults are not for it.
+    /// The object is of another kind and stands for a part of the stored object; it gets no defaults.
     Foreign,
 }
 
-/// Makes the wanted object. A source is asked anew in every round, because the newest state is another one.
+/// A source of the wanted object. It is called again in every round, because the newest state differs.
 pub trait Source<C>: Send + Sync {
-    /// The form of what [`Source::decode`] gives.
+    /// Returns the form of the objects that [`Source::decode`] returns.
     fn form(&self) -> Form;
 
-    /// The wanted object; `current` is the newest state, `None` where there is none.
+    /// Returns the wanted object. `current` is the newest state; `None` if the object does not exist.
     ///
     /// # Errors
-    /// What to answer.
+    /// Returns the response for the client.
     fn decode(&mut self, caller: &mut C, current: Option<&mut Current>) -> Result<Wanted, Status>;
 
-    /// The object in the stored version, after defaults and plugins.
+    /// Converts the object to the stored version, after defaults and plugins.
     ///
     /// # Errors
-    /// It cannot be converted.
+    /// Fails if the object cannot be converted.
     fn to_stored(
         &mut self,
         intent: &Intent<'_>,
@@ -427,10 +437,10 @@ pub trait Source<C>: Send + Sync {
         }
     }
 
-    /// A stored object in the form in which plugins are shown it: the version of the request.
+    /// Converts a stored object to the form that plugins see: the version of the request.
     ///
     /// # Errors
-    /// It cannot be converted.
+    /// Fails if the object cannot be converted.
     fn shown<'o>(
         &self,
         intent: &Intent<'_>,
@@ -443,7 +453,7 @@ pub trait Source<C>: Send + Sync {
         convert::to_served(intent.resource, object.clone(), intent.api.naming()).map(Cow::Owned)
     }
 
-    /// The type by which defaults are filled in; `None` for none.
+    /// Returns the type whose defaults are filled in; `None` if there are no defaults.
     fn message<'i>(&self, intent: &'i Intent<'_>) -> Option<&'i Message> {
         match self.form() {
             Form::Served => Some(&intent.resource.table.message),
@@ -453,19 +463,19 @@ pub trait Source<C>: Send + Sync {
     }
 }
 
-/// A source that is a function.
+/// A source made from a function.
 pub struct Made<F> {
     form: Form,
     make: F,
 }
 
 impl<F> Made<F> {
-    /// It gives the object in the version of the request.
+    /// Returns a source whose function returns the object in the version of the request.
     pub fn served(make: F) -> Made<F> {
         Made { form: Form::Served, make }
     }
 
-    /// It gives the object in the stored version.
+    /// Returns a source whose function returns the object in the stored version.
     pub fn stored(make: F) -> Made<F> {
         Made { form: Form::Stored, make }
     }
@@ -484,34 +494,34 @@ where
     }
 }
 
-/// What the store has after a write.
+/// The stored version after a write.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// The bytes; of a dry run those that would be stored.
+    /// The stored bytes; for a dry run, the bytes that would be stored.
     pub value: Bytes,
-    /// The revision; of a dry run the one that it would replace, zero for a new object.
+    /// The revision. For a dry run, the revision that would be replaced; 0 for a new object.
     pub revision: Revision,
 }
 
-/// What came of a write.
+/// The outcome of a write.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The object is new.
+    /// The object was created.
     Created(Written),
-    /// The object changed.
+    /// The object was changed.
     Updated(Written),
-    /// The object is as it was, because the source or the comparison of bytes said so.
+    /// The object is unchanged, because the source or the comparison of bytes said so.
     Unchanged(Written),
-    /// The object is gone; its final state.
+    /// The object was removed; contains its final state.
     Removed(Written),
-    /// There was none, and [`Presence::IfThere`] asked for one.
+    /// The object did not exist, and [`Presence::IfThere`] was set.
     Missing,
-    /// It is not at the revision in [`Intent::seen`].
+    /// The object is not at the revision in [`Intent::seen`].
     Changed,
 }
 
 impl Outcome {
-    /// The revision at which the object is stored; `None` when nothing is stored.
+    /// Returns the revision at which the object is stored; `None` if nothing is stored.
     pub fn revision(&self) -> Option<Revision> {
         match self {
             Outcome::Created(written) | Outcome::Updated(written) | Outcome::Unchanged(written) => {
@@ -521,7 +531,8 @@ impl Outcome {
         }
     }
 
-    /// What is stored, for callers that need no difference; `None` when nothing is.
+    /// Returns the stored version for callers that do not distinguish the outcomes; `None` if nothing is
+    /// stored.
     pub fn written(self) -> Option<Written> {
         match self {
             Outcome::Created(written)
@@ -533,7 +544,7 @@ impl Outcome {
     }
 }
 
-/// The name that an object asks for, as long as it has none.
+/// Returns the prefix from which the name of an object is to be generated; empty if the object has a name.
 pub(super) fn generate_name(object: &Object) -> &str {
     if meta(object, "name").is_empty() { meta(object, "generateName") } else { "" }
 }

@@ -1,4 +1,4 @@
-//! The write path: the one way by which an object gets into the store.
+//! The write path: the only way by which an object gets into the store.
 //!
 //! ```text
 //! verbs (requests) ──┐                         ┌─► admission (two points)
@@ -6,8 +6,8 @@
 //! bootstrap, backfill┘                         └─► commit ─► store
 //! ```
 //!
-//! Read `path` first: its one function is the list of the stages. The path knows no HTTP; what a request means is in
-//! [`crate::requests::verbs`], what the server writes by itself in [`crate::writes::loopback`].
+//! Read `path` first: its one function lists the stages. The path knows no HTTP. [`crate::requests::verbs`]
+//! defines the meaning of requests, and [`crate::writes::loopback`] contains the writes of the server itself.
 
 #[cfg(test)]
 mod behind_test;

@@ -1,7 +1,8 @@
-//! Ownership of fields: the manager of a request, and what it owns of what it writes.
+//! Ownership of fields: the manager of a request, and the fields that it owns of the objects it writes.
 //!
-//! Ownership is computed on the object as the request means it, before the system completes it: what a strategy, an
-//! allocator or a default of storage adds belongs to no manager. How field sets are kept is in [`objects::apply`].
+//! Ownership is computed on the object as sent, before the system completes it: fields that a strategy, an
+//! allocator or a storage default adds belong to no manager. [`crate::objects::apply`] describes how field
+//! sets are stored.
 
 use std::borrow::Cow;
 
@@ -22,7 +23,7 @@ use values::object::{at, same_but_for_managed_fields};
 use values::query::{FIELD_MANAGER_MAX, Query};
 use values::status::Status;
 
-/// The manager of a request: its `fieldManager`, else the first word of its user agent.
+/// Returns the field manager of a request: its `fieldManager`, else the first word of its user agent.
 pub fn manager<'q>(query: &'q Query, headers: &HeaderMap) -> Cow<'q, str> {
     match query.first("fieldManager") {
         Some(manager) if !manager.is_empty() => manager.into(),
@@ -33,8 +34,8 @@ pub fn manager<'q>(query: &'q Query, headers: &HeaderMap) -> Cow<'q, str> {
     }
 }
 
-/// What stands before the first `/` of a user agent, without what cannot be printed, and no longer than a manager's
-/// name may be.
+/// Returns the part of a user agent before the first `/`, without unprintable characters, cut to the maximum
+/// length of a manager's name.
 fn first_word(agent: &str) -> String {
     let word = agent.split('/').next().unwrap_or_default();
     let mut name = String::new();
@@ -47,31 +48,32 @@ fn first_word(agent: &str) -> String {
     name
 }
 
-/// What ownership has to know of a write, whether a request or the server itself makes it.
+/// The properties of a write that ownership needs, whether a request or the server itself makes it.
 pub struct Tracking<'a> {
-    /// All that is served.
+    /// All types that are served.
     pub registry: &'a Registry,
-    /// The resource written to, in the version of the request.
+    /// The written resource, in the version of the request.
     pub resource: &'a Resource,
-    /// The way it is written.
+    /// The endpoint that is written.
     pub endpoint: Endpoint,
-    /// Who writes.
+    /// The field manager of the writer.
     pub manager: &'a str,
-    /// What is known of conversions by webhooks.
+    /// Known conversions by webhooks.
     pub conversions: &'a Conversions,
 }
 
 impl Tracking<'_> {
-    /// Gives the fields of a new object, in the version of the request, to the writer.
+    /// Makes the writer own the fields of a new object, which is in the version of the request.
     pub fn create(&self, object: &mut Object) {
         let now = clock::now();
         created(&self.versions(), &self.writer(&now), &self.reset(), object);
     }
 
-    /// Gives what `new` changes of `old` to the writer; both are in the stored version.
+    /// Makes the writer own the fields that differ between `old` and `new`, which are both in the stored
+    /// version.
     ///
     /// # Errors
-    /// One of them cannot be converted.
+    /// Fails if one of them cannot be converted.
     pub fn update(&self, old: &Object, new: &mut Object) -> Result<(), Status> {
         let now = clock::now();
         let (versions, reset) = (self.versions(), self.reset());
@@ -102,7 +104,7 @@ impl Tracking<'_> {
     }
 }
 
-/// Puts the old times back when nothing but times changed, so that the write is none.
+/// Restores the old times in managed fields if nothing else changed, so that the write is a no-op.
 pub fn keep_times_of_no_change(old: &Object, new: &mut Object) {
     let (before, after) = (at(old, "metadata.managedFields"), at(new, "metadata.managedFields"));
     if before != after && is_same_but_for_times(before, after) && same_but_for_managed_fields(old, new) {

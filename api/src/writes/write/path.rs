@@ -7,26 +7,29 @@
 //!    └────────────────────────────┘
 //! ```
 //!
-//! Why this order and no other:
-//! - Ownership comes before what the server adds (allocation, strategy), because what the server adds belongs to no
-//!   manager.
-//! - A new object is owned as it was sent, in the version of the request, so that what a plugin adds to it belongs to
-//!   no manager either. Of an update the two stored states are compared, so its ownership comes after the conversion.
-//! - What a role grants is looked at before anything of the object is refused: its writer is told of what it lacks first.
-//!   Whether the writer of a policy may read its parameters is confirmed of a valid object only, as one more of its rules.
-//! - The creation is registered before the definition of its type is looked at, and the namespace by mutating admission,
-//!   and until the commit is over: the controllers that empty either wait for the creations that may have seen it alive.
-//! - What was allocated is held until the commit is over, whatever becomes of it; what admission took for the write, such
-//!   as a share of a quota, is given back unless the object is stored.
+//! The reasons for this order:
+//! - Ownership comes before what the server adds (allocation, strategy), because what the server adds belongs
+//!   to no manager.
+//! - Ownership of a new object is computed on the object as sent, in the version of the request, so that
+//!   fields that a plugin adds belong to no manager either. For an update the two stored versions are
+//!   compared, so ownership comes after the conversion.
+//! - The privilege escalation check comes before all other refusals of the object, so that the writer learns
+//!   first which permissions are missing. The check whether the writer of a policy may read its parameters
+//!   runs only for a valid object, as one more of its rules.
+//! - A creation is registered before the definition of its type and (in mutating admission) its namespace are
+//!   looked up, and until the commit is over. The controllers that empty a type or a namespace wait for the
+//!   creations that may have seen it active.
+//! - Allocated addresses and ports are held until the commit is over, whatever its outcome. The charges that
+//!   admission took for the write, such as a share of a quota, are given back unless the object is stored.
 //!
-//! A round that finds the object changed begins again at the top, a bounded number of times. Nothing of a round
-//! survives it but what the source keeps.
+//! A round that finds the object changed starts over at the top, a bounded number of times. No data of a
+//! round survives except what the source keeps.
 //!
-//! Where other servers write too, the first round begins with the store as it is, without asking whether that is the newest
-//! state: if it is not, the commit finds that out. What is not decided by the commit (a refusal, a write that changes nothing)
-//! is told only of a state that lacks nothing: the round is made again where the store lacked something. A webhook that was asked
-//! is asked again only where the object has changed, or another plugin refused: it is told of a write once for each state of the
-//! object.
+//! If other servers write too, the first round begins with the local store, without asking whether it lags.
+//! If it does, the commit detects that. Results that the commit does not decide (a refusal, a no-op write)
+//! are returned only for a state that does not lag: the round is repeated if the store lacked something. A
+//! webhook that was called is called again only if the object has changed or another plugin refused, so that
+//! it sees a write once for each version of the object.
 
 use std::time::{Duration, Instant};
 
@@ -47,21 +50,22 @@ use values::object::meta;
 use values::retry::{Attempts, Exhausted};
 use values::status::Status;
 
-/// How often a taken generated name is tried anew.
+/// Maximum number of generated names that are tried.
 const GENERATE_ATTEMPTS: u32 = 8;
 
-/// Writes what `source` wants, on the conditions of `intent`.
+/// Writes the object that `source` wants, on the conditions of `intent`.
 ///
-/// Costs one read of the object where there is one, and one commit; waits for the store's sync.
+/// The cost is one read of the object if it exists, and one commit, which waits for the store's sync.
 ///
 /// # Errors
-/// What a stage refused, as it is to be answered. Nothing is stored then.
+/// Returns the refusal of a stage, as a response to the client. Nothing is stored in this case.
 pub async fn write<C: Caller, S: Source<C>>(
     caller: &mut C,
     intent: &Intent<'_>,
     source: &mut S,
 ) -> Result<Outcome, Status> {
-    // The stages' futures are large together, and are held by those of every caller: on the heap they are so once.
+    // Boxed because the combined future of the stages is large and would otherwise be embedded in every
+    // caller.
     let outcome = Box::pin(rounds(caller, intent, source)).await;
     intent.conversions.clear();
     outcome
@@ -116,7 +120,7 @@ async fn rounds<C: Caller, S: Source<C>>(
                 continue;
             }
         };
-        // The conflict was found in the newest state, and the store has that now.
+        // The conflict was found in the newest state, which the local store has now.
         is_behind = false;
 
         if intent.seen.is_some() {
@@ -134,9 +138,9 @@ async fn rounds<C: Caller, S: Source<C>>(
     }
 }
 
-/// What the stages before the commit come to.
+/// The result of the stages before the commit.
 enum Round<'w> {
-    /// This is to be stored.
+    /// There is something to store.
     Ready(Box<Ready<'w>>),
     /// There is nothing to store.
     Over(Outcome),
@@ -149,12 +153,12 @@ struct Ready<'w> {
     encoded: Encoded,
     new: Object,
     current: Option<Current>,
-    /// What the name was generated from, if it was.
+    /// The prefix from which the name was generated, if it was.
     generated_from: Option<String>,
     held: Held<'w>,
 }
 
-/// What is given back when the commit is over, whatever comes of it.
+/// Resources that are released when the commit is over. Charges are kept if the write was stored.
 struct Held<'w> {
     charges: Vec<Box<dyn Charge>>,
     _structures: memory::Charge,
@@ -162,7 +166,8 @@ struct Held<'w> {
     _allocated: Option<Reservation<'w>>,
 }
 
-/// The stages from the newest state to what is to be stored. Notes what it saw, also where a stage refuses.
+/// Runs the stages from the newest state to the encoded change. Records in `seen` what it read, even if a
+/// stage refuses.
 async fn prepared<'w, C: Caller, S: Source<C>>(
     caller: &mut C,
     intent: &Intent<'w>,
@@ -176,7 +181,7 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     seen.object = current.as_ref().map(Current::revision);
     let wanted = stages::decode(caller, intent, source, current.as_mut()).await?;
     let Some((mut object, fate)) = wanted else { return Ok(Round::Over(unchanged(current.as_ref()))) };
-    // Defaults and managed fields may make much of little.
+    // Defaults and managed fields may make a small object large.
     let structures = intent.api.memory().structures(object.structures());
     let structures = structures.map_err(Status::no_memory)?;
     let is_labelled = stages::is_labelled(&object);
@@ -207,21 +212,22 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
         stages::check_unversioned(intent, &mut new)?;
     }
     let encoded = stages::encode(intent, &mut new, fate, old.as_ref(), current.as_ref()).await?;
-    // A plugin may have given a new object another name.
+    // A plugin may have changed the name of a new object.
     let name = if intent.presence == Presence::New { meta(&new, "name").to_owned() } else { String::new() };
     let held = Held { charges, _structures: structures, _creation: creation, _allocated: allocated };
     Ok(Round::Ready(Box::new(Ready { name, encoded, new, current, generated_from, held })))
 }
 
-/// What a round sees of the store.
+/// The state of the store that a round has seen.
 struct Seen {
-    /// The revision of the store when the round begins, and of the main one, which has what admission looks at.
+    /// The revisions at the start of the round: of the store of the resource, and of the main store, which
+    /// has what admission reads.
     revisions: [Revision; 2],
     /// The revision of the object, if the round found it.
     object: Option<Revision>,
-    /// Whether a webhook that may change the object was asked, and let the write through.
+    /// Whether a mutating webhook was called and allowed the write.
     asked_webhooks: bool,
-    /// How long it took to look for the object.
+    /// Duration of the lookup of the object.
     took: Duration,
 }
 
@@ -235,9 +241,9 @@ impl Seen {
         }
     }
 
-    /// Whether the round might have come to something else with what the store has now. The stages look at all of the store; what a
-    /// webhook is told, and whether a write changes anything, depends on the object. Once a webhook was asked, only plugins that
-    /// are none refuse from the newest state of all.
+    /// Returns whether the round might have another result with the current state of the store. Plugins read
+    /// the whole store. So do the other stages, but once a webhook was called, only a change of the object
+    /// counts for them. The result of a webhook, and whether a write is a no-op, depend on the object only.
     fn lacks_something(&self, intent: &Intent<'_>, round: &Result<Round<'_>, Refusal>) -> bool {
         let looks_at_all = round.as_ref().is_err_and(|refusal| match refusal.by {
             Refuser::Plugin => true,
@@ -254,8 +260,8 @@ impl Seen {
     }
 }
 
-/// Whether a round ends with what the store says, which another look may deny: a refusal, or that nothing is to be done. That a
-/// part of the server failed is true of any state.
+/// Returns whether the result of a round depends on the state of the store, so that a newer state may change
+/// it: a refusal, or a no-op. A server error does not depend on the state.
 fn says_what_is_stored(round: &Result<Round<'_>, Refusal>) -> bool {
     match round {
         Err(refusal) => refusal.status.code.is_client_error(),
@@ -264,23 +270,23 @@ fn says_what_is_stored(round: &Result<Round<'_>, Refusal>) -> bool {
     }
 }
 
-/// Whether a round ends with another state of the object that is to be stored.
+/// Returns whether a round ends with a new version of the object that is to be stored.
 fn is_replacement(intent: &Intent<'_>, round: &Result<Round<'_>, Refusal>) -> bool {
     let Ok(Round::Ready(ready)) = round else { return false };
     !intent.dry_run && matches!(&ready.encoded, Encoded::Change { change: Change::Put(_), .. })
 }
 
-/// What a round begins with.
+/// The start of a round.
 enum Located {
     /// The newest state; `None` for an object that is to be created.
     At(Option<Current>),
-    /// Nothing to write.
+    /// There is nothing to write.
     Out(Outcome),
 }
 
 async fn locate<C: Caller>(caller: &C, intent: &Intent<'_>, seen: &mut Seen) -> Result<Located, Status> {
     if intent.presence == Presence::New {
-        // The commit finds out whether there is one.
+        // The commit detects whether the object exists.
         return Ok(Located::At(None));
     }
     store::check_key_name(intent.name)?;
@@ -305,13 +311,14 @@ async fn locate<C: Caller>(caller: &C, intent: &Intent<'_>, seen: &mut Seen) -> 
     }
 }
 
-/// How a round ends.
+/// The end of a round.
 enum Ended {
-    /// It is stored, or would be, or was before.
+    /// The change is stored, would be stored by a dry run, or was a no-op.
     Stored(Outcome),
-    /// The object is not the one that the round began with; it is this one where that matters.
+    /// The object differs from the one with which the round began. Contains the object found, if the caller
+    /// needs it.
     Conflict(Option<Stored>),
-    /// What the write takes along was taken meanwhile.
+    /// Something that the write has to store together with the object was taken in the meantime.
     Again,
 }
 
@@ -353,14 +360,15 @@ async fn store(
         }
         _ => None,
     };
-    // A ledger keeps of a delete what was there before; the caller is shown the object as it went.
+    // With a ledger, a delete stores the previous version of the object; the caller gets the final one.
     let last_shown = match &change {
         Change::Delete(Some(_)) if intent.api.ledger().is_some() => shown,
         _ => None,
     };
     match stages::commit(intent, key, expected, change).await? {
         Attempt::Committed(committed) => {
-            // An update that ends a deletion was not stored before the object went: it has no version of its own.
+            // An update that ends a deletion was not stored before the object was removed, so it has no
+            // version of its own.
             if let Some(last) = last {
                 return Ok(Ended::Stored(last));
             }
@@ -378,7 +386,7 @@ async fn store(
                 Some(_) => Outcome::Updated(written),
             }))
         }
-        // Only the refusal of a creation says something of what is there.
+        // Only the refusal of a creation describes the existing object.
         Attempt::Conflict(taken) if intent.presence == Presence::New => {
             Ok(Ended::Conflict(taken.map(store::read).transpose()?))
         }
@@ -394,8 +402,8 @@ fn unchanged(current: Option<&Current>) -> Outcome {
     })
 }
 
-/// What a dry run of a change shows: the object as it would be stored, at the revision that it would replace. `shown` is
-/// the object in the form of the resource.
+/// Returns the result of a dry run of a change: the object as it would be stored, at the revision that it
+/// would replace. `shown` is the object in the form of the resource.
 fn dry(change: &Change, shown: Option<Payload>, current: &Current) -> Outcome {
     let revision = current.revision();
     let value = match &shown {

@@ -1,5 +1,5 @@
-//! A whole server without sockets and controllers, in one thread, for tests of the write path: the request pipeline
-//! over an engine in a directory of its own.
+//! A whole server without sockets and controllers, in one thread, for tests of the write path: the request
+//! pipeline over an engine in a directory of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -27,10 +27,10 @@ use values::naming::KUBERNETES;
 use wire::response::Response;
 use wire::server::{ConnectionInfo, Handler, Incoming, Lifecycle, Stage};
 
-/// A key made for tests and used nowhere else.
+/// A key that is used in tests only.
 const KEY: &[u8] = include_bytes!("../../../../fuzz/tokens.key");
 
-/// The server; its store goes with it.
+/// A test server. Dropping it removes its store.
 pub(crate) struct Server {
     pub(crate) api: Arc<Context>,
     connection: Arc<ConnectionInfo>,
@@ -38,23 +38,23 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server that allows everything to every caller, with nothing in its store.
+    /// Starts a server that allows everything to every caller, with an empty store.
     pub(crate) fn start() -> Server {
-        // No controller gives namespaces their account.
+        // No controller creates service accounts in namespaces here.
         Server::admitting(Settings::default().without("ServiceAccount"))
     }
 
-    /// The same with these admission plugins.
+    /// Starts such a server with these admission plugins.
     pub(crate) fn admitting(admission: Settings) -> Server {
         Server::over(std::env::temp_dir().join(format!("write-path-{}", values::names::uid())), admission)
     }
 
-    /// A server over the store in a directory, which goes with it.
+    /// Starts a server over the store in a directory. Dropping the server removes the directory.
     pub(crate) fn in_directory(directory: &std::path::Path) -> Server {
         Server::over(directory.to_owned(), Settings::default().without("ServiceAccount"))
     }
 
-    /// The next server over the same store, which nothing else may use any more.
+    /// Returns a new server over the same store. Nothing else may use the store any more.
     pub(crate) async fn restart(mut self) -> Server {
         self.api.engine().close().await;
         Server::over(std::mem::take(&mut self.directory), Settings::default())
@@ -66,7 +66,7 @@ impl Server {
         Server::on(engine, None, directory, admission)
     }
 
-    /// A server on this engine, whose writes the ledger decides if there is one.
+    /// Returns a server on this engine, whose writes the ledger decides if there is one.
     pub(crate) fn on(
         engine: Engine,
         ledger: Option<Arc<dyn Ledger>>,
@@ -121,7 +121,7 @@ impl Server {
         Server { api, connection, directory }
     }
 
-    /// The body of a GET, as text.
+    /// Returns the body of the response to a GET, as text.
     pub(crate) async fn get(&self, path: &str, accept: &str) -> String {
         let request = http::Request::builder().uri(path).header("accept", accept);
         let request = request.body(Incoming::detached(Bytes::new())).unwrap();
@@ -129,18 +129,18 @@ impl Server {
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
-    /// The answer to a GET, with its body still to come.
+    /// Returns the response to a GET, with its body still to be read.
     pub(crate) async fn open(&self, path: &str) -> Response {
         let request = http::Request::builder().uri(path).body(Incoming::detached(Bytes::new())).unwrap();
         self.api.handle(request, &self.connection).await
     }
 
-    /// Sends one request; returns the code, the warnings and the body as a tree.
+    /// Sends one request; returns the status code, the warnings and the body as a tree.
     pub(crate) async fn ask(&self, request: &str, body: &str) -> (u16, Vec<String>, Value) {
         self.ask_within(&Token::default(), request, body).await
     }
 
-    /// The same with the token that ends the request's computations.
+    /// Sends one request with a token that cancels its computations.
     pub(crate) async fn ask_within(
         &self,
         token: &Token,

@@ -1,4 +1,4 @@
-//! What a write leaves as it is, is neither read nor copied nor written anew.
+//! Tests that the parts of an object that a write does not change are not decoded, copied or encoded again.
 
 use super::server_fixture::Server;
 use values::json::{Value, sharing, write};
@@ -25,9 +25,9 @@ async fn an_update_reads_and_copies_no_part_that_it_leaves_as_it_is() {
     let seen = format!(r#""resourceVersion":"{}""#, made.str_at(&["metadata", "resourceVersion"]));
     sharing::take();
     for (request, body, changes, reads) in [
-        // A client changes what it has read.
+        // A client changes the object that it has read.
         (format!("PUT {POD}"), read.replace(r#""a":"0""#, r#""a":"1""#), false, 1),
-        // A client sends what it has made itself, without what the server fills in.
+        // A client sends an object that it built itself, without the fields that the server fills in.
         (format!("PUT {POD}"), body.replace(r#""a":"0""#, r#""a":"2""#), false, 0),
         (format!("MERGE {POD}"), r#"{"metadata":{"labels":{"a":"3"}}}"#.to_owned(), false, 1),
         (format!("STRATEGIC {POD}"), r#"{"metadata":{"labels":{"a":"4"}}}"#.to_owned(), false, 1),
@@ -37,7 +37,7 @@ async fn an_update_reads_and_copies_no_part_that_it_leaves_as_it_is() {
             false,
             1,
         ),
-        // What changes is copied. The rules for the status of a pod look at its containers.
+        // The changed part is copied. The rules for the status of a pod read its containers.
         (format!("MERGE {POD}/status"), r#"{"status":{"phase":"Running"}}"#.to_owned(), true, 2),
         (format!("MERGE {POD}"), r#"{"spec":{"activeDeadlineSeconds":9}}"#.to_owned(), true, 1),
     ] {
@@ -49,7 +49,7 @@ async fn an_update_reads_and_copies_no_part_that_it_leaves_as_it_is() {
         assert_eq!(copies > 0, changes, "{request} {body}");
         // Validation examines the whole specification; a client that sends all of it has read it.
         assert_eq!(read, reads, "{request} {body}");
-        // The other part stays.
+        // The other part is shared.
         assert_eq!(written, if changes { 1 } else { 2 }, "{request} {body}");
     }
 }

@@ -1,6 +1,6 @@
-//! Each stage of the write path, as a function of what the caller intends and of the object on its way.
+//! The stages of the write path, as functions of the caller's intent and of the object on its way.
 //!
-//! The order is in `path`; a stage knows nothing of the others. A stage that the caller leaves out does nothing.
+//! `path` defines their order; no stage knows another one. A stage that the caller skips does nothing.
 
 use std::time::Instant;
 
@@ -34,20 +34,20 @@ use values::names;
 use values::object::{meta, metadata_mut, set_meta};
 use values::status::{Reason, Status};
 
-/// What becomes of the object when the write is done.
+/// The effect of the write on the object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fate {
-    /// It stays, unless the write takes away the last thing that kept a deleted object.
+    /// The object is stored, or removed if the write removes the last reason to keep a deleted object.
     Derived,
-    /// It stays.
+    /// The object is stored.
     Stays,
-    /// It goes, in this final state.
+    /// The object is removed, with this final state.
     Goes,
-    /// It goes as it is stored.
+    /// The object is removed as it is stored.
     GoesAsStored,
 }
 
-/// The wanted object and its fate; `None` when it stays as it is.
+/// Returns the wanted object and its fate; `None` if the object stays as it is.
 pub(super) async fn decode<C: Caller, S: Source<C>>(
     caller: &mut C,
     intent: &Intent<'_>,
@@ -61,7 +61,7 @@ pub(super) async fn decode<C: Caller, S: Source<C>>(
         if !intent.conversions.is_wanting() {
             break wanted?;
         }
-        // What came of it, came of less than there is to know.
+        // The result was computed without all conversions, so its warnings are dropped.
         if let Some(warnings) = caller.warnings() {
             warnings.truncate(warned);
         }
@@ -76,13 +76,13 @@ pub(super) async fn decode<C: Caller, S: Source<C>>(
     })
 }
 
-/// Whether the writer gave the object labels.
+/// Returns whether the writer set labels on the object.
 pub(super) fn is_labelled(object: &Object) -> bool {
     let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
     labels.and_then(Value::as_object).is_some_and(|labels| !labels.is_empty())
 }
 
-/// Fills in what the writer left open.
+/// Fills in the defaults of fields that the writer left out.
 pub(super) fn default<C, S: Source<C>>(intent: &Intent<'_>, source: &S, object: &mut Object) {
     if let Some(message) = source.message(intent)
         && intent.passes(Stage::Default)
@@ -91,7 +91,8 @@ pub(super) fn default<C, S: Source<C>>(intent: &Intent<'_>, source: &S, object: 
     }
 }
 
-/// Nothing of a custom type is created once its definition is about to go (403), or is gone and its type with it (404).
+/// Refuses the creation of a custom object if the definition of its type is being deleted (403), or is gone
+/// together with the type (404).
 pub(super) fn defined(intent: &Intent<'_>) -> Result<(), Status> {
     let (api, resource) = (intent.api, intent.resource);
     if resource.is_builtin() {
@@ -113,22 +114,22 @@ pub(super) fn defined(intent: &Intent<'_>) -> Result<(), Status> {
     }
 }
 
-/// Why a write is refused.
+/// The refusal of a write.
 pub(super) struct Refusal {
-    /// As it is answered.
+    /// The response to the client.
     pub status: Status,
-    /// Who refuses it.
+    /// The part that refused the write.
     pub by: Refuser,
 }
 
-/// Who refuses a write.
+/// The part of the write path that refused a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Refuser {
-    /// A plugin of admission, which looks at more than the object.
+    /// An admission plugin, which may read more than the object.
     Plugin,
-    /// A webhook of a configuration.
+    /// The webhook of a configuration.
     Webhook,
-    /// Another stage.
+    /// Any other stage.
     Stage,
 }
 
@@ -144,8 +145,8 @@ impl From<Status> for Refusal {
     }
 }
 
-/// The mutating point of admission. The plugins see the object in the version of the request and may change it. Whether a webhook
-/// was asked.
+/// Runs the mutating point of admission. The plugins see the object in the version of the request and may
+/// change it. Returns whether a webhook was called.
 pub(super) async fn mutate<C: Caller, S: Source<C>>(
     caller: &mut C,
     intent: &Intent<'_>,
@@ -180,12 +181,12 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
     Ok(asked_webhooks)
 }
 
-/// A PUT or an apply that creates is a creation to admission.
+/// For admission, a PUT or an apply that creates an object is a creation.
 fn operation(intent: &Intent<'_>, is_new: bool) -> Operation {
     if is_new { Operation::Create } else { intent.operation }
 }
 
-/// Gives the fields of a new object, as the request means it, to the writer.
+/// Makes the writer own the fields of a new object, as sent.
 pub(super) async fn own_new(intent: &Intent<'_>, object: &mut Object) -> Result<(), Status> {
     if intent.passes(Stage::Prepare) {
         validation::prepare(&intent.resource.table, object);
@@ -200,8 +201,8 @@ pub(super) async fn own_new(intent: &Intent<'_>, object: &mut Object) -> Result<
     Ok(())
 }
 
-/// The object in the stored version and in the namespace of the request, which a plugin cannot change, and the state that
-/// it is to replace where a later stage looks at it.
+/// Returns the object in the stored version and in the namespace of the request, which a plugin cannot
+/// change. Also returns the version that it replaces, if a later stage reads it.
 pub(super) fn convert<C, S: Source<C>>(
     intent: &Intent<'_>,
     source: &mut S,
@@ -217,8 +218,8 @@ pub(super) fn convert<C, S: Source<C>>(
     Ok((new, old))
 }
 
-/// Gives a new object its time of creation, its identity, and a name if it asks for a generated one; returns what that
-/// was generated from.
+/// Sets the creation time, the uid, and the name if it is to be generated, of a new object. Returns the
+/// prefix of a generated name.
 pub(super) fn identify(object: &mut Object) -> Option<String> {
     set_meta(object, "creationTimestamp", Some(clock::now().into()));
     let base = generate_name(object).to_owned();
@@ -230,8 +231,8 @@ pub(super) fn identify(object: &mut Object) -> Option<String> {
     generated_from
 }
 
-/// Refuses a version in a new object, which only the store gives; text that is no version counts as none. A dry run does not
-/// get as far as the store: it shows what the writer gave.
+/// Refuses a version in a new object, since only the store assigns versions. A text that is not a version is
+/// ignored. A dry run does not reach the store, so it returns the version that the writer sent.
 pub(super) fn check_unversioned(intent: &Intent<'_>, object: &mut Object) -> Result<(), Status> {
     if intent.dry_run {
         return Ok(());
@@ -244,8 +245,8 @@ pub(super) fn check_unversioned(intent: &Intent<'_>, object: &mut Object) -> Res
     Ok(())
 }
 
-/// Compares the identity that the body of a PUT names with the stored one. A patch, or a plugin, that changes it is
-/// refused by validation.
+/// Compares the uid in the body of a PUT with the stored one. Validation refuses a patch or a plugin that
+/// changes the uid.
 pub(super) fn same(intent: &Intent<'_>, new: &Object, current: Option<&mut Current>) -> Result<(), Status> {
     let uid = meta(new, "uid");
     let is_patch = matches!(intent.options, admission::Options::Patch(_));
@@ -288,7 +289,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// Gives what an update changes to the writer.
+/// Makes the writer own the fields that an update changes.
 pub(super) async fn own_change(intent: &Intent<'_>, new: &mut Object, old: &Object) -> Result<(), Status> {
     if intent.passes(Stage::Prepare) {
         validation::prepare_update(&intent.resource.stored().table, new, old);
@@ -299,7 +300,7 @@ pub(super) async fn own_change(intent: &Intent<'_>, new: &mut Object, old: &Obje
     Ok(())
 }
 
-/// Does something to an object that may need conversions by webhooks, again and again until it has them all.
+/// Runs an operation that may need conversions by webhooks, and repeats it until all of them are available.
 async fn with_conversions(
     intent: &Intent<'_>,
     object: &mut Object,
@@ -325,7 +326,7 @@ fn tracking<'i>(intent: &'i Intent<'_>) -> Tracking<'i> {
     Tracking { registry: intent.types.registry(), resource, endpoint, manager, conversions }
 }
 
-/// Hands out addresses and ports. Keep what is returned until the write is over.
+/// Allocates addresses and ports. Keep the returned value until the write is over.
 pub(super) fn allocate<'w>(
     intent: &Intent<'w>,
     new: &mut Object,
@@ -338,8 +339,8 @@ pub(super) fn allocate<'w>(
     api.allocations().begin(intent.resource, new, old)
 }
 
-/// What the endpoint lets through, and what the server derives. `is_labelled` says whether the labels of the object are the
-/// writer's, not a default.
+/// Keeps only the fields that the endpoint may write, and sets the fields that the server derives.
+/// `is_labelled` says whether the writer set the labels of the object, rather than a default.
 pub(super) fn prepare<C: Caller>(
     caller: &mut C,
     intent: &Intent<'_>,
@@ -360,7 +361,7 @@ pub(super) fn prepare<C: Caller>(
     };
     strategy::prepare_update(intent.resource, intent.endpoint, new, old);
     if intent.endpoint != Endpoint::Main {
-        // Defaults of what was written may follow from what is only now beside it again.
+        // The defaults of written fields may depend on fields that were restored only now.
         defaults::apply(&intent.resource.stored().message, new, naming);
     }
     let began = Instant::now();
@@ -368,7 +369,7 @@ pub(super) fn prepare<C: Caller>(
     intent.api.metrics().comparisons.time(&["write"], began.elapsed());
 }
 
-/// The rules of the kind. An object without a name is not stored, though its writer skips them.
+/// Checks the rules of the kind. An object without a name is refused even if the writer skips the rules.
 pub(super) async fn validate<C: Caller>(
     caller: &mut C,
     intent: &Intent<'_>,
@@ -386,7 +387,8 @@ pub(super) async fn validate<C: Caller>(
     let refused = device_access::refused(intent.api.lookup(), about, intent.namespace, new, old)?;
     let mut errors: Vec<FieldError> = refused.into_iter().collect();
     let found = rules(caller, intent, new, old);
-    // Each driver is a question for the authorizer: only the lists of a valid object are short.
+    // Each driver needs its own authorization check, and only the lists of a valid object are known to be
+    // short.
     if let (Some(asked), Some(old), true) = (intent.permission, old, found.is_empty()) {
         errors.extend(device_status::refused(intent.api.authorizer(), asked, about, [new, old]).await);
     }
@@ -397,7 +399,7 @@ pub(super) async fn validate<C: Caller>(
     Err(Status::invalid(intent.subject_of_rules(meta(new, "name")), &errors))
 }
 
-/// What the rules of the kind say against an object.
+/// Returns the errors of an object under the rules of its kind.
 fn rules<C: Caller>(
     caller: &mut C,
     intent: &Intent<'_>,
@@ -414,7 +416,7 @@ fn rules<C: Caller>(
     judgement.errors
 }
 
-/// What the kind has to say of a valid object.
+/// Adds the warnings of the kind about a valid object.
 pub(super) fn warn<C: Caller>(caller: &mut C, intent: &Intent<'_>, new: &Object, old: Option<&Object>) {
     if !intent.leaves_out.contains(&Stage::Validate)
         && let Some(warnings) = caller.warnings()
@@ -423,8 +425,8 @@ pub(super) fn warn<C: Caller>(caller: &mut C, intent: &Intent<'_>, new: &Object,
     }
 }
 
-/// A role or a binding grants nothing that its writer does not hold: 403, or 404 when a binding's role is missing. The
-/// object is looked at as it was sent: it may have no name yet, and be invalid.
+/// Checks that a role or a binding grants only permissions that its writer has: 403 otherwise, or 404 if the
+/// role of a binding is missing. The object is checked as sent: it may have no name yet, and may be invalid.
 pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) -> Result<(), Status> {
     let authorizer = intent.api.authorizer();
     let Some(asked) = intent.permission.filter(|_| intent.passes(Stage::Escalate)) else { return Ok(()) };
@@ -433,7 +435,7 @@ pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Obj
     }
     let confirmed = policy::confirm_no_escalation(authorizer, asked, old, new).await;
     confirmed.map_err(|error| match error {
-        // The error names the resource of the request, and the role that it lacks.
+        // The error names the resource of the request, and the role that is missing.
         Escalation::RoleNotFound(name) => match store::check_key_name(&name) {
             Ok(()) => Status::not_found(intent.subject(&name)),
             Err(refused) => refused,
@@ -443,7 +445,8 @@ pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Obj
     })
 }
 
-/// The writer of a policy or of its binding may read the objects that it makes the parameters: 422.
+/// Checks that the writer of a policy or binding may read the objects that become its parameters: 422
+/// otherwise.
 pub(super) async fn confirm_parameters(
     intent: &Intent<'_>,
     new: &Object,
@@ -458,8 +461,8 @@ pub(super) async fn confirm_parameters(
     readable.map_err(|error| Status::invalid(intent.subject_of_rules(meta(new, "name")), &[error]))
 }
 
-/// The validating point of admission. The plugins see the object as it will be stored, in the version of the request.
-/// Returns what they took for it, which is given back unless it is kept.
+/// Runs the validating point of admission. The plugins see the object as it will be stored, in the version of
+/// the request. Returns the charges that they took, which are given back unless they are kept.
 pub(super) async fn admit<C: Caller, S: Source<C>>(
     caller: &mut C,
     intent: &Intent<'_>,
@@ -501,20 +504,20 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
     Ok(charges)
 }
 
-/// What is to be stored.
+/// The encoded result of a write.
 pub(super) enum Encoded {
-    /// What is stored already.
+    /// The result equals what is stored.
     Same,
-    /// This.
+    /// The result differs from what is stored.
     Change {
-        /// What the store is given: of a custom type in the version that is stored.
+        /// The change for the store. Custom objects are in the stored version.
         change: Change,
-        /// The new state in the form of the resource; `None` where the object goes as it is stored.
+        /// The new version in the form of the resource; `None` if the object is removed as it is stored.
         shown: Option<Payload>,
     },
 }
 
-/// The bytes to store. A write that changes nothing is none.
+/// Encodes the bytes to store. A no-op write is not stored.
 pub(super) async fn encode(
     intent: &Intent<'_>,
     new: &mut Object,
@@ -527,7 +530,7 @@ pub(super) async fn encode(
         return Ok(Encoded::Change { change: Change::Delete(None), shown: None });
     }
     if intent.dry_run {
-        // The answer is what a read of the stored object would be, although nothing is stored.
+        // The response of a dry run equals a read of the stored object, although nothing is stored.
         *new = intent.api.converter().kept(intent.resource, std::mem::take(new)).await?;
     }
     let replaced = current.map_or(&[][..], |current| &current.stored.record.attributes);
@@ -543,7 +546,7 @@ pub(super) async fn encode(
         Fate::Goes => true,
     };
     if goes {
-        // Watchers of an update that ends a deletion get the object as it was before, with the finalizers that it had.
+        // Watchers of an update that ends a deletion get the object as it was before, with its finalizers.
         let last = (fate != Fate::Derived).then_some(payload);
         return Ok(Encoded::Change { change: Change::Delete(last), shown: Some(shown) });
     }
@@ -560,13 +563,13 @@ pub(super) async fn encode(
 
 fn payload(intent: &Intent<'_>, object: &mut Object, replaced: &[u8]) -> Payload {
     if intent.leaves_out.contains(&Stage::Own) {
-        // The managed fields were asked for: without them the write would mean something else.
+        // The managed fields are part of the request: without them the write would mean something else.
         return store::payload_of_change(intent.resource, object, replaced);
     }
     fitting_payload(intent.resource, object, replaced)
 }
 
-/// The conditional write.
+/// Commits the change on its condition.
 pub(super) async fn commit(
     intent: &Intent<'_>,
     key: Bytes,
@@ -592,12 +595,12 @@ pub(super) async fn commit(
     attempt
 }
 
-/// What a dry run of a creation shows.
+/// Returns the result of a dry run of a creation.
 pub(super) fn shown_new(intent: &Intent<'_>, object: &Object) -> Written {
     Written { value: unversioned(intent.resource, object), revision: Revision::ZERO }
 }
 
-/// 404 for the object, whether its namespace exists or not.
+/// Returns a 404 for the object, whether its namespace exists or not.
 pub(super) fn not_found(intent: &Intent<'_>) -> Status {
     Status::not_found(intent.subject(intent.name))
 }

@@ -1,4 +1,4 @@
-//! The stage table: every entry of the write path, and the stages that it passes.
+//! The stage table: every kind of request to the write path, and the stages that it passes.
 
 use engine::Revision;
 use std::fmt::Write as _;
@@ -14,11 +14,11 @@ use types::schema::registry::Resource;
 use values::json::{Object, Value, parse};
 use values::testing::object;
 
-/// What every entry passes; a dot is a stage that it does not.
+/// The stages that each entry passes; a dot marks a stage that it skips.
 ///
-/// An entry of several writes shows them together: an eviction marks the pod as the server and then deletes it. What a
-/// command says (a binding, an eviction, a request for a token) passes both points of admission, the write that comes
-/// of it does not pass them again.
+/// The row of an entry with several writes combines them: an eviction marks the pod as the server and then
+/// deletes it. A command (a binding, an eviction, a request for a token) passes both points of admission; the
+/// resulting write does not pass them again.
 const TABLE: &str = r"
                            decode default mutate escalate compare own allocate prepare validate confirm admit encode commit
 POST                       x      x       x      x        .       x   x        x       x        x       x     x      x
@@ -61,7 +61,7 @@ backfill, no change        x      x       .      .        .       .   .        .
 controller: delete         x      .       x      .        .       .   .        .       .        .       x     x      x
 ";
 
-/// The stages that the table has a column for.
+/// Returns the stages that have a column in the table.
 fn columns() -> impl Iterator<Item = &'static str> {
     TABLE.lines().nth(1).unwrap_or_default().split_whitespace()
 }
@@ -73,7 +73,7 @@ struct Table {
 }
 
 impl Table {
-    /// Adds the row of what was done since the last one.
+    /// Adds a row for everything that was done since the last one.
     fn row(&mut self, name: &str) {
         let passed = trace::take().into_iter().map(|stage| format!("{stage:?}").to_lowercase());
         let passed: Vec<String> = passed.collect();
@@ -89,7 +89,7 @@ impl Table {
         self.text.push('\n');
     }
 
-    /// Makes what a row needs; no row of its own.
+    /// Creates what a row needs, without a row of its own.
     async fn given(&self, path: &str, body: &str) {
         let (code, _, answer) = self.server.ask(&format!("POST {path}"), body).await;
         assert_eq!(code, 201, "{path}: {answer:?}");
@@ -168,7 +168,7 @@ async fn subresources(table: &mut Table) {
 
     let pods = "/api/v1/namespaces/n/pods";
     table.given(pods, &POD.replace("NAME", "p")).await;
-    // A resize asks the node what it has.
+    // A resize reads the resources of the node.
     let node = r#"{"metadata":{"name":"node","labels":{"kubernetes.io/os":"linux"}},"status":{"allocatable":{"cpu":"8","memory":"8Gi"}}}"#;
     table.given("/api/v1/nodes", node).await;
     let body = r#"{"metadata":{"name":"p"},"target":{"name":"node"}}"#;
@@ -177,7 +177,7 @@ async fn subresources(table: &mut Table) {
     table.request("resize", &format!("STRATEGIC {pods}/p/resize"), body).await;
     let body = r#"{"spec":{"ephemeralContainers":[{"name":"e","image":"i"}]}}"#;
     table.request("ephemeralcontainers", &format!("STRATEGIC {pods}/p/ephemeralcontainers"), body).await;
-    // There is no node to connect to; the answer comes after admission.
+    // There is no node to connect to; the error comes after admission.
     table.server.ask(&format!("POST {pods}/p/exec?command=ls"), "").await;
     table.row("connect");
     table.given(pods, &POD.replace("NAME", "q")).await;

@@ -1,5 +1,5 @@
-//! The members of a service that allocation reads and writes, and what an update leaves out: members of another type are
-//! dropped, and omitted ones come from the stored object.
+//! The members of a service that allocation reads and writes. For an update, members that the new type does
+//! not use are dropped, and omitted ones are taken from the stored object.
 
 use std::collections::{HashMap, HashSet};
 
@@ -35,12 +35,12 @@ pub(super) fn needs_address(service: &Object) -> bool {
     matches!(kind(service), "" | "ClusterIP" | "NodePort" | "LoadBalancer")
 }
 
-/// Whether the ports of the service may have node ports.
+/// Returns whether the ports of the service may have node ports.
 pub(super) fn needs_node_ports(service: &Object) -> bool {
     matches!(kind(service), "NodePort" | "LoadBalancer")
 }
 
-/// Whether node ports are allocated by default.
+/// Returns whether node ports are allocated by default.
 pub(super) fn allocates_node_ports(service: &Object) -> bool {
     let allocates = at(service, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool);
     kind(service) == "NodePort" || kind(service) == "LoadBalancer" && allocates != Some(false)
@@ -113,7 +113,7 @@ fn is_reached_from_outside(service: &Object) -> bool {
     needs_node_ports(service) || kind(service) == "ClusterIP" && !texts(service, "externalIPs").is_empty()
 }
 
-/// Removes those of the named members that are as they were, each by itself.
+/// Removes each of the named members that did not change.
 fn clear_same(service: &mut Object, old: &Object, names: &[&str]) {
     for name in names {
         if same(service, old, name) {
@@ -142,7 +142,7 @@ pub(super) fn fill_in(service: &mut Object, old: &Object) {
         for port in ports_mut(service) {
             if port.get("nodePort").and_then(Value::as_i64).unwrap_or(0) == 0 {
                 let name = port.get("name").and_then(Value::as_str).unwrap_or_default();
-                // Not a node port that the client moved to another port of the service.
+                // Skip a node port that the client moved to another port of the service.
                 if let Some(number) = by_name.get(name).filter(|port| **port != 0 && !named.contains(port)) {
                     port.insert("nodePort", Value::Int(*number));
                 }

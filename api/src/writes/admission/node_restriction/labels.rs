@@ -1,4 +1,4 @@
-//! The labels that the agent of a node may give it. With others it could draw pods to itself.
+//! The labels that a node agent may set on its node. With other labels it could attract pods to itself.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ const OF_MACHINE: &[&str] = &["hostname", "arch", "os"];
 const OF_MACHINE_BETA: &[&str] = &["arch", "os", "instance-type"];
 const OF_PLACE: &[&str] = &["region", "zone"];
 
-/// The labels that two states of an object have not in common.
+/// Returns the labels that differ between two versions of an object.
 pub(super) fn changed<'v>(new: View<'v>, old: View<'v>) -> BTreeSet<&'v str> {
     let labels = |object: View<'v>| object.child("metadata").child("labels");
     let (new, old) = (labels(new), labels(old));
@@ -23,7 +23,8 @@ pub(super) fn changed<'v>(new: View<'v>, old: View<'v>) -> BTreeSet<&'v str> {
         .collect()
 }
 
-/// Those among them that the agent may not change: all in the system's domains but the ones that it knows itself.
+/// Returns those of the changed labels that the agent may not change: all in the system's domains except
+/// those that an agent sets itself.
 pub(super) fn forbidden<'v>(changed: BTreeSet<&'v str>, naming: &Naming) -> BTreeSet<&'v str> {
     changed.into_iter().filter(|name| is_of_system(name, naming) && !is_of_agent(name, naming)).collect()
 }
@@ -47,7 +48,7 @@ fn is_of_agent(label: &str, naming: &Naming) -> bool {
         || (prefix == sub("topology") || prefix == sub("failure-domain.beta")) && OF_PLACE.contains(&name)
 }
 
-/// Whether `name` is `domain` or below it.
+/// Returns whether `name` is `domain` or a subdomain of it.
 fn is_in(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

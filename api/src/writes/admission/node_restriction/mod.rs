@@ -1,8 +1,9 @@
-//! The plugin NodeRestriction: the agent of a node writes only what belongs to that node.
+//! The plugin NodeRestriction: the agent of a node writes only objects that belong to that node.
 //!
-//! Agents are users of the group `system:nodes`, named `system:node:<node>`; no other user is restricted. Which resources
-//! they may write at all is a matter of authorization, which sees no objects. `labels` knows the labels that an agent may
-//! give its node, `pod` the pods that it may create, `token` the tokens that it may ask for.
+//! Agents are users of the group `system:nodes`, named `system:node:<node>`; other users are not restricted.
+//! Authorization, which sees no objects, decides which resources agents may write at all. `labels` knows the
+//! labels that an agent may set on its node, `pod` the pods that it may create, and `token` the tokens that
+//! it may request.
 
 mod labels;
 mod pod;
@@ -23,10 +24,10 @@ use values::json::Object;
 use values::object::meta;
 use values::status::{Status, Subject};
 
-/// What an agent may change in the status of a claim: the steps of an expansion.
+/// The fields that an agent may change in the status of a claim: the progress of an expansion.
 const EXPANSION: &[&str] = &["capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"];
 
-/// The plugin.
+/// The admission plugin NodeRestriction.
 pub struct NodeRestriction {
     lookup: Lookup,
     pods: Arc<Resource>,
@@ -36,7 +37,7 @@ pub struct NodeRestriction {
     drivers: Arc<Resource>,
 }
 
-/// One write of an agent.
+/// A write of a node agent.
 struct Agent<'a, 'r, N> {
     plugin: &'a NodeRestriction,
     record: &'a Record<'r, N>,
@@ -44,7 +45,7 @@ struct Agent<'a, 'r, N> {
 }
 
 impl NodeRestriction {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> NodeRestriction {
         NodeRestriction {
             lookup: lookup.clone(),
@@ -112,11 +113,11 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         self.record.old.map_or(View::from(None), View::of)
     }
 
-    /// A stored pod of the namespace.
+    /// Returns a stored pod of the namespace.
     fn stored_pod(&self, name: &str) -> Result<Object, Status> {
         let plugin = self.plugin;
         let pod = plugin.lookup.get(&plugin.pods, self.record.namespace, name)?;
-        // As the informers of the reference server say it.
+        // The reference server gets this error from its informers, with the kind in the singular.
         pod.ok_or_else(|| Status::not_found(Subject { group: "", kind: "pod", name }))
     }
 
@@ -124,7 +125,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         let node = self.node;
         match self.record.operation {
             Operation::Create => self.mirror_pod(),
-            // A collection is deleted pod by pod, each of which comes here with its name.
+            // A collection is deleted pod by pod, and each deletion passes here with the name of the pod.
             Operation::Delete => self.require(
                 self.stored().child("spec").text("nodeName") == node,
                 format_args!("node {node:?} can only delete pods with spec.nodeName set to itself"),
@@ -136,7 +137,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         }
     }
 
-    /// A pod that the agent runs by itself, shown in the API.
+    /// Checks a mirror pod, which represents in the API a pod that the agent runs by itself.
     fn mirror_pod(&self) -> Result<(), Status> {
         let uid = self.plugin.lookup.get(&self.plugin.nodes, "", self.node)?;
         let uid = uid.as_ref().map(|node| meta(node, "uid"));
@@ -286,7 +287,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         )
     }
 
-    /// Requests for the certificates of agents are for the agent that asks.
+    /// Checks that a request for an agent certificate is for the agent that requests it.
     fn certificate_request(&self) -> Result<(), Status> {
         let spec = self.wanted().child("spec");
         let naming = self.plugin.lookup.naming;
@@ -310,7 +311,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     }
 }
 
-/// The claims that were made for a pod: by its names for them, and by their own.
+/// Returns the claims that were created for a pod, each with the pod's name for it and its own name.
 fn claims_of(pod: View<'_>) -> impl Iterator<Item = [&str; 2]> {
     let statuses = pod.child("status").structs("resourceClaimStatuses");
     statuses.map(|status| ["name", "resourceClaimName"].map(|name| status.text(name)))
@@ -330,7 +331,7 @@ impl Plugin for NodeRestriction {
     }
 }
 
-/// Whether an agent asks for a token.
+/// Returns whether an agent requests a token.
 fn is_token_of_agent<N>(record: &Record<'_, N>) -> bool {
     record.subresource == "token"
         && record.operation == Operation::Create
@@ -347,7 +348,7 @@ mod tests {
     use crate::writes::admission::{Make, Settings};
     use crate::writes::write::server_fixture::Server;
 
-    /// The plugin, for writes that are all by the agent of the node `x`.
+    /// The plugin, with the agent of the node `x` as the user of all writes.
     struct ByAgent {
         plugin: NodeRestriction,
         user: User,

@@ -1,18 +1,19 @@
-//! The pods that the agent of a node may create: mirrors of those that it runs by itself, which reach nothing in the API.
+//! The pods that a node agent may create: mirrors of pods that it runs by itself, which refer to no other
+//! objects in the API.
 
 use objects::validation::View;
 use values::naming::Naming;
 
-/// Why a pod may not be created.
+/// The reason why a pod may not be created.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Refusal {
-    /// In words.
+    /// A reason in words.
     Because(String),
-    /// Its owner, the node, does not exist.
+    /// The owner of the pod, its node, does not exist.
     NoNode,
 }
 
-/// Why the agent of `node`, which has this uid, may not create a pod.
+/// Returns why the agent of `node` may not create a pod. `uid` is the uid of the node.
 pub(super) fn refusal(pod: View<'_>, node: &str, uid: Option<&str>, naming: &Naming) -> Option<Refusal> {
     let because = |why: String| Some(Refusal::Because(why));
     let may_only = |what: &str| because(format!("node {node:?} can only create pods with {what}"));
@@ -50,7 +51,7 @@ pub(super) fn refusal(pod: View<'_>, node: &str, uid: Option<&str>, naming: &Nam
     because(format!("node {node:?} can not create pods that reference {referred}"))
 }
 
-/// What a pod refers to in the API.
+/// Returns the kind of API object that a pod refers to, if any.
 fn referred(spec: View<'_>) -> Option<&'static str> {
     if !spec.text("serviceAccountName").is_empty() {
         return Some("serviceaccounts");
@@ -70,7 +71,7 @@ fn referred(spec: View<'_>) -> Option<&'static str> {
     let projected = |source: &str| {
         volumes().any(|volume| volume.child("projected").structs("sources").any(|from| from.has(source)))
     };
-    // Drivers of volumes take their secrets in a member of this name, whatever the driver.
+    // Volume drivers take their secrets in a member of this name, whichever driver it is.
     let of_drivers = || {
         volumes().any(|volume| {
             volume.members().any(|(_, source)| {
@@ -101,7 +102,7 @@ fn referred(spec: View<'_>) -> Option<&'static str> {
     volumes().find_map(referred_by_volume)
 }
 
-/// What a volume of a pod refers to in the API, besides secrets and config maps.
+/// Returns the kind of API object that a volume of a pod refers to, other than secrets and config maps.
 fn referred_by_volume(volume: View<'_>) -> Option<&'static str> {
     const DIRECT: [(&str, &str); 5] = [
         ("csi", "csidrivers (via CSI volumes)"),

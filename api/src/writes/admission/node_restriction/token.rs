@@ -1,5 +1,5 @@
-//! Tokens that an agent asks for: for a pod on its node, and for an audience that the pod's volumes name, unless the agent
-//! is authorized for more (docs/api/admission.md#admission-plugins).
+//! Tokens that an agent requests: for a pod on its node, and for an audience that the pod's volumes name,
+//! unless the agent is authorized for more (docs/api/admission.md#admission-plugins).
 
 use std::ops::Deref;
 
@@ -12,11 +12,11 @@ use values::json::Object;
 use values::object::meta;
 use values::status::{Status, qualified};
 
-/// Verb of the permission to ask for an audience, whose name is the resource.
+/// The verb of the permission to request an audience. The audience is the resource.
 const VERB: &str = "request-serviceaccounts-token-audience";
 
 impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
-    /// A token is for a pod on the node.
+    /// Checks that a token is bound to a pod on the node.
     pub(super) fn token(&self) -> Result<(), Status> {
         if self.record.operation != Operation::Create {
             return Ok(());
@@ -38,7 +38,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
 }
 
 impl NodeRestriction {
-    /// Whether the audience that is asked for is one of the pod's, or the agent is authorized for it.
+    /// Checks that the requested audience is one of the pod's, or that the agent is authorized for it.
     pub(super) async fn audience(&self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
         let wanted = record.new.as_deref().map_or(View::from(None), View::of).child("spec");
         let mut audiences = wanted.texts("audiences");
@@ -75,8 +75,8 @@ impl NodeRestriction {
         )))
     }
 
-    /// Whether a volume of the pod needs tokens for an audience: by itself, or through its driver. What is missing on the
-    /// way to a driver goes into `missing`.
+    /// Returns whether a volume of the pod needs tokens for an audience, by itself or through its driver.
+    /// Objects that are missing on the way to a driver are added to `missing`.
     fn names_audience(
         &self,
         pod: &Object,
@@ -105,7 +105,8 @@ impl NodeRestriction {
         Ok(false)
     }
 
-    /// The driver that mounts a volume: its own, or that of the volume its claim is bound to.
+    /// Returns the driver that mounts a volume: the volume's own driver, or that of the persistent volume to
+    /// which its claim is bound.
     fn driver(
         &self,
         pod: &Object,
@@ -131,7 +132,8 @@ impl NodeRestriction {
         Ok(Some(driver.to_owned()).filter(|driver| !driver.is_empty()))
     }
 
-    /// A stored object; if there is none, `missing` gets the error in the words of kube-apiserver's informers.
+    /// Returns a stored object. If it does not exist, `missing` gets the error in the words of
+    /// kube-apiserver's informers.
     fn found(
         &self,
         resource: &Resource,

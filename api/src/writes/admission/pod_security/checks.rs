@@ -1,7 +1,7 @@
-//! The checks of pod security: which level has them, from which version on, and the evaluation of a pod.
+//! The checks of pod security: their levels, the versions in which they apply, and the evaluation of a pod.
 //!
-//! The restricted level has the checks of the baseline too, but for those that a stricter check of its own replaces.
-//! Source: the Pod Security Standards of the Kubernetes documentation.
+//! The restricted level includes the checks of the baseline level, except those that a stricter check of its
+//! own replaces. Source: the Pod Security Standards of the Kubernetes documentation.
 
 mod baseline;
 mod offenders;
@@ -13,49 +13,49 @@ use super::level::{Level, LevelVersion, Version};
 use objects::validation::View;
 use values::naming::Naming;
 
-/// A pod, or the template of one.
+/// A pod, or a pod template.
 #[derive(Clone, Copy)]
 pub struct Pod<'p> {
-    /// `metadata.annotations`
+    /// The value of `metadata.annotations`.
     pub annotations: View<'p>,
-    /// `spec`
+    /// The specification at `spec`.
     pub spec: View<'p>,
-    /// Names of annotations.
+    /// The naming profile, for names of annotations.
     pub naming: &'p Naming,
 }
 
-/// One container.
+/// A container of a pod.
 #[derive(Clone, Copy)]
 struct Container<'p> {
     name: &'p str,
     body: View<'p>,
-    /// `securityContext`
+    /// The value of `securityContext`.
     context: View<'p>,
 }
 
 impl<'p> Pod<'p> {
-    /// The pod in an object with `metadata` and `spec`.
+    /// Returns the pod in an object with `metadata` and `spec`.
     pub fn of(object: View<'p>, naming: &'p Naming) -> Pod<'p> {
         let annotations = object.child("metadata").child("annotations");
         Pod { annotations, spec: object.child("spec"), naming }
     }
 
-    /// `spec.securityContext`
+    /// Returns the value of `spec.securityContext`.
     fn context(self) -> View<'p> {
         self.spec.child("securityContext")
     }
 
-    /// The annotation with the seccomp profile of the pod, before there was a field for it.
+    /// Returns the annotation for the seccomp profile of the pod, which predates the field.
     pub fn seccomp_annotation(self) -> String {
         format!("seccomp.security.alpha.{}/pod", self.naming.domain)
     }
 
-    /// The same for one of its containers.
+    /// Returns the annotation for the seccomp profile of one container, which predates the field.
     pub fn seccomp_annotation_of(self, container: &str) -> String {
         format!("container.seccomp.security.alpha.{}/{container}", self.naming.domain)
     }
 
-    /// The containers of all three kinds, in the order in which they may run.
+    /// Returns the containers of all three kinds, in the order in which they may run.
     fn containers(self) -> impl Iterator<Item = Container<'p>> {
         ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |list| {
             self.spec.structs(list).map(|body| Container {
@@ -70,18 +70,18 @@ impl<'p> Pod<'p> {
         self.spec.child("os").text("name") == "windows"
     }
 
-    /// Whether root in the pod is not root on the node.
+    /// Returns whether the pod has a user namespace, so that root in the pod is not root on the node.
     fn has_user_namespace(self) -> bool {
         self.spec.flag("hostUsers") == Some(false)
     }
 }
 
-/// Why a pod is not allowed: `reason (detail)`.
+/// A reason why a pod is not allowed: `reason (detail)`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Violation {
     /// The check that failed, in words.
     pub reason: Cow<'static, str>,
-    /// What in the pod made it fail.
+    /// The fields of the pod that made it fail.
     pub detail: String,
 }
 
@@ -91,14 +91,14 @@ impl Violation {
     }
 }
 
-/// What a check finds in a pod.
+/// A function that checks a pod and returns the violation, if any.
 type Form = fn(Pod<'_>) -> Option<Violation>;
 
-/// One check.
+/// A check of a level.
 struct Check {
-    /// Its forms, each with the minor release from which it applies until the next one does.
+    /// The variants of the check. Each has the minor release from which it applies, until the next one does.
     forms: &'static [(u64, Form)],
-    /// The check of the baseline that it replaces, by its position there.
+    /// The position in [`BASELINE`] of the check that this one replaces.
     replaces: Option<usize>,
 }
 
@@ -118,7 +118,8 @@ const HOST_PATHS: usize = 3;
 const PROC_MOUNT: usize = 7;
 const SECCOMP: usize = 9;
 
-/// In the order in which violations are shown: that of the names of the checks, by their bytes.
+/// The checks of the baseline level, in the order in which violations are shown: the byte order of the check
+/// names.
 static BASELINE: &[Check] = &[
     check(&[(0, baseline::app_armor)]),
     check(&[(0, baseline::capabilities)]),
@@ -139,7 +140,7 @@ static BASELINE: &[Check] = &[
     check(&[(0, baseline::host_process)]),
 ];
 
-/// The same for what the restricted level adds.
+/// The checks that the restricted level adds, in the same order.
 static RESTRICTED: &[Check] = &[
     check(&[(8, restricted::privilege_escalation), (25, restricted::privilege_escalation_on_linux)]),
     Check {
@@ -156,7 +157,7 @@ static RESTRICTED: &[Check] = &[
     },
 ];
 
-/// What a level does not allow about a pod.
+/// Returns the violations of a level by a pod.
 pub fn evaluate(at: LevelVersion, pod: Pod<'_>) -> Vec<Violation> {
     let restricted = if at.level == Level::Restricted { RESTRICTED } else { &[] };
     let restricted = restricted.iter().filter_map(|check| Some((check.replaces, check.form(at.version)?)));
@@ -172,13 +173,13 @@ pub fn evaluate(at: LevelVersion, pod: Pod<'_>) -> Vec<Violation> {
         .collect()
 }
 
-/// `reason (detail), reason (detail)`
+/// Formats violations as `reason (detail), reason (detail)`.
 pub fn details(violations: &[Violation]) -> String {
     let shown: Vec<_> = violations.iter().map(|v| format!("{} ({})", v.reason, v.detail)).collect();
     shown.join(", ")
 }
 
-/// `reason, reason`
+/// Formats violations as `reason, reason`.
 pub fn reasons(violations: &[Violation]) -> String {
     let shown: Vec<&str> = violations.iter().map(|violation| &*violation.reason).collect();
     shown.join(", ")

@@ -1,27 +1,27 @@
-//! The configuration of pod security: what namespaces without labels have, and what is exempt.
+//! The configuration of pod security: the defaults for namespaces without labels, and the exemptions.
 
 use super::level::{Level, LevelVersion, Policy, Version};
 use objects::validation::{View, names};
 use values::field::FieldError;
 use values::json::Value;
 
-/// The configuration.
+/// The configuration of the PodSecurity plugin.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Config {
-    /// The policy of a namespace whose labels say nothing.
+    /// The policy of a namespace without policy labels.
     pub defaults: Policy,
-    /// What is never checked.
+    /// Users, namespaces and pods that are never checked.
     pub exempt: Exemptions,
 }
 
-/// What is never checked.
+/// Users, namespaces and pods that are never checked.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub struct Exemptions {
-    /// Writes of these users.
+    /// Users whose writes are not checked.
     pub users: Vec<String>,
-    /// Everything in these namespaces.
+    /// Namespaces in which nothing is checked.
     pub namespaces: Vec<String>,
-    /// Pods of these runtime classes.
+    /// Runtime classes whose pods are not checked.
     pub runtime_classes: Vec<String>,
 }
 
@@ -33,10 +33,10 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a `PodSecurityConfiguration` whose members have their types.
+    /// Reads a `PodSecurityConfiguration` whose members have the right types.
     ///
     /// # Errors
-    /// Every default that is wrong, or else every exemption.
+    /// Lists all invalid defaults or, if the defaults are valid, all invalid exemptions.
     pub fn parse(config: &Value) -> Result<Config, String> {
         let config = View::from(Some(config));
         let defaults = config.child("defaults");
@@ -61,12 +61,12 @@ impl Config {
     }
 }
 
-/// Checks that there are no errors; `what` says what they are about.
+/// Returns an error if there are any errors; `what` says what they are about.
 fn none(what: &str, errors: &[String]) -> Result<(), String> {
     go::join_errors(errors).map_or(Ok(()), |errors| Err(format!("PodSecurity {what}: {errors}")))
 }
 
-/// The default of one mode, which errors show under another name.
+/// Reads the default of one mode. `shown` is the name of the mode in errors.
 fn mode(defaults: View<'_>, name: &str, shown: &str, errors: &mut Vec<String>) -> LevelVersion {
     let mut of = LevelVersion::PRIVILEGED;
     let version = format!("{name}-version");
@@ -86,7 +86,7 @@ fn mode(defaults: View<'_>, name: &str, shown: &str, errors: &mut Vec<String>) -
     of
 }
 
-/// One list of exemptions. Any user may be named.
+/// Reads one list of exemptions. Any user name is allowed.
 fn list(
     exemptions: View<'_>,
     name: &str,

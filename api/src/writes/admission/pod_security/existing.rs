@@ -1,4 +1,4 @@
-//! What a new level means for the pods that a namespace has already: the warnings for its writer.
+//! Checks the existing pods of a namespace against a new level, and produces warnings for the writer.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,17 +15,18 @@ use values::json::Object;
 use values::object::meta;
 use values::status::Status;
 
-/// Pods that one write of a namespace checks.
+/// Maximum number of pods that one write of a namespace checks.
 const PODS_MAX: usize = 3000;
-/// How long it checks them.
+/// Maximum time for these checks.
 const TIME_MAX: Duration = Duration::from_secs(1);
-/// Pods between two pauses in which other requests run.
+/// Number of pods checked between two pauses in which other requests run.
 const PODS_PER_TURN: usize = 32;
 
-/// Checks the pods of a namespace. One pod of each controller comes before the others, because these are likely alike.
+/// Checks the pods of a namespace. The first pod of each controller comes first, because the pods of a
+/// controller are likely the same.
 ///
 /// # Errors
-/// A pod cannot be read.
+/// Fails if a pod cannot be read.
 pub async fn warnings(
     lookup: &Lookup,
     pods: &Resource,
@@ -75,13 +76,13 @@ enum Round {
     Others,
 }
 
-/// The uid of the owner that controls a pod.
+/// Returns the uid of the owner that controls a pod.
 fn controller_of(pod: &Object) -> Option<&str> {
     let owners = View::of(pod).child("metadata").structs("ownerReferences");
     owners.into_iter().find(|owner| owner.is_true("controller")).map(|owner| owner.text("uid"))
 }
 
-/// Pods with the same violations: the first by name, and how many.
+/// Groups of pods with the same violations: the first pod by name, and their number.
 #[derive(Default)]
 struct Found(BTreeMap<String, (String, usize)>);
 

@@ -1,4 +1,4 @@
-//! Levels and versions of pod security, and the policy that the labels of a namespace make of them.
+//! Levels and versions of pod security, and the policy that the labels of a namespace define.
 
 use std::fmt;
 
@@ -7,27 +7,28 @@ use values::field::FieldError;
 use values::json::Value;
 use values::naming::Naming;
 
-/// A label of namespaces, or an annotation of audit events: `pod-security.kubernetes.io/enforce`.
+/// Returns a label of namespaces or an annotation of audit events, for example
+/// `pod-security.kubernetes.io/enforce`.
 pub fn label(naming: &Naming, name: &str) -> String {
     format!("pod-security.{}/{name}", naming.domain)
 }
 
-/// How strict a policy is; a later one allows less.
+/// A pod security level. Later variants are stricter.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Level {
     /// Everything is allowed.
     Privileged,
-    /// Known ways to gain privileges on the node are not.
+    /// Known ways to gain privileges on the node are forbidden.
     Baseline,
-    /// Only what follows the present practice of hardening is.
+    /// Only pods that follow current hardening practice are allowed.
     Restricted,
 }
 
 impl Level {
-    /// Reads a level.
+    /// Parses a level.
     ///
     /// # Errors
-    /// What a level must be.
+    /// Says which values are accepted.
     pub fn parse(text: &str) -> Result<Level, &'static str> {
         match text {
             "privileged" => Ok(Level::Privileged),
@@ -38,20 +39,20 @@ impl Level {
     }
 }
 
-/// The release whose checks apply.
+/// The release that defines the checks.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Version {
-    /// `v1.N`
+    /// A release, written `v1.N`.
     Minor(u64),
-    /// The newest checks. After all others in order.
+    /// The newest checks. This variant sorts after all releases.
     Latest,
 }
 
 impl Version {
-    /// Reads `latest` or `v1.N`.
+    /// Parses `latest` or `v1.N`.
     ///
     /// # Errors
-    /// What a version must be.
+    /// Says which values are accepted.
     pub fn parse(text: &str) -> Result<Version, &'static str> {
         if text == "latest" {
             return Ok(Version::Latest);
@@ -65,12 +66,12 @@ impl Version {
     }
 }
 
-/// A level as a release defines it.
+/// A level as defined by a release.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LevelVersion {
-    /// How strict it is.
+    /// The level of the checks.
     pub level: Level,
-    /// By which release.
+    /// The release that defines the level.
     pub version: Version,
 }
 
@@ -79,7 +80,7 @@ impl LevelVersion {
     pub const PRIVILEGED: LevelVersion = LevelVersion { level: Level::Privileged, version: Version::Latest };
 }
 
-/// `restricted:v1.30`
+/// Formats the level as in `restricted:v1.30`.
 impl fmt::Display for LevelVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.level {
@@ -94,31 +95,32 @@ impl fmt::Display for LevelVersion {
     }
 }
 
-/// What is done about pods that a level does not allow.
+/// The action for pods that a level does not allow, for each mode.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Policy {
-    /// Pods must fulfil it.
+    /// Pods that this level does not allow are refused.
     pub enforce: LevelVersion,
-    /// The audit event of others has an annotation.
+    /// Pods that this level does not allow add an annotation to the audit event.
     pub audit: LevelVersion,
-    /// The writer of others gets a warning.
+    /// Pods that this level does not allow cause a warning to the client.
     pub warn: LevelVersion,
 }
 
 impl Policy {
-    /// Allows everything.
+    /// The policy that allows everything.
     pub const PRIVILEGED: Policy = Policy {
         enforce: LevelVersion::PRIVILEGED,
         audit: LevelVersion::PRIVILEGED,
         warn: LevelVersion::PRIVILEGED,
     };
 
-    /// Whether no check can fail.
+    /// Returns whether no check can fail.
     pub fn is_privileged(&self) -> bool {
         [self.enforce, self.audit, self.warn].iter().all(|mode| mode.level == Level::Privileged)
     }
 
-    /// Whether both come to the same. The version of a level that allows everything does not matter.
+    /// Returns whether two policies have the same effect. The version of a level that allows everything does
+    /// not matter.
     pub fn is_equivalent(self, other: Policy) -> bool {
         let modes = |policy: Policy| [policy.enforce, policy.audit, policy.warn];
         modes(self).into_iter().zip(modes(other)).all(|(own, other)| {
@@ -126,11 +128,12 @@ impl Policy {
         })
     }
 
-    /// The policy of a namespace with these labels, and what is wrong with them. A wrong label is not ignored where
-    /// that would allow more: what is enforced is then the strictest.
+    /// Returns the policy of a namespace with these labels, and the errors in the labels. An invalid level to
+    /// enforce is not ignored, since that would allow more; the strictest level is enforced instead.
     ///
-    /// A namespace that enforces a level and says nothing about warnings warns of the same: pods made from a template
-    /// would be refused later, without an answer to the client.
+    /// If a namespace enforces a level and has no label for warnings, the enforced level is also used for
+    /// warnings. Otherwise pods made from a template would be refused later, without an error for the client
+    /// that wrote the template.
     pub fn of_labels(labels: View<'_>, naming: &Naming, defaults: Policy) -> (Policy, Vec<FieldError>) {
         let mut policy = defaults;
         let mut errors = Vec::new();
@@ -150,7 +153,7 @@ impl Policy {
     }
 }
 
-/// What there is of a label.
+/// The state of a label.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Label {
     Absent,

@@ -1,13 +1,14 @@
-//! The plugin PodSecurity: pods follow the level of their namespace.
+//! The plugin PodSecurity: pods must comply with the level of their namespace.
 //!
 //! ```text
-//! labels of the namespace, defaults ─► policy: a level and version to enforce, to audit, to warn of
+//! labels of the namespace, defaults ─► policy: a level and version to enforce, to audit, to warn about
 //! pod, template of a workload       ─► checks of that level ─► violations ─► 403 · annotation · warning
 //! ```
 //!
-//! Pods are refused, templates never: their pods will be. A namespace whose level becomes stricter is told which of its
-//! pods would not pass. `level` reads levels and policies, `checks` evaluates, `existing` looks at the pods of a
-//! namespace; all of that is independent of the write (docs/api/pod-security.md).
+//! Pods may be refused, templates never: their pods will be refused. When the level of a namespace becomes
+//! stricter, the writer gets warnings about existing pods that would not pass. `level` reads levels and
+//! policies, `checks` evaluates pods, and `existing` examines the pods of a namespace; all of them are
+//! independent of the write (docs/api/pod-security.md).
 
 mod checks;
 mod config;
@@ -32,7 +33,7 @@ use values::object::meta;
 use values::status::{Status, Subject};
 use wire::metrics::Metrics;
 
-/// Workloads by group and plural, with the path of the template that their pods are made from.
+/// Workloads by group and plural, with the path of the pod template.
 const WORKLOADS: &[(&str, &str, &[&str])] = &[
     ("", "podtemplates", &["template"]),
     ("", "replicationcontrollers", &["spec", "template"]),
@@ -44,11 +45,11 @@ const WORKLOADS: &[(&str, &str, &[&str])] = &[
     ("batch", "cronjobs", &["spec", "jobTemplate", "spec", "template"]),
 ];
 
-/// Subresources of pods that change nothing a level is about.
+/// Subresources of pods that cannot change anything that a level checks.
 const IGNORED: &[&str] =
     &["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status", "token"];
 
-/// The plugin.
+/// The admission plugin PodSecurity.
 pub struct PodSecurity {
     lookup: Lookup,
     config: Arc<Config>,
@@ -60,7 +61,7 @@ pub struct PodSecurity {
 /// Reads the configuration.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Describes what is wrong with the configuration.
 pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     let config = Arc::new(config.map(Config::parse).transpose()?.unwrap_or_default());
     Ok(Arc::new(move |lookup| Arc::new(PodSecurity::new(lookup, config.clone()))))
@@ -118,7 +119,8 @@ impl PodSecurity {
         })
     }
 
-    /// What the writer of an exempt namespace is warned of: that the policy which its labels make has no effect.
+    /// Returns the warning for the writer of an exempt namespace: that the policy of its labels has no
+    /// effect.
     fn ignored(&self, namespace: &Object, policy: Policy) -> Option<String> {
         if policy.is_privileged() || policy.is_equivalent(self.config.defaults) {
             return None;
@@ -137,7 +139,7 @@ impl PodSecurity {
         ))
     }
 
-    /// A pod, or a workload with a template.
+    /// Checks a pod, or a workload with a pod template.
     fn pods(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {
         let Some(new) = record.new else { return Ok(()) };
         let naming = self.lookup.naming;
@@ -243,7 +245,7 @@ impl Plugin for PodSecurity {
     }
 }
 
-/// Where the outcomes for one write are counted.
+/// The counters for the outcomes of one write.
 struct Counts<'w> {
     metrics: &'w Metrics,
     operation: &'static str,
@@ -278,7 +280,7 @@ fn policy_of(namespace: &Object, naming: &Naming, defaults: Policy) -> (Policy, 
     Policy::of_labels(View::of(namespace).child("metadata").child("labels"), naming, defaults)
 }
 
-/// Whether an update of a pod changes what a level looks at: little of a pod can change.
+/// Returns whether an update of a pod changes a field that a level checks; few fields of a pod can change.
 fn is_significant(new: Pod<'_>, old: Pod<'_>) -> bool {
     let changed = |name: &str| new.annotations.text(name) != old.annotations.text(name);
     let same = |a: View<'_>, b: View<'_>| {

@@ -1,4 +1,4 @@
-//! Pod security seen by clients.
+//! Tests of pod security with requests of clients.
 
 use crate::writes::admission::{Files, Settings, Wishes};
 use crate::writes::write::server_fixture::Server;
@@ -83,7 +83,7 @@ impl Files for NoFiles {
     }
 }
 
-/// A server with these defaults and exemptions.
+/// Starts a server with these defaults and exemptions.
 fn configured(defaults: &str, exemptions: &str) -> Server {
     let config = format!(
         "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{{name: PodSecurity, \
@@ -121,7 +121,7 @@ async fn a_policy_of_an_exempt_namespace_is_warned_of() {
         let (code, warnings, _) = server.ask("POST /api/v1/namespaces", &namespace(labels)).await;
         assert_eq!((code, warnings), (201, want), "{defaults} {labels}");
     }
-    // An update says it where the level that is enforced becomes stricter.
+    // An update gets the warning if the enforced level becomes stricter.
     let server = configured("{}", "{namespaces: [\"n\"]}");
     server.ask("POST /api/v1/namespaces", &namespace("")).await;
     for (labels, want) in

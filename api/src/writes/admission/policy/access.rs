@@ -1,9 +1,11 @@
-//! The read check of every write of a policy or binding that refers to parameters: the expressions of a policy see
-//! them, so its writer must be able to read them (docs/api/policies.md#parameters).
+//! The read check for every write of a policy or binding that refers to parameters. The expressions of a
+//! policy see its parameters, so the writer must be able to read them (docs/api/policies.md#parameters).
 //!
-//! `paramKind or paramRef ─► resource of the parameters ─► the authorizers: may the writer read it? ─► field error`
+//! `paramKind or paramRef ─► resource of the parameters ─► the authorizers: may the writer read it? ─► field
+//! error`
 //!
-//! Members of `system:masters` are exempt. Where the resource is unknown, the permission on all of them is needed.
+//! Members of `system:masters` are exempt. If the resource is unknown, the writer needs the permission for
+//! all resources.
 
 use std::fmt;
 
@@ -20,15 +22,15 @@ use values::json::{Object, Value};
 /// Stands for every group, version, resource, namespace and name.
 const ALL: &str = "*";
 
-/// What of the policies a write is about.
+/// The kind of object that a write concerns.
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// A policy.
+    /// A validating or mutating policy.
     Policy,
-    /// A binding of a policy of this resource.
+    /// A binding of a policy; `policies` is the resource of the policy.
     Binding {
         policies: &'static str,
-        /// Whether a refusal names the verb and the user in each other's place.
+        /// Whether the refusal swaps the verb and the user in its text.
         is_swapped: bool,
     },
 }
@@ -48,8 +50,9 @@ impl Part {
     }
 }
 
-/// Checks that the writer of a policy or binding can read the parameters it refers to; objects of other resources pass.
-/// An update is checked if it changes what the policy refers to, and whenever a binding refers to parameters.
+/// Checks that the writer of a policy or binding can read the parameters to which it refers. Objects of other
+/// resources pass. An update of a policy is checked if it changes the reference, and any write of a binding
+/// with a reference is checked.
 ///
 /// # Errors
 /// 422 at the reference.
@@ -74,7 +77,7 @@ pub async fn confirm_readable(
     refused.map_or(Ok(()), |why| Err(FieldError::forbidden(path, why)))
 }
 
-/// A writer whose permissions are looked at.
+/// A writer whose permissions are checked.
 #[derive(Clone, Copy)]
 struct Reader<'r> {
     lookup: &'r Lookup,
@@ -83,7 +86,7 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// Why the writer may not refer to the kind of a policy's parameters.
+    /// Returns why the writer may not refer to the kind of a policy's parameters.
     async fn kind_refused(&self, policy: &Object, old: Option<&Object>) -> Option<String> {
         let kind = reference(policy, "paramKind")?;
         if old.and_then(|old| reference(old, "paramKind")) == Some(kind) {
@@ -101,7 +104,7 @@ impl Reader<'_> {
         ))
     }
 
-    /// Why the writer may not refer to the objects that a binding names or selects.
+    /// Returns why the writer may not refer to the objects that a binding names or selects.
     async fn objects_refused(&self, binding: &Object, policies: &str, is_swapped: bool) -> Option<String> {
         let objects = reference(binding, "paramRef")?;
         let policies = self.lookup.resource("admissionregistration", "v1", policies);
@@ -134,7 +137,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Whether the writer may read these objects, given by namespace and name.
+    /// Returns whether the writer may read these objects, given by namespace and name.
     async fn may(&self, verb: &str, parameters: &Parameters, (namespace, name): (&str, &str)) -> bool {
         let asked = Attributes {
             resource_request: true,
@@ -149,7 +152,7 @@ impl Reader<'_> {
     }
 }
 
-/// A member of an object's spec, if it has one.
+/// Returns a member of an object's spec, if present.
 fn reference<'o>(object: &'o Object, name: &str) -> Option<&'o Value> {
     object.get("spec")?.get(name).filter(|value| !value.is_null())
 }
@@ -158,7 +161,7 @@ fn refused(user: &dyn fmt::Display, verb: &dyn fmt::Display) -> String {
     format!("user {user} does not have \"{verb}\" permission on the object referenced by paramRef")
 }
 
-/// The resource of parameters; parts that are unknown are [`ALL`].
+/// The resource of parameters. Unknown parts are [`ALL`].
 struct Parameters {
     group: String,
     version: String,
@@ -183,7 +186,7 @@ impl Parameters {
     }
 }
 
-/// A user as refusals name it: `&{name uid [groups] map[extra]}`.
+/// Formats a user as refusals name it: `&{name uid [groups] map[extra]}`.
 struct Shown<'u>(&'u User);
 
 impl fmt::Display for Shown<'_> {
@@ -220,7 +223,7 @@ mod tests {
         Authorizer::new(vec![Module::Rbac], Arc::new(jane_may_get_pods()), "rbac")
     }
 
-    /// A server with one policy of each sort for each of these kinds of parameters.
+    /// Starts a server with one policy of each sort for each of these kinds of parameters.
     async fn server() -> Server {
         let server = Server::start();
         for (name, kind) in [

@@ -1,7 +1,7 @@
-//! Match conditions of policies and webhooks: whether they are asked about a write at all.
+//! Match conditions of policies and webhooks, which decide whether they apply to a write.
 //!
-//! All conditions are evaluated. One that is false decides, whatever else fails, as long as the budget lasts; errors
-//! decide only when none is false.
+//! All conditions are evaluated. A false condition decides, even if other conditions fail, as long as the
+//! budget lasts. Errors decide only if no condition is false.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use objects::expression::policy::environment::{Declarations, Extent};
 use objects::expression::{Budget, Expression, Failure, evaluate};
 use wire::metrics::Metrics;
 
-/// Most that all match conditions of one webhook or policy may cost: a quarter of the budget of a policy.
+/// Maximum cost of all match conditions of one webhook or policy: a quarter of the budget of a policy.
 pub const CONDITIONS_COST_MAX: u64 = 2_500_000;
 
 /// The match conditions of one webhook or policy, compiled.
@@ -27,41 +27,41 @@ struct Condition {
     expression: Expression,
 }
 
-/// What the conditions come to.
+/// The combined result of the conditions.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Match {
-    /// All hold.
+    /// All conditions are true.
     Yes,
-    /// This one does not hold.
+    /// The named condition is false.
     No(String),
-    /// None is false, and some failed: the failure policy decides.
+    /// No condition is false, but some failed: the failure policy decides.
     Failed(String),
 }
 
-/// What became of conditions, with what is counted of it.
+/// The result of evaluating conditions, with the data for metrics.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Judged {
-    /// Whether the write matches.
+    /// Whether the write matches the conditions.
     pub outcome: Match,
-    /// How many expressions failed.
+    /// Number of expressions that failed before a false condition.
     pub failures: usize,
-    /// How long it took.
+    /// Duration of the evaluation.
     pub took: Duration,
 }
 
-/// Whose conditions they are, as metrics name it.
+/// The owner of conditions, as named in metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner<'o> {
-    /// `policy` or `webhook`.
+    /// Either `policy` or `webhook`.
     pub kind: &'static str,
-    /// Its name.
+    /// Name of the policy or webhook.
     pub name: &'o str,
-    /// The point of admission.
+    /// Point of admission, as named in metrics.
     pub point: &'static str,
 }
 
 impl Judged {
-    /// Counts it.
+    /// Adds the result to the metrics.
     pub fn count(&self, metrics: &Metrics, owner: Owner<'_>, operation: Operation) {
         let labels = [owner.kind, owner.name, operation.as_str(), owner.point];
         let conditions = &metrics.conditions;
@@ -74,7 +74,7 @@ impl Judged {
 }
 
 impl Conditions {
-    /// Compiles conditions: name and expression of each.
+    /// Compiles conditions, given as name and expression.
     pub fn compile<'t>(
         conditions: impl IntoIterator<Item = (&'t str, &'t str)>,
         declarations: &Declarations,
@@ -92,12 +92,13 @@ impl Conditions {
         Conditions(compiled.collect())
     }
 
-    /// Whether there is none: every write matches.
+    /// Returns whether there are no conditions, so that every write matches.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Evaluates the conditions. `shared` tells what the variables that they read cost meanwhile.
+    /// Evaluates the conditions. `shared` returns the cost of the variables that the conditions have read
+    /// since the previous call.
     pub fn judge<'v>(&self, activation: &dyn Activation<'v>, shared: impl Fn() -> u64) -> Judged {
         let began = Instant::now();
         let mut failed = 0;
@@ -121,7 +122,7 @@ impl Conditions {
                 }
                 Ok(_) => {}
                 Err(Failure::Evaluation(why)) => {
-                    // Those behind a condition that is false are not looked at.
+                    // Failures after a false condition are not counted.
                     *failed += usize::from(unmet.is_none());
                     if !failures.contains(&why) {
                         failures.push(why);

@@ -1,4 +1,4 @@
-//! Which writes a policy or binding is about.
+//! The part of a policy or binding that selects writes.
 
 use crate::writes::admission::Operation;
 use crate::writes::admission::rules::{Ruled, Rules, own_namespace, selector, selects, takes};
@@ -13,26 +13,26 @@ pub struct Matching {
     objects: LabelSelector,
     rules: Rules,
     excluded: Rules,
-    /// Requests in another version of a resource count.
+    /// Whether requests in another version of a resource match as well.
     equivalent: bool,
 }
 
-/// A write, as policies see it.
+/// The properties of a write that policies match.
 #[derive(Clone, Copy)]
 pub struct Asked<'r> {
-    /// What is done.
+    /// The operation on the object.
     pub operation: Operation,
     /// The resource, in the version of the request.
     pub resource: &'r Resource,
     /// Subresource; empty for the resource itself.
     pub subresource: &'r str,
-    /// Namespace; empty for cluster-scoped objects, but a namespace is in itself.
+    /// Namespace; empty for cluster-scoped objects. The namespace of a namespace is its own name.
     pub namespace: &'r str,
     /// Name; empty when it is to be generated.
     pub name: &'r str,
-    /// The object as it is stored.
+    /// The object as stored before the write.
     pub old: Option<&'r Object>,
-    /// The object as it is to be.
+    /// The object as it will be stored.
     pub new: Option<&'r Object>,
 }
 
@@ -48,8 +48,8 @@ impl Matching {
         }
     }
 
-    /// The resource as which a write is matched, if it is: that of the request, or the same in another version.
-    /// `labels` reads those of the object's namespace; it is asked only where they count.
+    /// Returns the resource as which a write is matched: that of the request, or the same in another version.
+    /// `labels` returns the namespace of the object; it is called only if its labels matter.
     pub fn matches<'r>(
         &self,
         asked: &Asked<'r>,
@@ -76,7 +76,7 @@ impl Matching {
         }
         let namespace = match (asked.resource.is_of("", "namespaces"), asked.namespace) {
             (true, _) => own_namespace(asked.operation, asked.subresource, asked.new, asked.old),
-            // Other objects of the cluster are in no namespace that could be excluded.
+            // Other cluster-scoped objects have no namespace that could be excluded.
             (false, "") => return Some(found),
             (false, _) => labels(),
         };

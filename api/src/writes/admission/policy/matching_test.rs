@@ -1,10 +1,10 @@
-//! Which writes rules and selectors match.
+//! Tests which writes rules and selectors match.
 
 use super::*;
 use values::naming::KUBERNETES;
 use values::testing::object;
 
-/// Whether the write of a deployment, or of another resource, is matched, and as which version.
+/// Returns whether the write of a deployment or another resource is matched, and as which version.
 fn matched(matching: &str, write: (&str, &str, &str, &str), labels: &str) -> String {
     let registry = Registry::new(&KUBERNETES);
     let (group, version, plural, subresource) = write;
@@ -70,7 +70,7 @@ fn rules_name_operations_groups_versions_resources_scopes_and_names() {
             deployment,
             "no",
         ),
-        // The same objects in another version count, unless the policy says otherwise.
+        // The same objects in another version match, unless the policy says otherwise.
         (
             r#""operations":["*"],"apiGroups":["autoscaling"],"apiVersions":["v1"],"resources":["horizontalpodautoscalers"]"#,
             ("autoscaling", "v2", "horizontalpodautoscalers", ""),
@@ -92,7 +92,7 @@ fn selectors_and_exclusions_narrow_the_match() {
         (r#"{"objectSelector":{"matchLabels":{"app":"other"}}}"#, deployment, "no"),
         (r#"{"namespaceSelector":{"matchLabels":{"team":"a"}}}"#, deployment, "v1"),
         (r#"{"namespaceSelector":{"matchLabels":{"team":"b"}}}"#, deployment, "no"),
-        // Objects of the cluster are in no namespace; a namespace is judged by its own labels.
+        // Cluster-scoped objects have no namespace; a namespace is matched by its own labels.
         (r#"{"namespaceSelector":{"matchLabels":{"team":"b"}}}"#, ("", "v1", "nodes", ""), "v1"),
         (r#"{"namespaceSelector":{"matchLabels":{"app":"web"}}}"#, ("", "v1", "namespaces", ""), "v1"),
         (r#"{"namespaceSelector":{"matchLabels":{"team":"a"}}}"#, ("", "v1", "namespaces", ""), "no"),
@@ -125,7 +125,7 @@ fn only_the_selector_of_everything_takes_the_options_of_a_connection() {
             [Some(&options), None],
             true,
         ),
-        // The new object or the stored one is enough.
+        // A match of either the new or the stored object is enough.
         (r#"{"matchLabels":{"a":"b"}}"#, Operation::Update, [Some(&options), Some(&labelled)], true),
         (r#"{"matchLabels":{"a":"b"}}"#, Operation::Delete, [None, Some(&labelled)], true),
         ("{}", Operation::Delete, [None, None], true),

@@ -1,13 +1,13 @@
-//! Policies: expressions that refuse, annotate or change what is written.
+//! Admission policies: expressions that refuse, annotate or change what is written.
 //!
 //! ```text
 //! policy object ─► environment: types of the variables ─► compiled expressions
 //!                                                              │
 //! write ─► inputs: object, oldObject, request, params, … ─► scope ─► decisions · annotations · changes
-//!                                                            └─► `variables`, each evaluated when it is first read
+//!                                                            └─► `variables`, each evaluated on first read
 //! ```
 //!
-//! The parts are functions from values to values: they know neither the chain nor the store. Behaviour:
+//! The parts are functions from values to values, and know neither the chain nor the store. Behaviour:
 //! docs/api/policies.md.
 
 pub mod access;

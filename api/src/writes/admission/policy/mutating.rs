@@ -1,12 +1,12 @@
-//! The plugin MutatingAdmissionPolicy: changes objects as policies say, in the order of their names.
+//! The plugin MutatingAdmissionPolicy: changes objects as policies say, in the order of the policy names.
 //!
 //! ```text
 //! policy ─► matches as a version of the resource ─► object in that version ─► mutations ─► object as requested
 //!        └► cannot be used ─► refusal                                      └► failed ─► refusal
 //! ```
 //!
-//! Which policies match is decided for all of them before the first one changes the object. Match conditions and
-//! mutations see what the policies before made of it.
+//! The plugin decides which policies match before the first policy changes the object. Match conditions and
+//! mutations see the changes of earlier policies.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -36,11 +36,12 @@ use values::status::{Cause, Reason, Status};
 use wire::metrics::Metrics;
 use wire::metrics::policies::error_type;
 
-/// What the first round came to of what may be asked once more: policy, binding, and namespace and name of the parameters.
+/// The uses of reinvocable policies that were reached in the first run: policy, binding, and namespace and
+/// name of the parameters.
 #[derive(Default)]
 struct Reached(HashSet<(String, String, String)>);
 
-/// The plugin.
+/// The admission plugin MutatingAdmissionPolicy.
 pub struct MutatingAdmissionPolicy {
     source: Source<Mutating>,
     naming: &'static Naming,
@@ -50,16 +51,16 @@ pub struct MutatingAdmissionPolicy {
 /// Refusals by policies whose failures are not ignored.
 #[derive(Default)]
 struct Refusals {
-    /// By policies and bindings that cannot be used.
+    /// From policies and bindings that cannot be used.
     of_configuration: Vec<String>,
-    /// By conditions and mutations that failed.
+    /// From conditions and mutations that failed.
     of_evaluation: Vec<String>,
 }
 
-/// One use of a policy for a write, or why there is none.
+/// A use of a policy for a write, or why the policy cannot be used.
 type Use<'u> = Result<Invocation<'u, Mutating>, Misconfigured<'u, Mutating>>;
 
-/// What expressions see of one round of a write, whichever policy is asked.
+/// The inputs of expressions that are the same for all policies in one run of a write.
 struct Round {
     namespace: Option<Object>,
     authorizer: Arc<dyn Authorizer>,
@@ -67,7 +68,7 @@ struct Round {
     is_again: bool,
 }
 
-/// The write as one policy sees it.
+/// A write as one policy sees it.
 struct Asking<'a> {
     /// The write, with its objects in the version as which the policy matched it.
     write: Asked<'a>,
@@ -77,7 +78,7 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// What expressions see once the object has become `object`.
+    /// Returns the inputs of expressions once the object has become `object`.
     fn inputs<'o>(&'o self, object: &'o Object) -> Inputs<'o> {
         let write = Asked { new: Some(object), ..self.write };
         inputs(&write, self.request, self.round.namespace.as_ref(), &self.round.authorizer)
@@ -85,7 +86,7 @@ impl Asking<'_> {
 }
 
 impl MutatingAdmissionPolicy {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> MutatingAdmissionPolicy {
         let policies = "mutatingadmissionpolicies";
         let bindings = "mutatingadmissionpolicybindings";
@@ -126,7 +127,7 @@ impl MutatingAdmissionPolicy {
         refusals.finish(record)
     }
 
-    /// The object as one policy with these uses changes it; none if it stays as it is.
+    /// Returns the object as changed by the uses of one policy; `None` if it does not change.
     async fn changed(
         &self,
         registry: &Registry,
@@ -167,7 +168,8 @@ impl MutatingAdmissionPolicy {
         }
     }
 
-    /// Applies the mutations of a policy with one binding and one set of parameters. Whether the object changed.
+    /// Applies the mutations of a policy with one binding and one set of parameters. Returns whether the
+    /// object changed.
     fn apply(
         &self,
         used: &Invocation<'_, Mutating>,
@@ -205,7 +207,7 @@ impl MutatingAdmissionPolicy {
                 }
                 Err(Refused::Broken(why)) => return Err(Status::internal(why)),
                 Err(Refused::Invalid(status)) => return Err(*status),
-                // The next mutation gets what this one got.
+                // The next mutation gets the object as it was before the failed one.
                 Err(Refused::Failed(why)) => refusals.evaluation(policy, binding, &why),
             }
         }
@@ -213,7 +215,8 @@ impl MutatingAdmissionPolicy {
     }
 }
 
-/// Whether a use of a policy that may be asked once more is to be applied: in the second round only if it was in the first.
+/// Returns whether a use of a reinvocable policy is to be applied. In the second run it is applied only if
+/// the first run reached it.
 fn is_reached(used: &Invocation<'_, Mutating>, is_again: bool, review: &mut Review) -> bool {
     let of = |params: &Object| format!("{}/{}", meta(params, "namespace"), meta(params, "name"));
     let params = used.params.as_deref().map_or_else(String::new, of);
@@ -242,8 +245,8 @@ impl Refusals {
         }
     }
 
-    /// The first refusal with all of them as causes. Those of the configuration come first, and are of another reason; the
-    /// code is that of a forbidden request for both.
+    /// Returns the first refusal, with all refusals as causes. Refusals because of the configuration come
+    /// first and have another reason. The status code is 403 in both cases.
     fn finish(self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
         let reason = if self.of_configuration.is_empty() { Reason::Invalid } else { Reason::Forbidden };
         let refusals: Vec<String> = self.of_configuration.into_iter().chain(self.of_evaluation).collect();

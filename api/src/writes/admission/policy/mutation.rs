@@ -1,11 +1,12 @@
-//! Mutating policies: expressions that make a configuration to apply, or a JSON patch.
+//! Mutating policies: expressions that produce an apply configuration or a JSON patch.
 //!
 //! ```text
-//! Object{…} ─► names of types follow the fields ─► tree ─► known fields, nothing atomic ─► merged into the object
-//! [JSONPatch{…}] ─► operations ─► applied to the object's tree ─► read by its schema, strictly
+//! Object{…} ─► type names follow the fields ─► tree ─► known fields, nothing atomic ─► merged into the object
+//! [JSONPatch{…}] ─► operations ─► applied to the object's tree ─► decoded by its schema, strictly
 //! ```
 //!
-//! A patch whose result is no object of its type is a fault of the server to the client, whatever the failure policy.
+//! If the result of a patch is not an object of its type, the client gets an internal error, whatever the
+//! failure policy.
 
 use cel::environment::{Environment, Origin};
 use cel::value::{Object as ObjectValue, Value};
@@ -31,26 +32,26 @@ use values::status::Status;
 /// A compiled mutating policy.
 #[derive(Debug)]
 pub struct Mutating {
-    /// What happens when it cannot be evaluated.
+    /// The action if the policy cannot be evaluated.
     pub failure_policy: FailurePolicy,
-    /// Whether it is asked again after others changed the object.
+    /// Whether the policy runs again after later plugins or policies changed the object.
     pub is_reinvoked: bool,
-    /// Its mutations, in their order.
+    /// The mutations, in their order.
     pub mutations: Vec<Mutation>,
     conditions: Conditions,
     variables: Vec<Variable>,
 }
 
-/// Why a mutation was not applied.
+/// The reason why a mutation was not applied.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refused {
-    /// It cannot be evaluated or applied: the failure policy decides.
+    /// The mutation cannot be evaluated or applied: the failure policy decides.
     #[error("{0}")]
     Failed(String),
-    /// What it makes is no object of its type: an internal error in any case.
+    /// The result is not an object of its type: an internal error, whatever the failure policy.
     #[error("Internal error occurred: {0}")]
     Broken(String),
-    /// What it makes is an object of another kind than its resource.
+    /// The result is an object of a kind other than that of its resource.
     #[error("{}", .0.message)]
     Invalid(Box<Status>),
 }
@@ -64,13 +65,13 @@ impl From<String> for Refused {
 /// The type of the object that is changed.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectType<'t> {
-    /// Its schema.
+    /// The schema of the type.
     pub message: &'t Message,
-    /// The types that are served: a patch may make an object of another one.
+    /// The served types; a patch may turn the object into another type.
     pub registry: &'t Registry,
 }
 
-/// One mutation.
+/// A mutation of a policy.
 #[derive(Debug)]
 pub struct Mutation {
     form: Form,
@@ -78,20 +79,21 @@ pub struct Mutation {
 }
 
 impl Mutation {
-    /// Compiles a mutation in the environment that [`environment`] makes.
+    /// Compiles a mutation in the environment that [`environment`] returns.
     pub fn compile(form: Form, text: &str, environment: &Environment) -> Mutation {
         Mutation { form, expression: Expression::new(text, environment, &[form.result()]) }
     }
 
-    /// Its expression.
+    /// Returns the expression of the mutation.
     pub fn expression(&self) -> &Expression {
         &self.expression
     }
 
-    /// The object with the mutation in it, in the canonical form of its type `of`. The cost comes off `budget`.
+    /// Returns the object with the mutation applied, in the canonical form of its type `of`. The cost is
+    /// subtracted from `budget`.
     ///
     /// # Errors
-    /// Why the expression or its result is refused.
+    /// Says why the expression or its result is refused.
     pub fn apply(
         &self,
         scope: &Scope<'_>,
@@ -110,7 +112,7 @@ impl Mutation {
 }
 
 impl Mutating {
-    /// Compiles the spec of a stored policy. Expressions that are refused fail when they are evaluated.
+    /// Compiles the spec of a stored policy. Invalid expressions fail when they are evaluated.
     pub fn compile(spec: &trees::Value) -> Mutating {
         let params = spec.get("paramKind").is_some_and(|kind| !kind.is_null());
         let extent = Extent { params, authorizer: true };
@@ -134,12 +136,12 @@ impl Mutating {
         }
     }
 
-    /// What becomes of its match conditions; `None` without any.
+    /// Evaluates the match conditions, if there are any.
     pub fn matches(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Option<Judged> {
         (!self.conditions.is_empty()).then(|| matches(&self.conditions, &self.variables, inputs, params))
     }
 
-    /// The object with one of its mutations in it.
+    /// Returns the object with one of the mutations applied.
     ///
     /// # Errors
     /// As [`Mutation::apply`].
@@ -157,7 +159,7 @@ impl Mutating {
     }
 }
 
-/// Merges a configuration into an object.
+/// Merges an apply configuration into an object.
 fn merged(value: &Value<'_>, message: &Message, object: &Object) -> Result<Object, String> {
     let mut config = match json::from(value)? {
         trees::Value::Object(config) => config,
@@ -178,7 +180,8 @@ fn merged(value: &Value<'_>, message: &Message, object: &Object) -> Result<Objec
     Ok(conform(message, merged).map_err(|error| unconvertible(&error.message, object))?.object)
 }
 
-/// Why a merged object is none of the type of `object`: a merge takes numbers with a fraction for integers.
+/// Returns the error for a merged object that does not match the type of `object`. This happens because the
+/// merge accepts numbers with a fraction for integers.
 fn unconvertible(why: &str, object: &Object) -> String {
     let text = |name: &str| object.get(name).and_then(trees::Value::as_str).unwrap_or_default();
     let api_version = text("apiVersion");
@@ -186,8 +189,8 @@ fn unconvertible(why: &str, object: &Object) -> String {
     format!("unable to convert unstructured object to {group}/{version}, Kind={}: {why}", text("kind"))
 }
 
-/// Checks that the type of each part is named after the field it is in. `names` are those that lead to the value.
-/// The value was made into a tree before, so that its depth is bounded.
+/// Checks that the type name of each nested value follows the path of its field. `names` is the path to the
+/// value. The value was converted to a tree before, so its depth is bounded.
 fn named_after_fields(value: &Value<'_>, names: &mut Vec<String>) -> Result<(), String> {
     match value {
         Value::Object(object) => {
@@ -230,8 +233,8 @@ fn below(part: &Value<'_>, field: &str, names: &mut Vec<String>) -> Result<(), S
     Ok(())
 }
 
-/// Applies the operations of a JSON patch to an object. Custom objects may get fields that their type lacks, which are
-/// dropped.
+/// Applies the operations of a JSON patch to an object. A patch may give a custom object fields that its type
+/// lacks; they are dropped.
 fn patched(value: &Value<'_>, of: ObjectType<'_>, object: &Object) -> Result<Object, Refused> {
     let Value::List(list) = value else { return Err("type conversion error".to_owned().into()) };
     let operations = list.iter().map(|operation| operation_of(&operation)).collect::<Result<Vec<_>, _>>()?;
@@ -254,7 +257,8 @@ fn patched(value: &Value<'_>, of: ObjectType<'_>, object: &Object) -> Result<Obj
     }
 }
 
-/// One operation as JSON. Texts that are no JSON when they are quoted as in Go are left out, which fails later.
+/// Returns one operation as JSON. A text whose Go-quoted form is not valid JSON is left out, so that the
+/// operation fails later.
 fn operation_of(value: &Value<'_>) -> Result<trees::Value, String> {
     let Value::Object(operation) = value else { return Err("type conversion error".to_owned()) };
     let mut members = Object::with_capacity(4);

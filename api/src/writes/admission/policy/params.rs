@@ -18,7 +18,7 @@ pub struct ParamKind {
     kind: String,
 }
 
-/// Which objects of that kind a binding uses.
+/// The reference of a binding to objects of that kind.
 #[derive(Debug)]
 pub struct ParamRef {
     name: String,
@@ -28,7 +28,7 @@ pub struct ParamRef {
 }
 
 impl ParamKind {
-    /// That of a policy's spec, if it has one.
+    /// Reads the kind from the spec of a policy, if present.
     pub fn read(spec: &Value) -> Option<ParamKind> {
         let kind = spec.get("paramKind").filter(|kind| !kind.is_null())?;
         let mut own = Object::new();
@@ -40,10 +40,10 @@ impl ParamKind {
         })
     }
 
-    /// The resource of the kind.
+    /// Returns the resource of the kind.
     ///
     /// # Errors
-    /// It is not served.
+    /// Fails if the resource is not served.
     pub fn resource<'s>(&self, served: &'s Served) -> Result<&'s Resource, String> {
         parameters(&self.spec, served.registry()).ok_or_else(|| {
             let api_version = match self.api_version.contains('/') {
@@ -56,7 +56,7 @@ impl ParamKind {
 }
 
 impl ParamRef {
-    /// That of a binding's spec, if it has one.
+    /// Reads the reference from the spec of a binding, if present.
     pub fn read(spec: &Value) -> Option<ParamRef> {
         let reference = spec.get("paramRef").filter(|reference| !reference.is_null())?;
         let selector = reference.get("selector").filter(|selector| !selector.is_null());
@@ -68,10 +68,10 @@ impl ParamRef {
         })
     }
 
-    /// The objects, for a write in `namespace`.
+    /// Returns the referenced objects, for a write in `namespace`.
     ///
     /// # Errors
-    /// They cannot be named, read or found.
+    /// Fails if the reference is invalid, or if an object cannot be read or found.
     pub fn collect(
         &self,
         lookup: &Lookup,

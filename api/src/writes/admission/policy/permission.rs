@@ -21,15 +21,15 @@ impl std::fmt::Debug for Permissions {
 }
 
 impl Permissions {
-    /// Permissions of `user`.
+    /// Returns the permissions of `user`.
     pub fn of(authorizer: &Arc<auth::Authorizer>, user: &User) -> Arc<dyn Authorizer> {
         Arc::new(Permissions { authorizer: Arc::clone(authorizer), user: user.clone() })
     }
 }
 
 impl Permissions {
-    /// Expressions are evaluated without pause, so that where another server has to be asked the thread waits for it; the
-    /// runtime has others meanwhile.
+    /// Decides a permission check. An expression cannot pause its evaluation, so the thread blocks if another
+    /// server has to be asked; the runtime has other threads in the meantime.
     #[expect(
         clippy::disallowed_methods,
         reason = "an expression cannot pause, and its task has no other futures"

@@ -1,4 +1,4 @@
-//! Policies on a small object: decisions, messages, annotations, variables and match conditions.
+//! Tests of policies on a small object: decisions, messages, annotations, variables and match conditions.
 
 use std::sync::OnceLock;
 
@@ -48,7 +48,8 @@ fn spec(text: &str) -> Value {
     Value::Object(object(text))
 }
 
-/// The decisions of a policy in short: `ok`, the message of a denial with its reason, or `error: …`.
+/// Returns the decisions of a policy in short form: `ok`, the message of a denial with its reason, or `error:
+/// …`.
 fn decided(policy: &str, params: Option<&Object>) -> String {
     let outcome = with_inputs(|inputs| Validation::compile(&spec(policy)).judge(inputs, params));
     let decisions = outcome.decisions.iter().map(|decision| match decision {
@@ -73,7 +74,7 @@ fn validations_decide_with_their_own_messages() {
             r#"{"validations":[{"expression":"false","message":"m","messageExpression":"' by ' + object.metadata.name"}]}"#,
             "by web (Invalid)",
         ),
-        // What is no message of one line is none.
+        // A message with more than one line is ignored.
         (
             r#"{"validations":[{"expression":"false","message":"m","messageExpression":"'a\\nb'"}]}"#,
             "m (Invalid)",
@@ -131,7 +132,7 @@ fn variables_see_those_before_them_and_are_evaluated_when_they_are_read() {
             "error: expression 'variables.bad == 1' resulted in error: composited variable \"bad\" fails to evaluate: \
              division by zero",
         ),
-        // The last one of a name counts; in its own expression that is the one before.
+        // If two variables have the same name, the last one counts. Its own expression sees the previous one.
         (
             r#"{"name":"a","expression":"1"},{"name":"a","expression":"variables.a + 1"}"#,
             "variables.a == 2",

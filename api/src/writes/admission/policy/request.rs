@@ -1,4 +1,5 @@
-//! The request, as expressions see it: the members of an `AdmissionRequest` of admission.k8s.io/v1, without the objects.
+//! The variable `request` of expressions: the members of an `AdmissionRequest` of admission.k8s.io/v1,
+//! without the objects.
 
 use std::sync::OnceLock;
 
@@ -9,13 +10,13 @@ use crate::writes::admission::kinds::Named;
 use values::json::{Object, Value};
 use values::user;
 
-/// What a request is about.
+/// The properties of a request that expressions see.
 pub struct Request<'r> {
-    /// What is done.
+    /// The operation on the object.
     pub operation: Operation,
     /// The kind of the object, in the version that the policy or webhook matched.
     pub kind: Named<'r>,
-    /// The resource, likewise.
+    /// The resource, in the version that the policy or webhook matched.
     pub resource: Named<'r>,
     /// The kind, in the version of the request.
     pub request_kind: Named<'r>,
@@ -25,20 +26,21 @@ pub struct Request<'r> {
     pub subresource: &'r str,
     /// Name of the object; empty when it is to be generated.
     pub name: &'r str,
-    /// Namespace; empty for cluster-scoped objects, but a namespace is in itself.
+    /// Namespace; empty for cluster-scoped objects. The namespace of a namespace is its own name.
     pub namespace: &'r str,
-    /// The writer.
+    /// The user who makes the write.
     pub user: &'r User,
-    /// Whether nothing will be stored.
+    /// Whether the write is a dry run, which stores nothing.
     pub dry_run: bool,
-    /// The options of the request, with their kind; `null` for none.
+    /// The options of the request, with their kind; `null` for a connect.
     pub options: &'r Value,
-    /// Made of the rest when an expression first reads it.
+    /// The value of `request`, built from the other fields on first read.
     pub made: OnceLock<Object>,
 }
 
 impl<'r> Request<'r> {
-    /// The request as match conditions see it, if that differs: they see the matched kind, but the resource of the request.
+    /// Returns the request for match conditions, if it differs. They see the matched kind, but the resource
+    /// of the request.
     pub fn for_conditions(&self) -> Option<Request<'r>> {
         (self.resource != self.request_resource).then(|| Request {
             resource: self.request_resource,
@@ -47,7 +49,7 @@ impl<'r> Request<'r> {
         })
     }
 
-    /// The value of `request`. Made once.
+    /// Returns the value of `request`, which is built once.
     pub fn value(&self) -> &Object {
         self.made.get_or_init(|| {
             let named = |(group, version, name): Named<'_>, what: &'static str| {

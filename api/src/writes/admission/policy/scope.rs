@@ -1,6 +1,7 @@
-//! The values that expressions read: those of the write, and `variables`, each evaluated when it is first read.
+//! The values that expressions read: those of the write, and `variables`, each evaluated on first read.
 //!
-//! A variable sees those before it. What its evaluation cost is charged to the expression that read it first.
+//! A variable sees only the variables before it. The cost of its evaluation is charged to the expression that
+//! reads it first.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,40 +17,40 @@ use objects::expression::policy::environment::Variable;
 use objects::expression::{self, json};
 use values::json::Object;
 
-/// Levels of nested evaluations of variables that read variables, counted as levels of their expressions. It bounds
-/// the stack.
+/// Maximum depth of nested evaluations of variables that read variables, counted in levels of their
+/// expressions. This limit bounds the stack.
 const NESTING_MAX: usize = 1000;
 
-/// What is known of a write.
+/// The properties of a write that expressions can read.
 #[derive(Clone)]
 pub struct Inputs<'a> {
-    /// The object as it is to be; none for deletions.
+    /// The object as it will be stored; `None` for deletions.
     pub object: Option<&'a Object>,
-    /// The object as it is stored; none for creations.
+    /// The object as stored before the write; `None` for creations.
     pub old: Option<&'a Object>,
-    /// The namespace of the object; none for cluster-scoped ones, and for match conditions of webhooks.
+    /// The namespace of the object; `None` for cluster-scoped objects, and for match conditions of webhooks.
     pub namespace: Option<&'a Object>,
-    /// The request.
+    /// The value of the variable `request`.
     pub request: &'a Request<'a>,
-    /// Answers checks of permissions of the writer.
+    /// The authorizer for permission checks of the writer.
     pub authorizer: Option<&'a Arc<dyn Authorizer>>,
 }
 
-/// The variables of the expressions of one policy for one write and one set of parameters.
+/// The variables of the expressions of one policy, for one write and one set of parameters.
 pub struct Scope<'a> {
     inputs: &'a Inputs<'a>,
     params: Option<&'a Object>,
     variables: &'a [Variable],
     values: Vec<OnceLock<Result<Value<'a>, EvalError>>>,
-    /// Cost of variables that no expression was charged for yet.
+    /// Cost of variables that has not been charged to an expression yet.
     unpaid: AtomicU64,
     nesting: AtomicUsize,
-    /// The scope itself: variables read it while they are evaluated.
+    /// A reference to the scope itself, which variables read during their evaluation.
     this: OnceLock<&'a Scope<'a>>,
 }
 
 impl<'a> Scope<'a> {
-    /// A scope in which no variable was read yet. [`Scope::open`] must be called before it is used.
+    /// Returns a scope in which no variable is evaluated yet. Call [`Scope::open`] before using it.
     pub fn new(inputs: &'a Inputs<'a>, params: Option<&'a Object>, variables: &'a [Variable]) -> Scope<'a> {
         Scope {
             inputs,
@@ -62,13 +63,13 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The variables of an expression that stands behind all variables of the policy.
+    /// Returns the view of an expression that follows all variables of the policy.
     pub fn open(&'a self) -> Open<'a> {
         self.this.get_or_init(|| self);
         Open { scope: self, end: None }
     }
 
-    /// Takes the cost of the variables that were evaluated since it was last asked.
+    /// Takes the cost of the variables that were evaluated since the previous call.
     pub fn take_cost(&self) -> u64 {
         self.unpaid.swap(0, Ordering::Relaxed)
     }
@@ -99,7 +100,7 @@ impl<'a> Scope<'a> {
 /// The variables that one expression sees.
 pub struct Open<'a> {
     scope: &'a Scope<'a>,
-    /// The variable whose expression it is; the expression sees those before it.
+    /// The variable that the expression defines; the expression sees only the variables before it.
     end: Option<&'a Variable>,
 }
 
@@ -125,7 +126,7 @@ impl<'a> Activation<'a> for Open<'a> {
     }
 }
 
-/// The resource of the request, as permissions to it are checked.
+/// Returns the resource of the request, as used in permission checks.
 fn resource_of(request: &Request<'_>) -> Resource {
     let resource = request.request_resource;
     Resource {
@@ -154,7 +155,7 @@ impl HostObject for Scope<'_> {
         };
         let Some(this) = self.this.get() else { return Ok(None) };
         let cell = &self.values[variable.place];
-        // An expression sees only variables before it, so that no evaluation asks for itself.
+        // An expression sees only variables before it, so no evaluation depends on itself.
         cell.get_or_init(|| self.evaluate(this, &self.variables[variable.place])).clone().map(Some)
     }
 

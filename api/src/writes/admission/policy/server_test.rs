@@ -1,4 +1,4 @@
-//! Policies seen by clients: what their expressions are told of a request, and what becomes of faults.
+//! Tests of policies with requests of clients: the values that expressions see, and the effects of faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use values::json::Value;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// A rule for all operations on these resources.
+/// Returns a rule for all operations on these resources.
 fn rule(group: &str, version: &str, resources: &str) -> String {
     format!(
         r#""matchConstraints":{{"resourceRules":[{{"operations":["*"],"apiGroups":["{group}"],"apiVersions":["{version}"],"resources":[{resources}]}}]}}"#
@@ -28,7 +28,7 @@ async fn given(server: &Server, path: &str, body: &str) {
     assert_eq!(code, 201, "{path}: {}", answer.str_at(&["message"]));
 }
 
-/// Makes a policy `p` with a binding `b`.
+/// Creates a policy `p` with a binding `b`.
 async fn bound(server: &Server, kind: &str, spec: &str, binding: &str) {
     let policy = format!(r#"{{"metadata":{{"name":"p"}},"spec":{{{spec}}}}}"#);
     given(server, &format!("{GROUP}/{kind}admissionpolicies"), &policy).await;
@@ -36,7 +36,7 @@ async fn bound(server: &Server, kind: &str, spec: &str, binding: &str) {
     given(server, &format!("{GROUP}/{kind}admissionpolicybindings"), &binding).await;
 }
 
-/// Makes a validating policy that refuses everything with this message.
+/// Creates a validating policy that refuses everything with this message.
 async fn refusing(server: &Server, rule: &str, conditions: &str, message: &str) {
     let spec = format!(
         r#"{rule}{conditions},"validations":[{{"expression":"false","messageExpression":"{message}"}}]"#
@@ -44,7 +44,7 @@ async fn refusing(server: &Server, rule: &str, conditions: &str, message: &str) 
     bound(server, "validating", &spec, r#","validationActions":["Deny"]"#).await;
 }
 
-/// The message of a refusal, without what comes before it.
+/// Returns the message of a refusal, without its prefix.
 async fn refused(server: &Server, request: &str, body: &str) -> String {
     let (_, _, answer) = server.ask(request, body).await;
     let message = answer.str_at(&["message"]);

@@ -1,7 +1,7 @@
-//! The policies and bindings in the store, and which of them are about a write.
+//! The policies and bindings in the store, and the selection of those that apply to a write.
 //!
-//! They are looked up in the newest state for each write, so that a policy is in effect for the first write after the
-//! answer to its creation. What was compiled of one is kept until it changes.
+//! Each write looks them up at the newest revision, so a policy takes effect for the first write after the
+//! response to its creation. A compiled policy is cached until it changes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +21,7 @@ use values::json::{Object, Value};
 use values::object::meta;
 use values::status::Status;
 
-/// Policies of one kind with their bindings. `P` is what a policy's spec compiles to.
+/// Policies of one kind with their bindings. `P` is the compiled form of a policy's spec.
 pub struct Source<P> {
     lookup: Lookup,
     policies: Parsed<Policy<P>>,
@@ -29,13 +29,13 @@ pub struct Source<P> {
     namespaces: Arc<Resource>,
 }
 
-/// A policy.
+/// A validating or mutating policy.
 pub struct Policy<P> {
-    /// Its name.
+    /// Name of the policy object.
     pub name: String,
-    /// What happens when it cannot be evaluated.
+    /// The action if the policy cannot be evaluated.
     pub failure_policy: FailurePolicy,
-    /// Its compiled spec.
+    /// The compiled spec of the policy.
     pub compiled: P,
     matching: Matching,
     params: Option<ParamKind>,
@@ -43,9 +43,9 @@ pub struct Policy<P> {
 
 /// A binding of a policy.
 pub struct Binding {
-    /// Its name.
+    /// Name of the binding object.
     pub name: String,
-    /// What happens when a validation fails.
+    /// The actions when a validation fails.
     pub actions: Vec<String>,
     policy: String,
     matching: Option<Matching>,
@@ -53,7 +53,7 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// That of a stored object.
+    /// Reads a stored binding.
     pub fn read(object: &Object) -> Binding {
         let spec = object.get("spec").unwrap_or(&Value::Null);
         let actions = spec.get("validationActions").and_then(Value::as_array).unwrap_or_default();
@@ -67,13 +67,13 @@ impl Binding {
     }
 }
 
-/// A policy that is about a write, with one of its bindings and one set of parameters.
+/// A policy that applies to a write, with one of its bindings and one set of parameters.
 pub struct Invocation<'i, P> {
-    /// The policy.
+    /// The policy that applies.
     pub policy: &'i Policy<P>,
-    /// The binding.
+    /// The binding that applies.
     pub binding: &'i Binding,
-    /// The parameters; none where the policy or the binding has none.
+    /// The parameters; `None` if the policy or the binding has none.
     pub params: Option<Arc<Object>>,
     /// The resource as which the write was matched.
     pub resource: &'i Resource,
@@ -81,11 +81,11 @@ pub struct Invocation<'i, P> {
 
 /// A policy or binding that cannot be used.
 pub struct Misconfigured<'i, P> {
-    /// The policy.
+    /// The policy, faulty unless `binding` is set.
     pub policy: &'i Policy<P>,
-    /// The binding, where that is at fault.
+    /// The binding, if it is the faulty object.
     pub binding: Option<&'i Binding>,
-    /// Why.
+    /// Description of the fault.
     pub why: String,
 }
 
@@ -96,7 +96,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The write with these objects.
+    /// Returns the write with these objects.
     pub fn asked<'s>(&'s self, asked: &Asked<'s>) -> Asked<'s> {
         Asked { old: self.old.as_ref(), new: self.new.as_ref(), ..*asked }
     }
@@ -105,13 +105,14 @@ impl Seen {
 /// A policy with its bindings.
 pub type WithBindings<P> = (Arc<Policy<P>>, Vec<Arc<Binding>>);
 
-/// The policies of one write.
+/// The policies with bindings at the time of one write.
 pub struct Bound<P> {
     policies: Vec<WithBindings<P>>,
     served: Arc<Served>,
 }
 
-/// Whether policies are asked about such writes: not about those of policies, and not about reviews.
+/// Returns whether policies apply to such writes. They do not apply to writes of policies and bindings, or to
+/// reviews.
 pub fn handles(target: &Target<'_>) -> bool {
     const POLICIES: [&str; 4] = [
         "validatingadmissionpolicies",
@@ -132,7 +133,7 @@ pub fn handles(target: &Target<'_>) -> bool {
 }
 
 impl<P: Send + Sync + 'static> Source<P> {
-    /// Policies and bindings of these resources.
+    /// Returns the source for policies and bindings of these resources.
     pub fn new(lookup: &Lookup, policies: &str, bindings: &str, compile: fn(&Value) -> P) -> Source<P> {
         let resource = |plural: &str| lookup.resource("admissionregistration", "v1", plural);
         let none = Value::Null;
@@ -153,10 +154,11 @@ impl<P: Send + Sync + 'static> Source<P> {
         }
     }
 
-    /// The policies that have bindings, by name; none on most servers, which costs one read of a number.
+    /// Returns the policies that have bindings, by name. Most servers have none; the call then costs one read
+    /// of a number.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// Fails if a policy or binding cannot be read.
     pub fn bound(&self) -> Result<Bound<P>, Status> {
         let mut by_policy: HashMap<String, Vec<Arc<Binding>>> = HashMap::new();
         for binding in &*self.bindings.list(&self.lookup, "")? {
@@ -173,10 +175,10 @@ impl<P: Send + Sync + 'static> Source<P> {
         Ok(Bound { policies, served: self.lookup.served() })
     }
 
-    /// The namespace of a write; none for objects of the cluster, and for namespaces themselves.
+    /// Returns the namespace of a write; `None` for cluster-scoped objects and for namespaces themselves.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if the namespace cannot be read.
     pub fn namespace<N>(&self, record: &Record<'_, N>) -> Result<Option<Object>, Status> {
         if !record.is_namespaced() {
             return Ok(None);
@@ -184,12 +186,12 @@ impl<P: Send + Sync + 'static> Source<P> {
         self.lookup.get(&self.namespaces, "", record.namespace)
     }
 
-    /// The permissions of the writer.
+    /// Returns the permissions of the writer.
     pub fn permissions<N>(&self, record: &Record<'_, N>) -> Arc<dyn cel::library::authorizer::Authorizer> {
         Permissions::of(&self.lookup.authorizer, record.user)
     }
 
-    /// The uses of one policy for a write.
+    /// Returns the uses of one policy for a write.
     pub fn invocations<'i>(
         &self,
         bound: &'i Bound<P>,
@@ -231,10 +233,11 @@ impl<P: Send + Sync + 'static> Source<P> {
         found
     }
 
-    /// The objects of a write as a policy sees it that matched it as `matched`; none where they are in that version already.
+    /// Returns the objects of a write in the version as which a policy matched it; `None` if they are in that
+    /// version already.
     ///
     /// # Errors
-    /// One cannot be converted.
+    /// Fails if an object cannot be converted.
     pub async fn seen(&self, asked: &Asked<'_>, matched: &Resource) -> Result<Option<Seen>, Status> {
         if std::ptr::eq(asked.resource, matched) || !is_whole(asked.subresource) {
             return Ok(None);
@@ -248,10 +251,10 @@ impl<P: Send + Sync + 'static> Source<P> {
         Ok(Some(seen))
     }
 
-    /// An object that a policy changed, in the version of the request again.
+    /// Converts an object that a policy changed back to the version of the request.
     ///
     /// # Errors
-    /// 500 where it cannot be converted.
+    /// 500 if the object cannot be converted.
     pub async fn given_back(
         &self,
         object: Object,
@@ -262,30 +265,30 @@ impl<P: Send + Sync + 'static> Source<P> {
         converted.map_err(|why| Status::internal(format_args!("failed to convert object: {}", why.message)))
     }
 
-    /// The options of a write, as expressions see them.
+    /// Returns the options of a write, as expressions see them.
     pub fn options<N>(&self, record: &Record<'_, N>) -> Value {
         record.options.shown(record.operation, self.lookup.naming)
     }
 }
 
 impl<P> Bound<P> {
-    /// Whether there is none.
+    /// Returns whether there are no policies.
     pub fn is_empty(&self) -> bool {
         self.policies.is_empty()
     }
 
-    /// The types that are served.
+    /// Returns the types that are served.
     pub fn registry(&self) -> &Registry {
         self.served.registry()
     }
 
-    /// The policies with their bindings, by name.
+    /// Returns the policies with their bindings, by name.
     pub fn iter(&self) -> impl Iterator<Item = &WithBindings<P>> {
         self.policies.iter()
     }
 }
 
-/// A write as rules see it, with this new object.
+/// Returns a write as rules see it, with this new object.
 pub fn asked<'r, N>(record: &Record<'r, N>, new: Option<&'r Object>) -> Asked<'r> {
     let name = match (record.name, new) {
         ("", Some(new)) => meta(new, "name"),
@@ -295,7 +298,7 @@ pub fn asked<'r, N>(record: &Record<'r, N>, new: Option<&'r Object>) -> Asked<'r
         operation: record.operation,
         resource: record.resource,
         subresource: record.subresource,
-        // A namespace is in itself.
+        // The namespace of a namespace is its own name.
         namespace: match record.resource.is_of("", "namespaces") {
             true => name,
             false if record.is_namespaced() => record.namespace,
@@ -307,7 +310,7 @@ pub fn asked<'r, N>(record: &Record<'r, N>, new: Option<&'r Object>) -> Asked<'r
     }
 }
 
-/// The request as expressions see it.
+/// Returns the request as expressions see it.
 pub fn request<'r, N>(
     record: &Record<'r, N>,
     asked: &Asked<'r>,
@@ -332,7 +335,8 @@ pub fn request<'r, N>(
     }
 }
 
-/// What expressions know of a write. On deletion there is no new object, and before creation no old one.
+/// Returns the inputs of expressions for a write. A deletion has no new object, and a creation has no old
+/// one.
 pub fn inputs<'a>(
     asked: &Asked<'a>,
     request: &'a Request<'a>,
@@ -348,7 +352,7 @@ pub fn inputs<'a>(
     }
 }
 
-/// What is wrong with a policy or binding, as refusals tell it.
+/// Returns the text about a faulty policy or binding for refusals.
 pub fn misconfigured<P>(fault: &Misconfigured<'_, P>) -> String {
     match fault.binding {
         None => format!("failed to configure policy: {}", fault.why),

@@ -1,5 +1,6 @@
-//! Type checks of validating policies: their expressions are compiled once more for each kind that the policy names,
-//! with the fields that the kind declares. What they find is a warning in the policy's status, never a refusal.
+//! Type checks of validating policies: their expressions are compiled once more for each kind that the policy
+//! names, with the fields that the kind declares. Findings become warnings in the policy's status, never a
+//! refusal.
 
 use cel::environment::Origin;
 use cel::types::Type;
@@ -16,15 +17,15 @@ use types::schema::registry::{Registry, Resource};
 use types::schema::table::{Kind, Message};
 use values::json::Value;
 
-/// Most kinds that one policy is checked for.
+/// Maximum number of kinds for which one policy is checked.
 const KINDS_MAX: usize = 10;
 
-/// What was found in one expression.
+/// The findings in one expression.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Warning {
     /// Path of the expression in the policy.
     pub field: String,
-    /// What was found, a line for each kind.
+    /// The findings, one line for each kind.
     pub text: String,
 }
 
@@ -73,7 +74,7 @@ fn gvk(resource: &Resource) -> String {
     format!("{}/{}, Kind={}", resource.group, resource.version, resource.table.kind)
 }
 
-/// The kinds that the rules of a policy name without wildcards, in order.
+/// Returns the kinds that the rules of a policy name without wildcards, in order.
 fn kinds<'r>(spec: &Value, registry: &'r Registry) -> Vec<&'r Resource> {
     let rules = spec.at(&["matchConstraints", "resourceRules"]).and_then(Value::as_array).unwrap_or_default();
     let mut kinds: Vec<&Resource> = Vec::new();
@@ -108,7 +109,7 @@ fn kinds<'r>(spec: &Value, registry: &'r Registry) -> Vec<&'r Resource> {
     kinds
 }
 
-/// The kind of a policy's parameters.
+/// Returns the resource of a policy's parameters.
 pub(super) fn parameters<'r>(spec: &Value, registry: &'r Registry) -> Option<&'r Resource> {
     let kind = spec.get("paramKind")?;
     let api_version = kind.str_at(&["apiVersion"]);
@@ -122,10 +123,10 @@ fn declare(types: &mut Types, resource: &Resource) -> Type {
     walk.message(&resource.table.message, &resource.table.kind)
 }
 
-/// Declares structs, each once: some contain themselves.
+/// Declares structs, each once, since some contain themselves.
 struct Walk<'t> {
     types: &'t mut Types,
-    /// By place.
+    /// The declared types by address of their message.
     seen: HashMap<*const Message, Type>,
 }
 
@@ -150,7 +151,7 @@ impl Walk<'_> {
         of
     }
 
-    /// The type of a kind; `None` for values that expressions cannot speak of.
+    /// Returns the type of a kind; `None` for values that expressions cannot access.
     fn kind(&mut self, kind: &Kind, limits: Option<&Limits>, name: &str) -> Option<Type> {
         Some(match kind {
             Kind::Bool => Type::Bool,

@@ -1,5 +1,5 @@
-//! The plugin ValidatingAdmissionPolicy: refuses, warns and annotates as policies say. A policy sees the objects of a write
-//! in the version as which it matched it.
+//! The plugin ValidatingAdmissionPolicy: refuses, warns and annotates as policies say. A policy sees the
+//! objects of a write in the version as which it matched the write.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use values::status::{Cause, Reason, Status};
 use wire::metrics::Metrics;
 use wire::metrics::policies::error_type;
 
-/// Longest value of an audit annotation, in bytes; the rest is cut off.
+/// Maximum length of the value of an audit annotation in bytes; the rest is cut off.
 const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
 
 /// Key of the annotation about the first failed validation.
 const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
 
-/// The plugin.
+/// The admission plugin ValidatingAdmissionPolicy.
 pub struct ValidatingAdmissionPolicy {
     source: Source<Validation>,
     metrics: Arc<Metrics>,
@@ -38,7 +38,7 @@ struct Denial {
 }
 
 impl ValidatingAdmissionPolicy {
-    /// The plugin over this store.
+    /// Returns the plugin for this store.
     pub fn new(lookup: &Lookup) -> ValidatingAdmissionPolicy {
         let policies = "validatingadmissionpolicies";
         let bindings = "validatingadmissionpolicybindings";
@@ -64,7 +64,7 @@ impl ValidatingAdmissionPolicy {
         for policy in bound.iter() {
             let mut annotations: HashMap<String, Vec<String>> = HashMap::new();
             let uses = self.source.invocations(&bound, policy, &asked, namespace);
-            // The request is made once for all uses of a policy.
+            // The request is built once for all uses of a policy.
             let matched = uses.iter().flatten().next().map(|invocation| invocation.resource);
             let request = matched.map(|matched| request(record, &asked, matched, &options));
             let seen = match matched {
@@ -195,12 +195,12 @@ impl Plugin for ValidatingAdmissionPolicy {
     }
 }
 
-/// The failed validation that the annotation tells: an annotation is not overwritten, so the first one stays.
+/// The failed validation in the annotation. An annotation is not overwritten, so the first failure stays.
 #[derive(Default)]
 struct FirstFailure(Option<Value>);
 
 impl FirstFailure {
-    /// Notes that the validation at `at` of a policy failed.
+    /// Records that the validation with index `at` of a policy failed, if it is the first.
     fn note(&mut self, policy: &str, binding: &Binding, at: usize, message: &str) {
         self.0.get_or_insert_with(|| {
             let mut members = Object::with_capacity(5);
@@ -213,7 +213,7 @@ impl FirstFailure {
         });
     }
 
-    /// The annotation, a list of one failure; none without a failure.
+    /// Returns the annotation, a list with one failure; `None` if nothing failed.
     fn annotation(self) -> Option<(String, String)> {
         let mut text = Vec::new();
         write(&Value::Array(vec![self.0?]), &mut text);

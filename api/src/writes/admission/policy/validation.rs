@@ -5,8 +5,8 @@
 //!                  └► audit annotations ─► annotations
 //! ```
 //!
-//! Validations and their messages share a budget, the annotations have one of the same size. Each step reads variables
-//! anew.
+//! Validations and their messages share one budget; the annotations have another of the same size. Each step
+//! evaluates variables again.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -22,21 +22,21 @@ use objects::expression::policy::environment::{Declarations, Extent, Known, POLI
 use objects::expression::{Budget, Expression, Failure, evaluate};
 use values::json::{self, Object};
 
-/// Longest message that an expression makes, in bytes.
+/// Maximum length of a message that an expression returns, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5120;
 
-/// What happens when a policy cannot be evaluated.
+/// The action if a policy cannot be evaluated.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum FailurePolicy {
     /// The write is refused.
     #[default]
     Fail,
-    /// The write goes on as if the policy held.
+    /// The write continues as if the policy allowed it.
     Ignore,
 }
 
 impl FailurePolicy {
-    /// The member `failurePolicy` of an object.
+    /// Reads the member `failurePolicy` of an object.
     pub fn of(spec: &json::Value) -> FailurePolicy {
         match spec.str_at(&["failurePolicy"]) {
             "Ignore" => FailurePolicy::Ignore,
@@ -45,7 +45,7 @@ impl FailurePolicy {
     }
 }
 
-/// A compiled policy.
+/// A compiled validating policy.
 #[derive(Debug)]
 pub struct Validation {
     failure_policy: FailurePolicy,
@@ -69,23 +69,23 @@ struct Annotation {
     value: Expression,
 }
 
-/// What one validation came to.
+/// The result of one validation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Decision {
-    /// It holds.
+    /// The validation succeeded.
     Admit,
-    /// It does not hold.
+    /// The validation failed.
     Deny {
-        /// What the client is told.
+        /// Message for the client.
         message: String,
         /// Reason of the status.
         reason: Cow<'static, str>,
     },
-    /// It could not be evaluated.
+    /// The validation could not be evaluated.
     Error {
-        /// Why.
+        /// The reason of the failure.
         message: String,
-        /// Whether the failure policy makes that a refusal.
+        /// Whether the failure policy turns the error into a refusal.
         is_denied: bool,
     },
 }
@@ -93,40 +93,40 @@ pub enum Decision {
 /// An annotation for the audit event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Annotated {
-    /// Its key, without the policy's name.
+    /// Key of the annotation, without the policy's name.
     pub key: String,
-    /// What becomes of it.
+    /// Value of the annotation, if it has one.
     pub value: Published,
 }
 
-/// What becomes of an annotation.
+/// The outcome of an audit annotation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Published {
-    /// It has this value.
+    /// The annotation has this value.
     Value(String),
-    /// It is left out, because its value is `null` or empty.
+    /// The annotation is left out, because its value is `null` or empty.
     Nothing,
-    /// It is left out because its value could not be found.
+    /// The annotation is left out, because its expression failed.
     Excluded(String),
-    /// The same, and the failure policy makes that an error.
+    /// The expression failed, and the failure policy makes that an error.
     Error(String),
 }
 
-/// What a policy has to say of a write.
+/// The result of a policy for one write.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Outcome {
-    /// One for each validation, in their order; one for all, where they could not be asked; none, where the policy does
-    /// not match.
+    /// The decision for each validation, in order. A single decision if the validations could not be
+    /// evaluated; empty if the policy does not match.
     pub decisions: Vec<Decision>,
-    /// How long each of them took.
+    /// Duration of each validation.
     pub took: Vec<Duration>,
-    /// One for each annotation.
+    /// The outcome of each annotation.
     pub annotations: Vec<Annotated>,
-    /// What became of the match conditions, if there are any.
+    /// Result of the match conditions, if there are any.
     pub conditions: Option<Judged>,
 }
 
-/// The texts at two members of each struct in a list.
+/// Returns the texts of two members of each struct in a list.
 pub(super) fn pairs<'s>(
     spec: &'s json::Value,
     list: &str,
@@ -137,7 +137,7 @@ pub(super) fn pairs<'s>(
     items.iter().map(move |item| (item.str_at(&[first]), item.str_at(&[second])))
 }
 
-/// Declarations and compiled variables of a policy.
+/// Returns the declarations and compiled variables of a policy.
 pub(super) fn declared(
     spec: &json::Value,
     origin: Origin,
@@ -150,7 +150,7 @@ pub(super) fn declared(
 }
 
 impl Validation {
-    /// Compiles the spec of a stored policy. Expressions that are refused fail when they are evaluated.
+    /// Compiles the spec of a stored policy. Invalid expressions fail when they are evaluated.
     pub fn compile(spec: &json::Value) -> Validation {
         let params = spec.get("paramKind").is_some_and(|kind| !kind.is_null());
         let extent = Extent { params, authorizer: true };
@@ -184,7 +184,7 @@ impl Validation {
         }
     }
 
-    /// What it says of a write with one set of parameters.
+    /// Evaluates the policy for a write with one set of parameters.
     pub fn judge(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Outcome {
         if self.conditions.is_empty() {
             return self.judge_matching(inputs, params);
@@ -258,7 +258,8 @@ impl Validation {
         Ok(decisions)
     }
 
-    /// The messages that expressions make, for each rule; none at all when they cost more than is left.
+    /// Evaluates the message expressions and returns the message of each rule. Returns no messages if they
+    /// cost more than the remaining budget.
     fn messages(
         &self,
         inputs: &Inputs<'_>,
@@ -316,12 +317,12 @@ impl Validation {
 }
 
 impl Rule {
-    /// The message of the policy.
+    /// Returns the message that the policy states.
     fn stated(&self) -> Option<String> {
         self.message.as_ref().map(|message| message.trim().to_owned()).filter(|message| !message.is_empty())
     }
 
-    /// What is said without one.
+    /// Returns the message used if the policy states none.
     fn shown(&self) -> String {
         format!("failed expression: {}", self.expression.text.trim())
     }

@@ -1,5 +1,5 @@
-//! The decisions of one namespace: a book of what is asked for, and a task that decides. The protocol and its reasons are
-//! in `ledger`.
+//! The quota decisions of one namespace: a book of requests, and a task that decides them. `ledger` describes
+//! the protocol and its reasons.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use values::object::{at, meta, same_at, same_values};
 use values::retry::{Attempts, Exhausted};
 use values::status::Status;
 
-/// The decisions of one namespace.
+/// The quota decisions of one namespace.
 pub struct Account {
     namespace: String,
-    /// Locked for single steps only, never across a wait, and no other lock is taken meanwhile.
+    /// Locked for single steps only, never across a wait. No other lock is taken while this one is held.
     book: Mutex<Book>,
 }
 
@@ -35,7 +35,7 @@ struct Book {
     /// Number of the newest share or recount.
     last: u64,
     recount: Option<RecountLog>,
-    /// Whether the decider runs.
+    /// Whether the decider task is running.
     is_deciding: bool,
 }
 
@@ -52,7 +52,7 @@ type Decision = Result<Option<Share>, Refusal>;
 /// The amounts that a write took of one quota.
 #[derive(Clone, Debug)]
 struct Taken {
-    /// Identity of the quota: a quota of the same name that is created later has none of it.
+    /// Identity of the quota. A quota of the same name that is created later does not contain these amounts.
     uid: String,
     amounts: Amounts,
     /// The snapshot of a recount that added these amounts without knowing whether the write is in the snapshot.
@@ -105,12 +105,12 @@ impl Drop for Share {
     }
 }
 
-/// Whether a write, a recount or the decider holds an account.
+/// Allows another decider to start if this one panics.
 pub fn is_used(account: &Arc<Account>) -> bool {
     Arc::strong_count(account) > 1
 }
 
-/// Lets another decider begin if this one ends by a panic.
+/// Returns whether a write, a recount or the decider uses an account.
 struct Deciding(Arc<Account>);
 
 impl Drop for Deciding {
@@ -126,8 +126,8 @@ impl Account {
         Account { namespace: namespace.to_owned(), book: Mutex::default() }
     }
 
-    /// Leaves a request for the decider; the answer arrives in the returned channel. A request whose receiver is dropped
-    /// takes nothing.
+    /// Adds a request to the book for the decider; the decision arrives in the returned channel. A request
+    /// whose receiver was dropped takes nothing.
     pub fn request(self: &Arc<Self>, store: &Arc<dyn QuotaStore>, ask: Ask) -> oneshot::Receiver<Decision> {
         let (answer, decision) = oneshot::channel();
         let request = Request { ask: Arc::new(ask), store: store.clone(), answer };
@@ -143,7 +143,7 @@ impl Account {
         book.last
     }
 
-    /// Leaves the totals of a recount for the decider.
+    /// Hands the totals of a recount to the decider.
     pub fn finish_recount(
         self: &Arc<Self>,
         store: &Arc<dyn QuotaStore>,
@@ -164,7 +164,7 @@ impl Account {
         }
     }
 
-    /// Closes a share whose write is stored, at this revision if it is known.
+    /// Closes a share whose write is stored. `stored` is the revision, if known.
     fn keep(&self, id: u64, stored: Option<Revision>) {
         let book = &mut *self.book.lock();
         let Some(share) = book.open.remove(&id) else { return };
@@ -184,8 +184,8 @@ impl Account {
         }
     }
 
-    /// Starts the decider if there is work and it does not run. Outside of a runtime, as at the end of the process, the
-    /// work stays in the book.
+    /// Starts the decider if there is work and it is not running. Without a runtime, as at the end of the
+    /// process, the work stays in the book.
     fn wake(self: &Arc<Self>, store: &Arc<dyn QuotaStore>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut book = self.book.lock();
@@ -197,7 +197,7 @@ impl Account {
         runtime.spawn(run(Deciding(self.clone()), store.clone()));
     }
 
-    /// Decides for all of `requests`, in their order, with one update of each quota, and answers them.
+    /// Decides all of `requests`, in their order, with one update of each quota, and sends the decisions.
     async fn decide(self: &Arc<Self>, store: &dyn QuotaStore, requests: Vec<Request>) {
         match self.decisions(store, &requests).await {
             Ok(decisions) => {
@@ -207,7 +207,7 @@ impl Account {
                         Ok(taken) => Ok(Some(self.open(request.store, request.ask, taken))),
                         Err(why) => Err(Refusal::Exceeded(why)),
                     };
-                    // The share of a write that has given up comes back and is dropped.
+                    // If the write has given up, the send returns its share, and dropping that gives it back.
                     drop(request.answer.send(decision));
                 }
             }
@@ -227,7 +227,7 @@ impl Account {
         Share { account: self.clone(), id, store, is_closed: false }
     }
 
-    /// The decisions for `requests`, after the quotas are updated by them and by the amounts that are due back.
+    /// Updates the quotas by `requests` and by the amounts that are due back, and returns the decisions.
     async fn decisions(
         &self,
         store: &dyn QuotaStore,
@@ -260,8 +260,8 @@ impl Account {
             if matches!(outcome, Ok(true)) {
                 return Ok(decisions);
             }
-            // A quota has changed meanwhile. The quotas that were updated before give back what was taken of them; what
-            // was to be given back to the other ones is still due.
+            // A quota has changed in the meantime. The quotas that were already updated give back what was
+            // taken from them; amounts that are due back to the other quotas stay due.
             let taken = decisions.into_iter().flatten().flatten();
             let mut due_still: Vec<_> = taken.filter(|taken| written.contains(&&taken.uid)).collect();
             due_still.extend(due.into_iter().filter(|taken| !written.contains(&&taken.uid)));
@@ -290,7 +290,7 @@ impl Account {
                 let mut counted = object.clone();
                 counted.object_entry("status").insert("hard", hard);
                 let used = self.book.lock().usage(*id, &Quota::parse(&counted), total, &**snapshot);
-                // Another recount has begun, and the shares that were kept meanwhile are in its log.
+                // Another recount has begun, and its log contains the shares that were kept in the meantime.
                 let Some(used) = used else { return Ok(false) };
                 counted.object_entry("status").insert("used", to_value(&used));
                 if !same_at(&counted, &object, "status") {
@@ -307,13 +307,13 @@ impl Account {
     }
 }
 
-/// The decider.
+/// The task that decides requests until the book is empty.
 async fn run(deciding: Deciding, store: Arc<dyn QuotaStore>) {
     let account = &deciding.0;
     loop {
         let (requests, finished, has_decisions) = {
             let mut book = account.book.lock();
-            // Requests of writes that have given up.
+            // Drop the requests of writes that have given up.
             book.requests.retain(|request| !request.answer.is_closed());
             if !book.has_work() {
                 book.is_deciding = false;
@@ -338,8 +338,8 @@ impl Book {
         !self.requests.is_empty() || !self.due.is_empty() || self.finished.is_some()
     }
 
-    /// The usage of a quota: its total in a snapshot, and what the shares add that are not in the snapshot for certain.
-    /// `None` if the recount is not the current one.
+    /// Returns the usage of a quota: its total in a snapshot, plus the shares that may be missing from the
+    /// snapshot. `None` if the recount is no longer the current one.
     fn usage(
         &mut self,
         recount: u64,
@@ -363,7 +363,7 @@ impl Book {
                 share.taken.push(Taken { uid: quota.uid.clone(), amounts, added_to });
             }
         }
-        // The sum has nothing of the shares whose amounts were due back.
+        // The sum does not contain the shares whose amounts were due back.
         self.due.retain(|taken| taken.uid != quota.uid);
         quota.bounded(&mut used);
         Some(used)
@@ -371,8 +371,8 @@ impl Book {
 }
 
 impl Ask {
-    /// Takes what the write uses of every quota that covers the object, or of no quota. The text says first which sizes
-    /// are missing, then which quota is exceeded.
+    /// Takes the usage of the write from every quota that covers the object, or from no quota. The error
+    /// names missing sizes first, then the quota that is exceeded.
     fn decide(&self, quotas: &mut [Quota]) -> Result<Vec<Taken>, String> {
         let covering: Vec<usize> = (0..quotas.len()).filter(|at| quotas[*at].covers(&self.usage)).collect();
         for at in &covering {

@@ -1,4 +1,4 @@
-//! One quota as it is stored: what it allows, what is used of it, and whether it has room for more.
+//! A stored quota: its limits, its usage, and whether it has room for more.
 
 use quantity::Quantity;
 
@@ -8,22 +8,24 @@ use crate::writes::admission::pod::{self, Amounts};
 use values::json::{Object, Value};
 use values::object::{at, meta};
 
-/// A quota.
+/// A resource quota, read from its object.
 #[derive(Clone, Debug)]
 pub struct Quota {
-    /// Name.
+    /// Name of the quota object.
     pub name: String,
-    /// Identity: a quota of the same name that was made anew owes nothing.
+    /// Identity of the quota. A quota that was created again under the same name does not contain earlier
+    /// amounts.
     pub uid: String,
-    /// Totals that hold, from its status: those of its specification count once its usage was.
+    /// The limits in effect, from the status. Limits in the specification take effect once their usage has
+    /// been counted.
     pub hard: Amounts,
-    /// What is used of them.
+    /// Usage of the resources in `hard`.
     pub used: Amounts,
     scopes: Vec<Scope>,
 }
 
 impl Quota {
-    /// Reads an object.
+    /// Reads a quota from its object.
     pub fn parse(object: &Object) -> Quota {
         Quota {
             name: meta(object, "name").to_owned(),
@@ -34,26 +36,26 @@ impl Quota {
         }
     }
 
-    /// Whether it is about the object with this usage.
+    /// Returns whether the quota covers the object with this usage.
     pub fn covers(&self, usage: &Usage) -> bool {
         self.hard.keys().any(|name| usage.concerns(name))
             && self.scopes.iter().all(|scope| usage.is_in(scope))
     }
 
-    /// Whether it covers objects whatever scope they are in.
+    /// Returns whether the quota covers objects regardless of scopes.
     pub fn has_no_scopes(&self) -> bool {
         self.scopes.is_empty()
     }
 
-    /// Its scopes that the object is in.
+    /// Returns the scopes of the quota that contain the object.
     pub fn scopes_of<'q>(&'q self, usage: &Usage) -> impl Iterator<Item = &'q Scope> {
         self.scopes.iter().filter(|scope| usage.is_in(scope))
     }
 
-    /// Whether its usage is known and the object names all that it counts.
+    /// Checks that the usage of the quota is known and that the object sets all sizes that the quota counts.
     ///
     /// # Errors
-    /// Why not, for the client.
+    /// Returns the reason for the client.
     pub fn check(&self, usage: &Usage) -> Result<(), String> {
         let counted: Vec<&str> =
             self.hard.keys().map(String::as_str).filter(|name| usage.concerns(name)).collect();
@@ -66,9 +68,9 @@ impl Quota {
         Ok(())
     }
 
-    /// Returns the amounts by which the usage of this quota changes when the write is stored. A quota that covers the
-    /// object as it is stored and not as it will be is left to the next recount: the write may still fail, and a usage
-    /// that is too low for a moment would let other writes exceed the quota.
+    /// Returns the amounts by which the usage of this quota changes when the write is stored. If the quota
+    /// covers the stored object but not the new one, the change is left to the next recount: the write may
+    /// still fail, and a usage that is too low for a moment would let other writes exceed the quota.
     pub fn change(&self, ask: &Ask) -> Amounts {
         if !self.covers(&ask.usage) {
             return Amounts::new();
@@ -92,7 +94,7 @@ impl Quota {
     /// Adds a [`change`](Quota::change) to the usage.
     ///
     /// # Errors
-    /// The quota does not allow that much; the usage stays as it was.
+    /// Fails if the quota does not allow that much; the usage then stays unchanged.
     pub fn take(&mut self, change: &Amounts) -> Result<(), String> {
         let mut next = self.used.clone();
         pod::add(&mut next, change);
@@ -132,7 +134,7 @@ impl Quota {
     }
 }
 
-/// Amounts as an object has them.
+/// Converts amounts to a value of an object.
 pub fn to_value(amounts: &Amounts) -> Value {
     let members = amounts.iter().map(|(name, amount)| (name.clone().into(), amount.to_text().into()));
     Value::Object(Object::from_iter(members))
@@ -157,7 +159,7 @@ mod tests {
                 r#"{"cpu":"1001m"}"#,
                 Err("exceeded quota: q, requested: cpu=1001m, used: cpu=1, limited: cpu=2"),
             ),
-            // One that was lowered below its usage is left by those who use less.
+            // A quota that was lowered below its usage still admits updates that reduce the usage.
             (r#"{"cpu":"5"}"#, r#"{"cpu":"-1"}"#, Ok(r#"{"cpu":"4"}"#)),
         ] {
             let text =

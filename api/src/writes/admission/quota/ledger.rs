@@ -1,4 +1,5 @@
-//! The accounts of all namespaces that have quotas: writes take shares of the quotas, recounts correct the usage.
+//! The quota accounts of all namespaces that have quotas: writes take shares of the quotas, recounts correct
+//! the usage.
 //!
 //! ```text
 //! write ───────► take ──► request ─┐
@@ -7,7 +8,7 @@
 //!                                  ▲                     │
 //! recount ─► count ─► finish ──────┘                     ▼
 //!                                      decider: one task for each namespace, only while there is work
-//!                                        1. decides for all requests of the book with one update of each quota
+//!                                        1. decides all requests of the book with one update of each quota
 //!                                        2. applies a finished recount
 //!                                      and answers each request through a channel of its own
 //!
@@ -15,25 +16,28 @@
 //!       └ dropped ─────────────► book: the amounts are due back; wakes the decider
 //! ```
 //!
-//! The decider waits for the store and for nothing else. A write waits for its answer only, and holds no share
-//! meanwhile. A recount counts beside the writes and waits for none of them. So no task waits for another one that needs
-//! something it holds. (An earlier protocol let a recount hold the turn of the namespace until all shares were closed,
-//! while the owners of decided shares queued behind it for the same turn.)
+//! The decider waits only for the store. A write waits only for its decision, and holds no share while it
+//! waits. A recount counts concurrently with the writes and waits for none of them. So no task waits for
+//! another one that needs something it holds. (An earlier protocol let a recount hold the turn of the
+//! namespace until all shares were closed, while the owners of decided shares queued behind it for the same
+//! turn.)
 //!
 //! # How a recount counts each write once
 //!
-//! A recount begins in the book, then takes a snapshot S of the store, counts S, and hands the totals to the decider. The
-//! usage that the decider stores for a quota is the sum of
+//! A recount begins in the book, then takes a snapshot S of the store, counts S, and hands the totals to the
+//! decider. The usage that the decider stores for a quota is the sum of
 //! - the total in S,
-//! - the shares that were kept since the recount began at a revision after S: they are not in S,
-//! - the shares that are open: they may be in S or not. A share that is kept later at a revision in S was counted twice,
-//!   and its surplus is given back then. A share that is dropped gives back what this sum added for it.
+//! - the shares that were kept at a revision after S since the recount began: they are not in S,
+//! - the open shares: they may be in S or not. A share that is later kept at a revision in S was counted
+//!   twice, and its surplus is given back then. A share that is dropped gives back what this sum added for
+//!   it.
 //!
-//! A share that was kept before the recount began is in S, because a write is visible before its share is kept. So the
-//! usage is never too low, and it is exact as soon as the shares of that moment are closed.
+//! A share that was kept before the recount began is in S, because a write is visible before its share is
+//! kept. So the usage is never too low, and it is exact as soon as the shares that are open at that time are
+//! closed.
 //!
-//! A crash between the update of a quota and the write leaves the usage too high; the recount at the next start corrects
-//! it.
+//! A crash between the update of a quota and the write leaves the usage too high; the recount at the next
+//! start corrects it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +57,7 @@ use values::status::Status;
 /// Longest wait of a write for its decision, as in kube-apiserver.
 const DECISION_WAIT: Duration = Duration::from_secs(10);
 
-/// Number of accounts below which no account is checked for whether its namespace still has quotas.
+/// Number of accounts below which accounts of namespaces without quotas are not removed.
 const UNSWEPT: usize = 64;
 
 /// The accounts of all namespaces that have quotas.
@@ -77,31 +81,32 @@ pub trait QuotaStore: Send + Sync {
     /// Returns the quotas of a namespace, each with the revision at which it was read.
     ///
     /// # Errors
-    /// A quota cannot be read.
+    /// Fails if a quota cannot be read.
     fn read(&self, namespace: &str) -> Result<Vec<(Revision, Object)>, Status>;
 
-    /// Replaces the status of a quota that was read at revision `seen`. `false` if it has changed since.
+    /// Replaces the status of a quota that was read at revision `seen`. Returns `false` if the quota has
+    /// changed since.
     fn replace(&self, seen: Revision, quota: Object) -> Pending<'_, bool>;
 }
 
-/// A write that asks for a share of the quotas.
+/// A write that requests a share of the quotas.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// Usage of the object as it will be stored.
     pub usage: Usage,
-    /// Usage of the object as it is stored; `None` for a new object.
+    /// Usage of the object as stored before the write; `None` for a new object.
     pub before: Option<Usage>,
-    /// Beginning of the keys of its resource in the store.
+    /// Prefix of the keys of the object's resource in the store.
     pub key_prefix: String,
-    /// Whether nothing will be stored.
+    /// Whether the write is a dry run, which stores nothing.
     pub dry_run: bool,
 }
 
-/// Why a write gets no share.
+/// The reason why a write gets no share.
 pub enum Refusal {
-    /// A quota does not allow it.
+    /// A quota would be exceeded; the text says which.
     Exceeded(String),
-    /// No decision was made.
+    /// No decision was made, because of this error.
     Failed(Status),
 }
 
@@ -124,9 +129,9 @@ pub struct Recount {
 }
 
 impl Ledger {
-    /// Returns the account of a namespace, after removing those of namespaces without quotas if the number of accounts
-    /// has doubled since the last time. A server whose controller recounts calls [`Ledger::forget`]; this is for servers
-    /// that run no such controller.
+    /// Returns the account of a namespace. If the number of accounts has doubled since the last removal, this
+    /// first removes the accounts of namespaces without quotas. A server whose controller recounts calls
+    /// [`Ledger::forget`]; the removal here is for servers without that controller.
     fn account(&self, store: &dyn QuotaStore, namespace: &str) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
         if accounts.by_namespace.len() >= UNSWEPT.max(2 * accounts.swept)
@@ -139,7 +144,8 @@ impl Ledger {
         account.or_insert_with(|| Arc::new(Account::new(namespace))).clone()
     }
 
-    /// Removes the account of a namespace without quotas. Returns `false` if a write or a recount still uses it.
+    /// Removes the account of a namespace without quotas. Returns `false` if a write or a recount still uses
+    /// it.
     pub fn forget(&self, namespace: &str) -> bool {
         let accounts = &mut self.accounts.lock().by_namespace;
         let is_used = accounts.get(namespace).is_some_and(is_used);
@@ -152,7 +158,7 @@ impl Ledger {
     /// Takes a share of the quotas of a namespace. Returns `None` for a dry run that the quotas allow.
     ///
     /// # Errors
-    /// A quota does not allow it, or no decision was made in time. Nothing is taken then.
+    /// A quota does not allow the write, or no decision was made in time. Nothing is taken in these cases.
     pub async fn take(
         &self,
         store: Arc<dyn QuotaStore>,
@@ -163,13 +169,13 @@ impl Ledger {
         let decision = account.request(&store, ask);
         match timeout(DECISION_WAIT, decision).await {
             Ok(Ok(decision)) => decision,
-            // In time but without a decision: the decider was ended, as by the end of the process.
+            // The decision timed out, or the decider was stopped, as at the end of the process.
             Ok(Err(_)) | Err(_) => Err(Refusal::Failed(timed_out())),
         }
     }
 
-    /// Begins a recount of the quotas of a namespace. Take the snapshot to count after this call. A recount of the same
-    /// namespace that is still under way has no effect any more.
+    /// Begins a recount of the quotas of a namespace. Take the snapshot to count after this call. A recount
+    /// of the same namespace that is still under way loses its effect.
     pub fn recount(&self, store: Arc<dyn QuotaStore>, namespace: &str) -> Recount {
         let account = self.account(&*store, namespace);
         let id = account.begin_recount();
@@ -179,24 +185,25 @@ impl Ledger {
 
 #[cfg(test)]
 impl Ledger {
-    /// The namespaces that have an account.
+    /// Returns the namespaces that have an account.
     pub(super) fn namespaces(&self) -> Vec<String> {
         self.accounts.lock().by_namespace.keys().cloned().collect()
     }
 }
 
-/// The revision of the counted snapshot that has the keys which begin so.
+/// Returns the revision of the counted snapshot for keys with a prefix.
 pub type SnapshotRevision = dyn Fn(&str) -> Revision + Send + Sync;
 
 impl Recount {
-    /// Stores `totals` as the status of the quotas, corrected by the writes under way. Returns `false` if a quota was not
-    /// among the counted ones or its `spec.hard` has changed since, so that another recount is due.
+    /// Stores `totals` as the status of the quotas, corrected by the writes under way. Returns `false` if a
+    /// quota was not among the counted ones or its `spec.hard` has changed since, so that another recount is
+    /// due.
     ///
     /// # Errors
-    /// The store failed.
+    /// Fails if the store failed.
     pub async fn finish(self, totals: Vec<Total>, at: Box<SnapshotRevision>) -> Result<bool, Status> {
         let done = self.account.finish_recount(&self.store, self.id, totals, at);
-        // Without an answer the decider was ended, as by the end of the process.
+        // The channel closes without an answer if the decider was stopped, as at the end of the process.
         done.await.unwrap_or(Ok(false))
     }
 }

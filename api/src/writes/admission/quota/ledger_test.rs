@@ -1,4 +1,5 @@
-//! The ledger against a model of a store, on paused time: a wait that nothing ends would show as ten seconds.
+//! Tests of the ledger against a model of a store, on paused time. A wait that nothing ends would take ten
+//! seconds of that time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,7 @@ const COMMIT: Duration = Duration::from_millis(5);
 struct Model {
     revision: AtomicU64,
     quotas: Mutex<BTreeMap<String, (Revision, Object)>>,
-    /// Names, and the revisions at which they were created.
+    /// Names of config maps, with the revisions at which they were created.
     maps: Mutex<BTreeMap<u64, Revision>>,
     /// Whether the next replacement fails because the quota has changed.
     conflicts: Mutex<bool>,
@@ -40,7 +41,7 @@ impl Model {
         self.quotas.lock().insert(name, (revision, quota));
     }
 
-    /// Changes the totals in the specification of a quota, as a client would.
+    /// Changes the limits in the specification of a quota, as a client would.
     fn edit(&self, name: &str, hard: &str) {
         let revision = self.next();
         let mut quotas = self.quotas.lock();
@@ -55,7 +56,7 @@ impl Model {
         used.get(resource).copied().unwrap_or(Quantity::ZERO)
     }
 
-    /// Counts what is stored now. Returns the totals and the revision that has them.
+    /// Counts what is stored now. Returns the totals and the revision of the count.
     fn count(&self) -> (Vec<Total>, Revision) {
         let count = Quantity::whole(self.maps.lock().len() as i64);
         let total = |(_, quota): &(Revision, Object)| {
@@ -91,7 +92,7 @@ impl QuotaStore for Model {
     }
 }
 
-/// A ledger over a model with one quota, which is counted.
+/// A ledger over a model with one quota that has been counted.
 struct Bench {
     ledger: Ledger,
     model: Arc<Model>,
@@ -134,7 +135,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Recounts; counting takes `takes`.
+    /// Runs a recount in which the counting takes `takes`.
     async fn recount(&self, takes: Duration) -> bool {
         let recount = self.ledger.recount(self.model.clone(), "n");
         let (totals, revision) = self.model.count();
@@ -147,7 +148,8 @@ impl Bench {
     }
 }
 
-/// The order that stopped a namespace: the first decision serves a write that is still queued behind a recount.
+/// Runs the order of events that blocked a namespace in the earlier protocol: the first decision serves a
+/// write that is still queued behind a recount.
 #[tokio::test(start_paused = true)]
 async fn a_recount_does_not_wait_for_writes_that_are_decided_and_writes_do_not_wait_for_a_recount() {
     let bench = Bench::new(r#"{"configmaps":"9"}"#);
@@ -179,7 +181,7 @@ async fn a_recount_ends_while_a_share_stays_open() {
     assert_eq!(bench.used(), "1", "the share is given back without another write");
 }
 
-/// A share that is open during the count is counted once, wherever its write is stored.
+/// Checks that a share that is open during the count is counted once, wherever its write is stored.
 #[tokio::test(start_paused = true)]
 async fn a_write_beside_a_recount_is_counted_once() {
     enum End {
@@ -232,7 +234,7 @@ async fn a_quota_that_changes_during_the_count_is_counted_again() {
     let (totals, revision) = bench.model.count();
     bench.model.edit("q", r#"{"configmaps":"9","count/configmaps":"9"}"#);
     assert!(!recount.finish(totals, Box::new(move |_| revision)).await.unwrap());
-    // A write that was decided by the old totals counts in the new ones too.
+    // A write that was decided with the old limits counts in the new ones too.
     let open = bench.take().await.ok().unwrap();
     assert!(bench.recount(COMMIT).await);
     assert_eq!(bench.model.used("q", "count/configmaps").to_text(), "2");
@@ -244,7 +246,7 @@ async fn a_quota_that_changes_during_the_count_is_counted_again() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_gives_up_takes_nothing() {
     let bench = Bench::new(r#"{"configmaps":"1"}"#);
-    // Before it is decided, and while it is.
+    // The writer gives up before the decision, and during it.
     for patience in [Duration::ZERO, COMMIT / 2] {
         assert!(timeout(patience, bench.take()).await.is_err());
         sleep(4 * COMMIT).await;
@@ -259,14 +261,14 @@ async fn a_write_that_gives_up_takes_nothing() {
     );
 }
 
-/// Writers, failing writes, deletes, edits and recounts in an order that differs with each seed: the usage is never
-/// below what is stored, is exact in the end, and nobody waits.
+/// Runs writers, failing writes, deletes, edits and recounts in an order that differs with each seed. The
+/// usage is never below what is stored, is exact in the end, and no write waits.
 #[tokio::test(start_paused = true)]
 async fn any_order_of_writes_deletes_edits_and_recounts_counts_each_write_once() {
     const WRITERS: u64 = 64;
     for seed in 0..40_u64 {
         let bench = &Bench::new(r#"{"configmaps":"100000"}"#);
-        // A multiplicative generator: the orders need not be good random numbers, but different ones.
+        // A multiplicative generator: the orders must differ, but need not be good random numbers.
         let dice = AtomicU64::new(seed * 2 + 1);
         let roll = |sides: u64| {
             let step = |state: u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(97));
@@ -316,7 +318,7 @@ async fn any_order_of_writes_deletes_edits_and_recounts_counts_each_write_once()
             () = others => {}
         }
         assert!(longest.into_inner() < 200, "seed {seed}: a write waited for its share");
-        // By now the amounts of failed writes, and amounts that were counted twice, have been given back.
+        // By now the amounts of failed writes and the amounts that were counted twice have been given back.
         sleep(10 * COMMIT).await;
         assert!(bench.recount(COMMIT).await, "seed {seed}");
         assert_eq!(bench.used(), bench.model.maps.lock().len().to_string(), "seed {seed}");

@@ -1,9 +1,10 @@
-//! The plugin ResourceQuota: what the objects of a namespace use together stays within its quotas.
+//! The plugin ResourceQuota: the objects of a namespace together stay within the quotas of the namespace.
 //!
-//! `usage` says what an object uses, `hold` what a quota allows. `ledger` lets writes take their shares one after the
-//! other and describes the protocol; `account` is that of one namespace. The plugin is the last but one, so a write that
-//! another plugin refuses was never counted; a share whose write fails is given back at once. The controller of the same
-//! name recounts (`crate::system::controllers::resource_quota`).
+//! `usage` computes what an object uses, and `hold` reads what a quota allows. `ledger` lets writes take
+//! their shares one after the other and describes the protocol; `account` is the part for one namespace. The
+//! plugin is the last but one, so a write that an earlier plugin refuses is not counted. A share whose write
+//! fails is given back at once. The controller of the same name recounts
+//! (`crate::system::controllers::resource_quota`).
 
 mod account;
 mod hold;
@@ -27,30 +28,30 @@ use types::schema::registry::Resource;
 use values::json::{Object, Value};
 use values::status::Status;
 
-/// The plugin.
+/// The admission plugin ResourceQuota.
 pub struct ResourceQuota {
     lookup: Lookup,
     quotas: Arc<Resource>,
-    /// Those of all namespaces.
+    /// The quotas of all namespaces.
     all: Collection,
     limited: Vec<Limited>,
 }
 
-/// A resource of which nothing may be used without a quota.
+/// A resource that may only be used if a quota covers it.
 #[derive(Clone, Debug)]
 struct Limited {
     group: String,
     plural: String,
-    /// Parts of the names of what is limited.
+    /// Substrings of the names of the limited resources.
     contains: Vec<String>,
-    /// Objects in one of these scopes are limited.
+    /// Scopes whose objects are limited.
     scopes: Vec<Scope>,
 }
 
 /// Reads the configuration: `limitedResources`.
 ///
 /// # Errors
-/// Limits without a resource.
+/// Fails for a limit without a resource.
 pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     let list = config.and_then(|config| config.get("limitedResources")).and_then(Value::as_array);
     let mut limited = Vec::new();
@@ -80,11 +81,11 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
 
 /// The quotas in the server's store, written by `writer`.
 pub struct StoredQuotas {
-    /// The store.
+    /// Access to the store.
     pub lookup: Lookup,
     /// The resource of quotas.
     pub resource: Arc<Resource>,
-    /// The identity that writes.
+    /// The identity under which quotas are written.
     pub writer: Arc<dyn Writer>,
 }
 
@@ -158,7 +159,7 @@ impl ResourceQuota {
         }
     }
 
-    /// What is limited must be counted by a quota.
+    /// Checks that a quota covers every limited resource that the object uses.
     fn check_limited(
         &self,
         record: &Record<'_, &Object>,
@@ -204,7 +205,7 @@ impl Plugin for ResourceQuota {
         let resource = target.resource;
         let is_main = target.subresource.is_empty();
         let is_update = target.operation == Operation::Update;
-        // Events come and go by themselves.
+        // Events expire by themselves, so they are not counted.
         let is_event = resource.is_of("", "events") || resource.is_of("events", "events");
         if !resource.namespaced() || resource.storage.is_none() || is_event {
             return false;

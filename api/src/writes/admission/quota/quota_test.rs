@@ -1,4 +1,4 @@
-//! Quotas, shown by writes to a server.
+//! Tests of quotas with writes to a server.
 
 use futures_util::future::join_all;
 
@@ -7,7 +7,7 @@ use crate::writes::write::server_fixture::Server;
 use values::json::Value;
 use values::testing::text;
 
-/// A server whose namespace `n` has a quota `q` with these totals, of which nothing is used.
+/// Starts a server whose namespace `n` has a quota `q` with these limits and this usage.
 async fn server(hard: &str, used: &str) -> Server {
     let server = Server::admitting(Settings::default().without("ServiceAccount"));
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
@@ -169,7 +169,7 @@ async fn a_pod_that_enters_a_scope_is_charged_to_the_quotas_with_that_scope() {
     let deadline = r#"{"spec":{"activeDeadlineSeconds":30}}"#;
     assert_eq!(server.ask(&format!("MERGE {pods}/a?dryRun=All"), deadline).await.0, 200);
     assert_eq!(server.ask(&format!("MERGE {pods}/a"), deadline).await.0, 200);
-    // The quota that the pod has left is for the next recount.
+    // The next recount corrects the quota whose scope the pod has left.
     assert_eq!(
         (used_pods(&server, "with").await, used_pods(&server, "without").await),
         ("1".into(), "1".into())
@@ -191,7 +191,7 @@ async fn a_pod_that_enters_a_scope_is_charged_to_the_quotas_with_that_scope() {
     let counted = tokio::time::timeout(std::time::Duration::from_secs(20), counted).await;
     assert!(counted.is_ok(), "the quota that the pod has left is not recounted");
     assert_eq!(server.ask(&format!("POST {pods}"), &pod("c", "")).await.0, 201);
-    // A pod that would enter a scope without room stays as it is.
+    // An update that would move a pod into a scope without room is refused.
     let (code, _, answer) = server.ask(&format!("MERGE {pods}/c"), deadline).await;
     assert_eq!(code, 403, "{}", text(&answer));
     controllers.stop().await;
@@ -206,7 +206,7 @@ async fn usage_is_counted_from_what_is_stored() {
         server.api.clone(),
         &crate::system::controllers::Selection::default(),
     );
-    // The root certificates are published in every namespace.
+    // A controller publishes the root certificates in every namespace.
     for want in ["2", "1"] {
         let want = format!(r#"{{"configmaps":"{want}"}}"#);
         let reached = async {
@@ -218,7 +218,7 @@ async fn usage_is_counted_from_what_is_stored() {
         assert!(reached.is_ok(), "{want}, not {}", used(&server).await);
         server.ask(&format!("DELETE {MAPS}/a"), "").await;
     }
-    // The last quota takes the account of its namespace with it.
+    // Deleting the last quota of a namespace removes the account of the namespace.
     assert_eq!(server.api.lookup().quotas.namespaces(), ["n"]);
     assert_eq!(server.ask(&format!("DELETE {QUOTAS}/q"), "").await.0, 200);
     let forgotten = async {

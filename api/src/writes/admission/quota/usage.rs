@@ -1,4 +1,4 @@
-//! What one object uses of the resources that quotas count, and which quotas it belongs to.
+//! The usage of one object: how much it uses of the resources that quotas count, and which quotas cover it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,37 +15,40 @@ use values::naming::Naming;
 use values::object::{at, meta};
 use values::qos::qos_class;
 
-/// Resources that are counted by their plain name too.
+/// Resources that are also counted by their plain name.
 const COUNTED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
 
-/// Names of the sizes of pods.
+/// Names of the compute resources of pods.
 const SIZES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// Sizes that every container must name where a quota counts them.
+/// Compute resources that every container must set if a quota counts them.
 const REQUIRED: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-/// What quotas must know of an object. It does not borrow the object, so that a write can wait with it for its turn.
+/// The properties of an object that quotas need. This type does not borrow the object, so that a write can
+/// keep it while waiting for its turn.
 #[derive(Clone, Debug)]
 pub struct Usage {
     kind: Kind,
-    /// `count/deployments.apps`.
+    /// For example `count/deployments.apps`.
     count_name: String,
     domain: &'static str,
-    /// How much of each resource.
+    /// The amount of each resource that the object uses.
     pub amounts: Amounts,
 }
 
-/// Whose usage it is.
+/// The kind of the object.
 #[derive(Clone, Debug)]
 enum Kind {
     Pod(Pod),
-    /// Of storage; with what stands between a class and what is counted of it ([`of_storage_class`]).
+    /// A volume claim. `of_storage_class` is the text between a class and the resource that is counted for it
+    /// (see the function [`of_storage_class`]).
     Claim {
         attributes_class: String,
         of_storage_class: String,
     },
-    /// Of devices; with what follows their class in the names that count them ([`of_device_class`]).
+    /// A device claim. `of_device_class` follows the device class in the names that count devices (see the
+    /// function [`of_device_class`]).
     Devices {
         of_device_class: String,
     },
@@ -55,24 +58,24 @@ enum Kind {
     },
 }
 
-/// What scopes and constraints look at.
+/// The properties of a pod that scopes and required sizes depend on.
 #[derive(Clone, Debug)]
 struct Pod {
     is_terminating: bool,
     is_best_effort: bool,
     priority_class: String,
     has_distant_affinity: bool,
-    /// Sizes that each container names; none where the pod as a whole names its sizes.
+    /// Sizes that each container sets; empty if the pod as a whole sets its sizes.
     sizes: Vec<(String, BTreeSet<String>)>,
 }
 
-/// The name by which objects of a resource are counted.
+/// Returns the name by which objects of a resource are counted.
 pub fn count_name(resource: &Resource) -> String {
     format!("count/{}", resource.qualified())
 }
 
 impl Usage {
-    /// The usage of an object of a resource.
+    /// Returns the usage of an object of a resource.
     pub fn of(naming: &'static Naming, resource: &Resource, object: &Object) -> Usage {
         let count_name = count_name(resource);
         let mut amounts = Amounts::from([(count_name.clone(), one())]);
@@ -104,7 +107,7 @@ impl Usage {
         Usage { kind, count_name, domain: naming.domain, amounts }
     }
 
-    /// Whether objects of this kind can use a resource of a quota.
+    /// Returns whether objects of this kind can use a resource of a quota.
     pub fn concerns(&self, name: &str) -> bool {
         if name == self.count_name {
             return true;
@@ -118,7 +121,7 @@ impl Usage {
         }
     }
 
-    /// Returns whether the same quotas cover the object with the other usage, whatever their scopes are.
+    /// Returns whether the object is in the same scopes as the object with the other usage.
     pub fn has_scopes_of(&self, other: &Usage) -> bool {
         match (&self.kind, &other.kind) {
             (Kind::Pod(pod), Kind::Pod(other)) => {
@@ -142,7 +145,7 @@ impl Usage {
         !self.has_scopes_of(before) || before.amounts.iter().any(is_less)
     }
 
-    /// Whether the object is in a scope.
+    /// Returns whether the object is in a scope.
     pub fn is_in(&self, scope: &Scope) -> bool {
         match (&self.kind, scope.name.as_str()) {
             (Kind::Pod(pod), "Terminating") => pod.is_terminating,
@@ -158,7 +161,8 @@ impl Usage {
         }
     }
 
-    /// The sizes that a quota counts and containers do not name: `limits.cpu for: a,b; …`; none if they name all.
+    /// Returns the sizes that a quota counts and some containers do not set, as in `limits.cpu for: a,b; …`;
+    /// `None` if all are set.
     pub fn unnamed_sizes<'n>(&self, counted: impl Iterator<Item = &'n str>) -> Option<String> {
         let Kind::Pod(pod) = &self.kind else { return None };
         let counted: Vec<&str> = counted.filter(|name| REQUIRED.contains(name)).collect();
@@ -176,7 +180,7 @@ impl Usage {
     }
 }
 
-/// Which objects a quota is about.
+/// A scope of a quota, which limits the objects that the quota covers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Scope {
     name: String,
@@ -185,7 +189,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// The scopes of a quota.
+    /// Returns the scopes of a quota.
     pub fn all_of(quota: &Object) -> Vec<Scope> {
         let names = at(quota, "spec.scopes").and_then(Value::as_array).unwrap_or_default();
         let plain = names.iter().filter_map(Value::as_str).map(|name| Scope {
@@ -197,7 +201,7 @@ impl Scope {
         plain.chain(expressions.unwrap_or_default().iter().map(Scope::read)).collect()
     }
 
-    /// One requirement of a scope selector.
+    /// Reads one requirement of a scope selector.
     pub fn read(expression: &Value) -> Scope {
         let values = expression.get("values").and_then(Value::as_array).unwrap_or_default();
         Scope {
@@ -207,12 +211,12 @@ impl Scope {
         }
     }
 
-    /// Whether it is about the same property of objects as another.
+    /// Returns whether this scope concerns the same property of objects as another.
     pub fn is_like(&self, other: &Scope) -> bool {
         self.name == other.name
     }
 
-    /// Whether the scope selects a class; the empty name is no class.
+    /// Returns whether the scope selects a class. An empty name means that there is no class.
     fn selects(&self, class: &str) -> bool {
         let is_listed = self.values.iter().any(|value| value == class);
         match self.operator.as_str() {
@@ -225,7 +229,7 @@ impl Scope {
     }
 }
 
-/// As Go prints it.
+/// Formats a scope as Go prints it.
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{} {} [{}]}}", self.name, self.operator, self.values.join(" "))
@@ -259,8 +263,8 @@ impl Pod {
     }
 }
 
-/// Returns whether an update decides whether the pod has a deadline, which moves it from the scope `NotTerminating` to
-/// `Terminating` or back.
+/// Returns whether an update changes whether the pod has a deadline, which moves the pod from the scope
+/// `NotTerminating` to `Terminating` or back.
 pub fn moves_between_deadline_scopes(old: &Object, new: &Object) -> bool {
     has_deadline(old) != has_deadline(new)
 }
@@ -270,7 +274,7 @@ fn has_deadline(pod: &Object) -> bool {
     deadline.is_some_and(|seconds| seconds >= 0)
 }
 
-/// Whether an affinity looks at other namespaces.
+/// Returns whether an affinity of the pod refers to other namespaces.
 fn has_distant_affinity(pod: &Object) -> bool {
     let list = |affinity: &str, list: &str| {
         let path = format!("spec.affinity.{affinity}.{list}");
@@ -293,7 +297,7 @@ fn one() -> Quantity {
     Quantity::whole(1)
 }
 
-/// A pod that has ended, or that should have ended by now, uses nothing.
+/// Returns whether a pod counts. A pod that has ended, or should have ended by now, uses nothing.
 fn is_counted(pod: &Object) -> bool {
     let phase = at(pod, "status.phase").and_then(Value::as_str).unwrap_or_default();
     if matches!(phase, "Succeeded" | "Failed") {
@@ -313,7 +317,7 @@ fn pod_amounts(domain: &str, object: &Object, amounts: &mut Amounts) {
     sizes(domain, &requests, &limits, amounts);
 }
 
-/// Requests and limits under the names that quotas give them.
+/// Adds requests and limits to `amounts`, under the names that quotas use.
 fn sizes(domain: &str, requests: &Amounts, limits: &Amounts, amounts: &mut Amounts) {
     for (name, amount) in requests {
         let is_plain = SIZES.contains(&name.as_str()) || name.starts_with("hugepages-");
@@ -367,7 +371,7 @@ fn claim_amounts(naming: &Naming, of_class: &str, claim: &Object, amounts: &mut 
         amounts.insert(format!("{class}{of_class}persistentvolumeclaims"), one());
     }
     let asked = at(claim, "spec.resources.requests.storage").and_then(pod::quantity);
-    // Volumes never shrink: what was given is used until the claim goes.
+    // Volumes never shrink: the allocated size counts until the claim is removed.
     let given = at(claim, "status.allocatedResources.storage").and_then(pod::quantity);
     let size = match (asked, given) {
         (Some(asked), Some(given)) => Some(if given > asked { given } else { asked }),
@@ -381,7 +385,7 @@ fn claim_amounts(naming: &Naming, of_class: &str, claim: &Object, amounts: &mut 
     }
 }
 
-/// What stands between a storage class and what is counted of it, as in
+/// Returns the text between a storage class and the resource that is counted for it, as in
 /// `fast.storageclass.storage.k8s.io/requests.storage`.
 fn of_storage_class(naming: &Naming) -> String {
     format!(".storageclass.{}/", naming.group("storage", true))
@@ -392,12 +396,14 @@ fn is_of_claims(of_class: &str, name: &str) -> bool {
     NAMES.contains(&name) || name.split_once(of_class).is_some_and(|(_, name)| NAMES.contains(&name))
 }
 
-/// What follows a device class in the name that counts its devices, as in `gold.deviceclass.resource.k8s.io/devices`.
+/// Returns the text that follows a device class in the name that counts its devices, as in
+/// `gold.deviceclass.resource.k8s.io/devices`.
 fn of_device_class(naming: &Naming) -> String {
     format!(".deviceclass.{}/devices", naming.group("resource", true))
 }
 
-/// Devices by class, as many as a claim can get: of the alternatives of a request, the most of each class.
+/// Adds the maximum number of devices of each class that a claim can get. If a request has alternatives, the
+/// largest number of each class counts.
 fn device_amounts(of_class: &str, claim: &Object, amounts: &mut Amounts) {
     let requests = at(claim, "spec.devices.requests").and_then(Value::as_array).unwrap_or_default();
     for request in requests {
@@ -420,12 +426,13 @@ fn device_amounts(of_class: &str, claim: &Object, amounts: &mut Amounts) {
     }
 }
 
-/// Returns whether every object that a resource of a quota counts uses exactly 1 of it, whatever the object says.
+/// Returns whether every object that a resource of a quota counts uses exactly 1 of it, whatever the object
+/// says.
 pub fn counts_objects(name: &str) -> bool {
     name.starts_with("count/") || COUNTED.contains(&name)
 }
 
-/// The resource whose objects use a resource of a quota: group and plural; of the group the full name.
+/// Returns the resource whose objects use a resource of a quota, as full group name and plural.
 pub fn counted_by<'n>(naming: &Naming, name: &'n str) -> (&'n str, &'n str) {
     if let Some(counted) = name.strip_prefix("count/") {
         let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));

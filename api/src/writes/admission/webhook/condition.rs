@@ -1,4 +1,4 @@
-//! The match conditions of a webhook, evaluated on a write.
+//! Evaluates the match conditions of a webhook for a write.
 
 use std::sync::OnceLock;
 
@@ -14,11 +14,11 @@ use types::schema::registry::Resource;
 use values::json::Object;
 use values::status::Status;
 
-/// What the conditions of a webhook come to. They see the objects in the version of `seen`, as which the webhook matched the
-/// write.
+/// Returns the result of the conditions of a webhook. They see the objects in the version of `seen`, as which
+/// the webhook matched the write.
 ///
 /// # Errors
-/// 500 for an object that cannot be converted.
+/// 500 if an object cannot be converted.
 pub(super) async fn judge(
     webhook: &Webhook,
     write: &Write<'_>,

@@ -1,4 +1,4 @@
-//! Webhooks as their configurations state them.
+//! Webhooks as read from their configuration objects.
 
 use std::time::Duration;
 
@@ -16,36 +16,36 @@ use values::object::meta;
 use values::status::Status;
 use wire::outgoing::{Client, Identities};
 
-/// How long an answer is waited for where a configuration does not say it.
+/// Timeout of a call if the configuration sets none.
 const TIMEOUT_DEFAULT_SECONDS: i64 = 10;
-/// The longest time that a configuration may ask for.
+/// Longest timeout that a configuration may set.
 const TIMEOUT_MAX_SECONDS: i64 = 30;
 
-/// The webhooks of one object.
+/// The webhooks of one configuration object.
 pub(super) struct Configuration {
     pub(super) name: String,
     pub(super) webhooks: Vec<Webhook>,
 }
 
-/// One webhook.
+/// A webhook of a configuration.
 pub(super) struct Webhook {
     pub(super) name: String,
     pub(super) matching: Matching,
     pub(super) conditions: Conditions,
-    /// Writes go on if it cannot be asked.
+    /// Whether writes continue if the call fails.
     pub(super) ignores_failures: bool,
-    /// It wants to see the object again after others have changed it.
+    /// Whether the webhook sees the object again after later plugins or webhooks changed it.
     pub(super) is_reinvoked: bool,
-    /// It has no effects when nothing will be stored.
+    /// Whether the webhook has no side effects in dry runs.
     pub(super) knows_dry_runs: bool,
     pub(super) timeout: Duration,
-    /// The first version of the review that both sides know.
+    /// The first version in the webhook's list that this server supports.
     pub(super) review_version: Option<&'static str>,
     pub(super) client: Client,
 }
 
 impl Configuration {
-    /// Reads an object. What validation would not have accepted is left out.
+    /// Reads a configuration object. Parts that validation would refuse are left out.
     pub(super) fn read(object: &Object, identities: &Identities) -> Configuration {
         let webhooks = object.get("webhooks").and_then(Value::as_array).unwrap_or_default();
         Configuration {
@@ -88,11 +88,11 @@ impl Webhook {
         }
     }
 
-    /// Hands on what an answer says beside its decision.
+    /// Copies the warnings and annotations of a response to the review.
     pub(super) fn annotate(&self, verdict: &Verdict, review: &mut Review) {
         review.warnings.extend(verdict.warnings.iter().filter(|text| !text.is_empty()).cloned());
         let name = &self.name;
-        // A key has one slash, which is behind the name of the webhook.
+        // The key of an annotation has one slash, after the name of the webhook.
         let is_key = |key: &str| !key.contains('/') && names::qualified(key).is_empty();
         let keys = verdict.annotations.iter().filter(|(key, _)| is_key(key));
         review.annotations.extend(keys.map(|(key, value)| (format!("{name}/{key}"), value.clone())));

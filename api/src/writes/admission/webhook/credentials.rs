@@ -1,15 +1,16 @@
-//! The configuration of the two webhook plugins: a kubeconfig file that says who this server is to webhooks
-//! (docs/api/webhooks.md#credentials).
+//! The configuration of the two webhook plugins: a kubeconfig file with the credentials of this server for
+//! webhooks (docs/api/webhooks.md#credentials).
 
 use crate::writes::admission::settings::Files;
 use values::field::FieldError;
 use values::json::Value;
 use wire::outgoing::Identities;
 
-/// Reads the configuration and the file that it names: who this server is to webhooks, and how it reaches and knows them.
+/// Reads the configuration and the kubeconfig file that it names, with the credentials and connection
+/// settings for webhooks.
 ///
 /// # Errors
-/// What is wrong with one of them.
+/// Describes what is wrong with the configuration or the file.
 pub(super) fn read(config: Option<&Value>, files: &dyn Files) -> Result<Identities, String> {
     let known =
         |identities: Identities| identities.believing(files.system_authorities()).reaching(files.networks());

@@ -1,4 +1,4 @@
-//! Which writes a webhook is asked about.
+//! The part of a webhook that selects writes.
 
 use super::Write;
 use crate::writes::admission::rules::{Ruled, Rules, own_namespace, selector, selects, takes};
@@ -7,12 +7,12 @@ use types::selector::LabelSelector;
 use values::json::{Object, Value};
 use values::status::Status;
 
-/// Rules and selectors of a webhook.
+/// The rules and selectors of a webhook.
 pub(super) struct Matching {
     rules: Rules,
     namespaces: LabelSelector,
     objects: LabelSelector,
-    /// Requests in another version of a resource count.
+    /// Whether requests in another version of a resource match as well.
     equivalent: bool,
 }
 
@@ -26,11 +26,12 @@ impl Matching {
         }
     }
 
-    /// The resource in whose version the webhook wants to see the write: `own`, that of the request, or the same in another
-    /// version. `None`: it is not asked. `namespace` reads the object's namespace; it is called only where it counts.
+    /// Returns the resource in whose version the webhook is to see the write: `own`, that of the request, or
+    /// the same in another version. `None` means that the webhook is not called. `namespace` reads the
+    /// object's namespace; it is called only if its labels matter.
     ///
     /// # Errors
-    /// The namespace cannot be read.
+    /// Fails if the namespace cannot be read.
     pub(super) fn matches<'r>(
         &self,
         write: &Write<'_>,
@@ -56,7 +57,7 @@ impl Matching {
             own_namespace(write.operation, write.subresource, write.new, write.old)
                 .is_some_and(|own| selects(&self.namespaces, own))
         } else if write.namespace.is_empty() {
-            // Other objects of the cluster are in no namespace that could be excluded.
+            // Other cluster-scoped objects have no namespace that could be excluded.
             true
         } else {
             selects(&self.namespaces, &namespace()?)

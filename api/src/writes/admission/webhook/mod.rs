@@ -1,15 +1,15 @@
 //! Admission webhooks: other servers that change or refuse what is written.
 //!
 //! ```text
-//! configuration objects ─► Webhook: rules, selectors, conditions, where it is
+//! configuration objects ─► Webhook: rules, selectors, conditions, location
 //!                             │
 //! write ─► matching ─► review ─► POST ─► verdict ─► denial · warnings · annotations · patch ─► changed object
 //!                                   └─► failure ─► failure policy
 //! ```
 //!
-//! Configurations are read from the newest state, so that one is in effect for the first write after the answer to its
-//! creation. Mutating webhooks are asked one after the other, validating ones all at once; the first refusal in their
-//! order counts. Behaviour: docs/api/webhooks.md.
+//! Configurations are read at the newest revision, so a configuration takes effect for the first write after
+//! the response to its creation. Mutating webhooks are called one after the other, validating webhooks
+//! concurrently; the first refusal in their order counts. Behaviour: docs/api/webhooks.md.
 
 mod condition;
 mod configuration;
@@ -40,7 +40,7 @@ use values::request_scope;
 use values::status::{Reason, Status, Subject};
 use wire::outgoing::{self, Identities};
 
-/// A write as webhooks are told of it.
+/// The properties of a write that webhooks receive.
 #[derive(Clone, Copy)]
 struct Write<'r> {
     user: &'r User,
@@ -72,11 +72,11 @@ impl<'r> Write<'r> {
     }
 }
 
-/// What a webhook came to, when it was asked.
+/// The result of a call to a webhook.
 enum Outcome {
-    /// It answered, after this time.
+    /// The webhook responded, after this time.
     Answered(Verdict, Duration),
-    /// It could not be asked, and that is to be ignored.
+    /// The call failed, and the failure policy ignores that.
     FailedOpen,
 }
 
@@ -86,23 +86,23 @@ struct Webhooks {
     configurations: Parsed<Configuration>,
     namespaces: Arc<Resource>,
     agent: String,
-    /// The point of admission, as metrics name it.
+    /// The point of admission, as named in metrics.
     point: &'static str,
 }
 
-/// Reads the configuration of the plugin that may change objects.
+/// Reads the configuration of the plugin MutatingAdmissionWebhook.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Describes what is wrong with the configuration.
 pub fn configure_mutating(config: Option<&Value>, files: &dyn Files) -> Result<Make, String> {
     let identities = Arc::new(credentials::read(config, files)?);
     Ok(Arc::new(move |lookup| Arc::new(MutatingWebhooks::new(lookup, identities.clone()))))
 }
 
-/// The same for the plugin that may refuse them.
+/// Reads the configuration of the plugin ValidatingAdmissionWebhook.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Describes what is wrong with the configuration.
 pub fn configure_validating(config: Option<&Value>, files: &dyn Files) -> Result<Make, String> {
     let identities = Arc::new(credentials::read(config, files)?);
     Ok(Arc::new(move |lookup| Arc::new(ValidatingWebhooks::new(lookup, identities.clone()))))
@@ -122,22 +122,22 @@ impl Webhooks {
         }
     }
 
-    /// Whether there is any configuration: otherwise no object need be made for its webhooks.
+    /// Returns whether there is any configuration. If not, no objects need be prepared for webhooks.
     fn is_configured(&self) -> bool {
         !self.configurations.is_empty(&self.lookup)
     }
 
-    /// All configurations, in the order of their names.
+    /// Returns all configurations, in the order of their names.
     fn all(&self) -> Result<Listed<Configuration>, Status> {
         self.configurations.list(&self.lookup, "")
     }
 
-    /// The resource in whose version a webhook wants to see a write: `own`, that of the request, or another; `None`: it is
-    /// not asked.
+    /// Returns the resource in whose version a webhook is to see a write: `own`, that of the request, or
+    /// another version. `None` means that the webhook is not called.
     ///
     /// # Errors
-    /// 403 where its conditions fail and that is not to be ignored, 404 for a missing namespace, 500 for objects that cannot be
-    /// converted for the conditions.
+    /// 403 if its conditions fail and the failure policy does not ignore that, 404 if the namespace is
+    /// missing, 500 if an object cannot be converted for the conditions.
     async fn wanted<'r>(
         &self,
         webhook: &Webhook,
@@ -174,10 +174,10 @@ impl Webhooks {
         }
     }
 
-    /// Asks one webhook.
+    /// Calls one webhook.
     ///
     /// # Errors
-    /// It cannot be asked, and that is not to be ignored.
+    /// Fails if the call fails and the failure policy does not ignore that.
     async fn ask(
         &self,
         webhook: &Webhook,
@@ -208,7 +208,7 @@ impl Webhooks {
         }
     }
 
-    /// Counts a call, which took so long and came to this.
+    /// Adds a call, with its duration and outcome, to the metrics.
     fn count(
         &self,
         webhook: &Webhook,
@@ -255,13 +255,13 @@ impl Webhooks {
         review::verdict(&answer.body, (version, &request.uid), mutating, self.lookup.naming)
     }
 
-    /// Where a webhook is now.
+    /// Returns the current endpoint of a webhook.
     fn endpoint(&self, webhook: &Webhook) -> Result<outgoing::Endpoint, String> {
         webhook.client.endpoint_at(|service| self.lookup.services.address(service))
     }
 }
 
-/// Whether a write concerns webhooks at all: the objects that configure admission are never sent.
+/// Returns whether a write may be sent to webhooks. Objects that configure admission are never sent.
 fn is_sent(target: &Target<'_>) -> bool {
     let exempt = [
         "mutatingwebhookconfigurations",

@@ -1,7 +1,7 @@
-//! The plugin MutatingAdmissionWebhook: webhooks that may change an object, one after the other.
+//! The plugin MutatingAdmissionWebhook: webhooks that may change an object, called one after the other.
 //!
-//! A webhook that is to be invoked again sees the object once more, in the second round of the mutating point, if
-//! others changed it after its turn.
+//! A webhook with reinvocation sees the object once more, in the second run of the mutating point, if other
+//! webhooks or plugins changed it after its first call.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ use values::json::{self, Object, Value};
 use values::status::{Reason, Status};
 use wire::outgoing::Identities;
 
-/// The plugin.
+/// The admission plugin MutatingAdmissionWebhook.
 pub struct MutatingWebhooks(Webhooks);
 
-/// What is known of a write from round to round.
+/// The data that the plugin keeps across the runs of one write.
 #[derive(Default)]
 struct Progress {
-    /// Webhooks that are to be invoked again, and had their turn.
+    /// Webhooks with reinvocation that have been called.
     invoked: Vec<String>,
-    /// Those of them after whose turn the object changed.
+    /// Webhooks of `invoked` after whose call the object changed.
     due: Vec<String>,
-    /// The object as the first round left it.
+    /// The object at the end of the first run.
     output: Option<Object>,
     /// Whether a webhook has patched the object.
     is_patched: bool,
@@ -43,7 +43,7 @@ impl Progress {
 }
 
 impl MutatingWebhooks {
-    /// The plugin over this store; `identities` say who this server is to webhooks.
+    /// Returns the plugin for this store. `identities` holds the credentials of this server for webhooks.
     pub fn new(lookup: &Lookup, identities: Arc<Identities>) -> MutatingWebhooks {
         MutatingWebhooks(Webhooks::new(lookup, "mutatingwebhookconfigurations", identities))
     }
@@ -93,7 +93,8 @@ impl MutatingWebhooks {
         Ok(())
     }
 
-    /// Does what a webhook decided, and annotates the audit event. Whether the object changed.
+    /// Carries out the decision of a webhook and annotates the audit event. Returns whether the object
+    /// changed.
     async fn take(
         &self,
         record: &mut Record<'_, &mut Object>,
@@ -132,8 +133,9 @@ impl MutatingWebhooks {
                             let call = About::of(&Write::of(record, record.new.as_deref()), took);
                             report::failed_closed(&webhook.name, &call, &status.message);
                         }
-                        // The reference server counts the first patch as a change in any case: it loses the fractions of seconds
-                        // that new managed fields have. Later ones change the object only if it is another one then.
+                        // The reference server counts the first patch as a change in any case, because it
+                        // drops the fractions of seconds in new managed fields. Later patches count only if
+                        // the object differs afterwards.
                         let progress = review.state::<Progress>();
                         let is_first = !std::mem::replace(&mut progress.is_patched, true);
                         changed.map(|is_other| is_other || is_first)
@@ -148,7 +150,7 @@ impl MutatingWebhooks {
         changed
     }
 
-    /// Patches the object. Whether it is another one then.
+    /// Patches the object. Returns whether it differs afterwards.
     async fn change(
         &self,
         record: &mut Record<'_, &mut Object>,
@@ -172,17 +174,18 @@ impl MutatingWebhooks {
     }
 }
 
-/// An object as it is stored, by which two objects are compared: a patch may leave members out that mean nothing.
+/// Returns the stored form of an object, for comparison. A patch may leave out members that have no effect.
 fn text_of(message: &Message, object: &Object) -> Vec<u8> {
     let mut text = Vec::new();
     encode(message, object, &mut text);
     text
 }
 
-/// The operations of a patch that is to be applied; `None` for none.
+/// Returns the operations of a patch that is to be applied, if any.
 ///
 /// # Errors
-/// The webhook denies, changes what is not written (`is_written`), or gave no patch where that is not to be ignored.
+/// Fails if the webhook denies the write, patches an object that is not written (`is_written` is false), or
+/// sent an invalid patch and the failure policy does not ignore that.
 pub(super) fn operations(
     verdict: &Verdict,
     webhook: &Webhook,
@@ -218,7 +221,7 @@ pub(super) fn operations(
     Ok(Some(operations))
 }
 
-/// Operations with their members sorted, as audit events have them.
+/// Returns operations with their members sorted, as in audit events.
 fn sorted(mut operations: Value) -> Value {
     for operation in operations.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
         operation.members_mut().sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -232,8 +235,8 @@ fn text(object: Object) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The patched object with its defaults. What does not apply, or does not fit, is a mistake of the webhook, not of the
-/// client.
+/// Returns the patched object with its defaults. A patch that cannot be applied, or whose result is invalid,
+/// is reported as an error of the webhook, not of the client.
 fn patched(operations: Value, message: &Message, object: &Object, lookup: &Lookup) -> Result<Object, Status> {
     let patched = apply_operations(operations, object.clone().into());
     let patched = patched.map_err(|why| Status::internal(why.to_string()))?;

@@ -1,5 +1,6 @@
-//! Log lines about webhooks that refuse a write or fail, bounded in rate. They are written at the default level: without them
-//! nobody could tell why writes are refused, or that a webhook is not asked.
+//! Log lines about webhooks that refuse a write or fail, with a bounded rate. They are written at the default
+//! level, because otherwise an operator could not tell why writes are refused, or that a webhook is not
+//! called.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use values::status::Status;
 
 static LINES: LogLimit = LogLimit::new();
 
-/// The call that a line is about.
+/// The webhook call that a log line is about.
 #[derive(Clone, Copy, Default)]
 pub(super) struct About<'w> {
     operation: &'w str,
@@ -64,17 +65,17 @@ macro_rules! line {
     };
 }
 
-/// The webhook denies the write.
+/// Logs that the webhook denied the write.
 pub(super) fn denied(webhook: &str, about: &About<'_>, status: &Status) {
     line!(info, about, webhook, &status.message, "webhook denied the request", code = status.code.as_u16());
 }
 
-/// The webhook failed, and the write goes on: its failure policy is `Ignore`.
+/// Logs that the webhook failed and the write continues, because its failure policy is `Ignore`.
 pub(super) fn failed_open(webhook: &str, about: &About<'_>, why: &str) {
     line!(warn, about, webhook, why, "failed calling webhook, failing open");
 }
 
-/// The webhook failed, and the write is refused.
+/// Logs that the webhook failed and the write is refused.
 pub(super) fn failed_closed(webhook: &str, about: &About<'_>, why: &str) {
     line!(warn, about, webhook, why, "failed calling webhook, failing closed");
 }

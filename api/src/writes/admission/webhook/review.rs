@@ -1,4 +1,4 @@
-//! The AdmissionReview: what a webhook is asked, and what its answer means.
+//! The AdmissionReview: the request to a webhook, and the interpretation of its response.
 
 use ::bytes::Bytes;
 use http::StatusCode;
@@ -15,31 +15,31 @@ use values::status::{Details, Reason, Said, Status};
 use values::user;
 use wire::outgoing;
 
-/// A review that is to be sent.
+/// A review to send.
 pub(super) struct Request {
     pub(super) uid: String,
     pub(super) body: Bytes,
 }
 
-/// What a webhook decided.
+/// The decision of a webhook.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
-    /// Why it denies; `None` where it allows.
+    /// The denial; `None` if the webhook allows the write.
     pub(super) denial: Option<Denial>,
     pub(super) warnings: Vec<String>,
     pub(super) annotations: Vec<(String, String)>,
-    /// The text of a JSON patch; empty for none.
+    /// The text of a JSON patch; empty if the response has no patch.
     pub(super) patch: Vec<u8>,
-    /// What the webhook calls the form of the patch, if that is none that is known.
+    /// The type of the patch as named by the webhook, if it is not a known one.
     pub(super) unknown_form: Option<String>,
 }
 
-/// The `status` of an answer that denies.
+/// The `status` of a response that denies the write.
 #[derive(Debug, Default)]
 pub(super) struct Denial(Object);
 
 impl Denial {
-    /// The answer to the client.
+    /// Returns the response to the client.
     pub(super) fn status(&self, webhook: &str) -> Status {
         let text = |name: &str| self.0.get(name).and_then(Value::as_str).unwrap_or_default();
         let said = [text("message"), text("reason")].into_iter().find(|text| !text.is_empty());
@@ -57,7 +57,7 @@ impl Denial {
         let metadata = ["selfLink", "resourceVersion", "continue", "remainingItemCount"];
         let metadata =
             metadata.iter().filter_map(|name| Some(((*name).into(), given?.get(name)?.clone()))).collect();
-        // A denial is never a success, whatever the webhook calls it.
+        // A denial is never a success, even if the webhook says so.
         let outcome = Some(text("status")).filter(|outcome| *outcome != "Success").unwrap_or_default();
         let (outcome, reason) = (outcome.to_owned(), text("reason").to_owned());
         status.said = Some(Box::new(Said { status: outcome, reason, metadata }));
@@ -65,7 +65,7 @@ impl Denial {
     }
 }
 
-/// The reason of a name; none for names that are not known here.
+/// Returns the reason with this name; `Unknown` if the name is not a known reason.
 fn reason(name: &str) -> Reason {
     use Reason::{
         AlreadyExists, BadRequest, Conflict, Expired, Forbidden, InternalError, Invalid, MethodNotAllowed,
@@ -93,10 +93,10 @@ fn reason(name: &str) -> Reason {
     known.into_iter().find(|reason| reason.as_str() == name).unwrap_or(Reason::Unknown)
 }
 
-/// The review of a write for a webhook that wants to see it in the version of `seen`.
+/// Returns the review of a write for a webhook that sees it in the version of `seen`.
 ///
 /// # Errors
-/// An object cannot be converted.
+/// Fails if an object cannot be converted.
 pub(super) async fn request(
     write: &Write<'_>,
     seen: &Resource,
@@ -113,7 +113,7 @@ pub(super) async fn request(
         && let (Some(new), Some(old)) = (&mut new, &old)
         && meta(new, "resourceVersion").is_empty()
     {
-        // A change of the newest state, whichever that is when it is stored.
+        // Such an update applies to the newest version, whichever that is at commit time.
         set_meta(new, "resourceVersion", Some(meta(old, "resourceVersion").into()));
     }
     new.iter_mut().chain(&mut old).for_each(open_managed_fields);
@@ -147,7 +147,8 @@ pub(super) async fn request(
     Ok(Request { uid, body: body.into() })
 }
 
-/// Makes the sets of managed fields, which are texts in a tree, the objects that they are in JSON.
+/// Replaces the field sets in managed fields, which are texts in a tree, by the objects that they are in
+/// JSON.
 fn open_managed_fields(object: &mut Object) {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let entries = metadata.and_then(|metadata| metadata.get_mut("managedFields"));
@@ -159,7 +160,7 @@ fn open_managed_fields(object: &mut Object) {
     }
 }
 
-/// The name of the request, or that of a new object.
+/// Returns the name of the request, or that of a new object.
 pub(super) fn shown_name<'r>(write: &Write<'r>) -> &'r str {
     match (write.name, write.new, write.operation) {
         ("", Some(new), Operation::Create) => values::object::meta(new, "name"),
@@ -167,15 +168,16 @@ pub(super) fn shown_name<'r>(write: &Write<'r>) -> &'r str {
     }
 }
 
-/// The namespace of the request; a namespace is in itself.
+/// Returns the namespace of the request. The namespace of a namespace is its own name.
 pub(super) fn shown_namespace<'r>(write: &Write<'r>) -> &'r str {
     if write.resource.is_of("", "namespaces") { shown_name(write) } else { write.namespace }
 }
 
-/// An object of a write in the version of `seen`, if it has a form in each.
+/// Returns an object of a write, converted to the version of `seen` if the object is an instance of the
+/// resource.
 ///
 /// # Errors
-/// It cannot be converted.
+/// Fails if the object cannot be converted.
 pub(super) async fn in_version(
     write: &Write<'_>,
     seen: &Resource,
@@ -203,10 +205,10 @@ fn push_text(object: &mut Object, name: &'static str, text: &str) {
     }
 }
 
-/// Reads an answer to a review of `version` with `uid`.
+/// Reads the response to a review of `version` with `uid`.
 ///
 /// # Errors
-/// Why it is no answer to it.
+/// Says why the response is invalid.
 pub(super) fn verdict(
     text: &[u8],
     (version, uid): (&str, &str),
@@ -252,7 +254,7 @@ pub(super) fn verdict(
     })
 }
 
-/// The bytes of a patch: a text in base64, or a list of numbers.
+/// Returns the bytes of a patch, which is a base64 text or a list of numbers.
 fn patch(value: &Value) -> Vec<u8> {
     match value {
         Value::Array(items) => items
@@ -266,7 +268,7 @@ fn patch(value: &Value) -> Vec<u8> {
     }
 }
 
-/// What an answer of version v1 must have.
+/// Checks the patch of a response of version v1.
 fn check(patch: &[u8], patch_type: Option<&str>, mutating: bool) -> Result<(), String> {
     let wrong = match (mutating, patch.is_empty(), patch_type) {
         (true, false, None) => "webhook returned response.patch but not response.patchType",

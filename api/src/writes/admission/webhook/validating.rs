@@ -1,4 +1,4 @@
-//! The plugin ValidatingAdmissionWebhook: webhooks that may refuse an object, asked all at once.
+//! The plugin ValidatingAdmissionWebhook: webhooks that may refuse an object, called concurrently.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use values::json::Object;
 use values::status::Status;
 use wire::outgoing::Identities;
 
-/// The plugin.
+/// The admission plugin ValidatingAdmissionWebhook.
 pub struct ValidatingWebhooks(Webhooks);
 
 impl ValidatingWebhooks {
-    /// The plugin over this store; `identities` say who this server is to webhooks.
+    /// Returns the plugin for this store. `identities` holds the credentials of this server for webhooks.
     pub fn new(lookup: &Lookup, identities: Arc<Identities>) -> ValidatingWebhooks {
         ValidatingWebhooks(Webhooks::new(lookup, "validatingwebhookconfigurations", identities))
     }

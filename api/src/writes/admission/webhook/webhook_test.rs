@@ -1,4 +1,4 @@
-//! What answers mean.
+//! Tests of the interpretation of webhook responses.
 
 use super::configuration::Configuration;
 use super::mutating::operations;
@@ -121,7 +121,7 @@ fn a_denial_is_a_failure() {
         );
         let verdict = verdict(text.as_bytes(), ("v1", "u"), false, &KUBERNETES).unwrap();
         let status = verdict.denial.unwrap().status("w");
-        // An empty outcome is shown as a failure.
+        // An empty status is shown as a failure.
         assert_eq!(status.said.unwrap().status, want, "{said}");
     }
 }

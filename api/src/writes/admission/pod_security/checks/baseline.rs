@@ -1,4 +1,4 @@
-//! Checks of the baseline level.
+//! The checks of the baseline level.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{Pod, Violation};
 use objects::validation::View;
 use values::json::Value;
 
-/// Capabilities that container runtimes give by default.
+/// Capabilities that container runtimes grant by default.
 const CAPABILITIES: &[&str] = &[
     "AUDIT_WRITE",
     "CHOWN",
@@ -26,7 +26,7 @@ const CAPABILITIES: &[&str] = &[
     "SYS_CHROOT",
 ];
 
-/// Sysctls of a pod that do not reach its node; later releases of the list have more of them.
+/// Sysctls of a pod that do not affect its node. Later releases add entries to the list.
 const SYSCTLS: &[&str] = &[
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -43,11 +43,11 @@ const SYSCTLS_1_29: &[&str] = &[
 ];
 const SYSCTLS_1_32: &[&str] = &["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
 
-/// Types of SELinux contexts in which containers run.
+/// Types of SELinux contexts for containers.
 const SE_LINUX_TYPES: &[&str] = &["", "container_t", "container_init_t", "container_kvm_t"];
 const SE_LINUX_ENGINE: &[&str] = &["container_engine_t"];
 
-/// A container's default AppArmor profile stays.
+/// Requires that containers keep the default AppArmor profile.
 pub(super) fn app_armor(pod: Pod<'_>) -> Option<Violation> {
     let mut types = BTreeSet::new();
     let offenders = Offenders::in_contexts(pod, |context| {
@@ -87,7 +87,7 @@ pub(super) fn app_armor(pod: Pod<'_>) -> Option<Violation> {
     Violation::new(plural(values.len(), "forbidden AppArmor profile", "forbidden AppArmor profiles"), detail)
 }
 
-/// No capabilities beyond the default ones.
+/// Allows only the default capabilities.
 pub(super) fn capabilities(pod: Pod<'_>) -> Option<Violation> {
     let (offenders, added) = adding_other_than(CAPABILITIES, pod);
     if offenders.is_empty() {
@@ -101,7 +101,7 @@ pub(super) fn capabilities(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("non-default capabilities", detail)
 }
 
-/// The containers that add other capabilities than the allowed ones, and what they add.
+/// Returns the containers that add capabilities other than `allowed`, and those capabilities.
 pub(super) fn adding_other_than<'p>(allowed: &[&str], pod: Pod<'p>) -> (Offenders<'p>, BTreeSet<&'p str>) {
     let mut added = BTreeSet::new();
     let offenders = Offenders::among(pod, |container| {
@@ -114,7 +114,7 @@ pub(super) fn adding_other_than<'p>(allowed: &[&str], pod: Pod<'p>) -> (Offender
     (offenders, added)
 }
 
-/// Namespaces of the node are not shared.
+/// Forbids the namespaces of the node.
 pub(super) fn host_namespaces(pod: Pod<'_>) -> Option<Violation> {
     let shared: Vec<String> = ["hostNetwork", "hostPID", "hostIPC"]
         .into_iter()
@@ -124,7 +124,7 @@ pub(super) fn host_namespaces(pod: Pod<'_>) -> Option<Violation> {
     if shared.is_empty() { None } else { Violation::new("host namespaces", shared.join(", ")) }
 }
 
-/// No directories of the node.
+/// Forbids directories of the node.
 pub(super) fn host_paths(pod: Pod<'_>) -> Option<Violation> {
     let volumes: Vec<&str> =
         pod.spec.structs("volumes").filter(|v| v.has("hostPath")).map(|v| v.text("name")).collect();
@@ -135,7 +135,7 @@ pub(super) fn host_paths(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("hostPath volumes", detail)
 }
 
-/// No ports of the node.
+/// Forbids ports of the node.
 pub(super) fn host_ports(pod: Pod<'_>) -> Option<Violation> {
     let mut ports = BTreeSet::new();
     let offenders = Offenders::among(pod, |container| {
@@ -158,7 +158,7 @@ pub(super) fn host_ports(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("hostPort", detail)
 }
 
-/// The node's agent connects to nothing but the pod.
+/// Requires that probes and lifecycle handlers of the node agent connect only to the pod.
 pub(super) fn probe_hosts(pod: Pod<'_>) -> Option<Violation> {
     let mut hosts = BTreeSet::new();
     let mut offenders = Offenders::among(pod, |container| {
@@ -189,7 +189,7 @@ pub(super) fn probe_hosts(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("probe or lifecycle host", detail)
 }
 
-/// No privileged containers.
+/// Forbids containers that are privileged.
 pub(super) fn privileged(pod: Pod<'_>) -> Option<Violation> {
     let offenders = Offenders::among(pod, |container| container.context.is_true("privileged"));
     if offenders.is_empty() {
@@ -201,7 +201,7 @@ pub(super) fn privileged(pod: Pod<'_>) -> Option<Violation> {
     )
 }
 
-/// `/proc` stays masked.
+/// Requires that `/proc` stays masked.
 pub(super) fn proc_mount(pod: Pod<'_>) -> Option<Violation> {
     let mut kinds = BTreeSet::new();
     let offenders = Offenders::among(pod, |container| {
@@ -218,12 +218,13 @@ pub(super) fn proc_mount(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("procMount", detail)
 }
 
-/// The same, except in a user namespace.
+/// Requires that `/proc` stays masked, except in a user namespace.
 pub(super) fn proc_mount_on_node(pod: Pod<'_>) -> Option<Violation> {
     if pod.has_user_namespace() { None } else { proc_mount(pod) }
 }
 
-/// A seccomp profile, if there is one, is the runtime's or the node's: by the annotations before there were fields.
+/// Requires that a seccomp profile, if set, is that of the runtime or a profile of the node. This variant
+/// reads the annotations, which predate the fields.
 pub(super) fn seccomp_annotations(pod: Pod<'_>) -> Option<Violation> {
     let of_containers = pod.containers().map(|c| pod.seccomp_annotation_of(c.name));
     let names = std::iter::once(pod.seccomp_annotation()).chain(of_containers);
@@ -242,7 +243,8 @@ pub(super) fn seccomp_annotations(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("seccompProfile", format!("forbidden {kind} {}", set.join(", ")))
 }
 
-/// The same by the fields.
+/// Requires that a seccomp profile, if set, is that of the runtime or a profile of the node. This variant
+/// reads the fields.
 pub(super) fn seccomp(pod: Pod<'_>) -> Option<Violation> {
     let mut kinds = BTreeSet::new();
     let offenders = Offenders::in_contexts(pod, |context| {
@@ -261,23 +263,23 @@ pub(super) fn seccomp(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("seccompProfile", detail)
 }
 
-/// The type of the seccomp profile of a security context, if it has one.
+/// Returns the type of the seccomp profile of a security context, if set.
 pub(super) fn seccomp_type(context: View<'_>) -> Option<&str> {
     let profile = context.child("seccompProfile");
     profile.is_there().then(|| profile.text("type"))
 }
 
-/// Whether a profile of this type confines its process.
+/// Returns whether a profile of this type confines its process.
 pub(super) fn is_seccomp_allowed(kind: &str) -> bool {
     matches!(kind, "RuntimeDefault" | "Localhost")
 }
 
-/// SELinux contexts are those for containers.
+/// Allows only the SELinux contexts for containers.
 pub(super) fn se_linux(pod: Pod<'_>) -> Option<Violation> {
     se_linux_types(pod, &[])
 }
 
-/// The same with container engines.
+/// Allows only the SELinux contexts for containers, including the type for container engines.
 pub(super) fn se_linux_with_engine(pod: Pod<'_>) -> Option<Violation> {
     se_linux_types(pod, SE_LINUX_ENGINE)
 }
@@ -315,22 +317,22 @@ fn se_linux_types(pod: Pod<'_>, more: &[&str]) -> Option<Violation> {
     Violation::new("seLinuxOptions", detail)
 }
 
-/// Sysctls are those that do not reach the node.
+/// Allows only sysctls that do not affect the node.
 pub(super) fn sysctls(pod: Pod<'_>) -> Option<Violation> {
     sysctls_but(pod, &[SYSCTLS])
 }
 
-/// The list of 1.27.
+/// The variant with the list of release 1.27.
 pub(super) fn sysctls_1_27(pod: Pod<'_>) -> Option<Violation> {
     sysctls_but(pod, &[SYSCTLS, SYSCTLS_1_27])
 }
 
-/// The list of 1.29.
+/// The variant with the list of release 1.29.
 pub(super) fn sysctls_1_29(pod: Pod<'_>) -> Option<Violation> {
     sysctls_but(pod, &[SYSCTLS, SYSCTLS_1_27, SYSCTLS_1_29])
 }
 
-/// The list of 1.32.
+/// The variant with the list of release 1.32.
 pub(super) fn sysctls_1_32(pod: Pod<'_>) -> Option<Violation> {
     sysctls_but(pod, &[SYSCTLS, SYSCTLS_1_27, SYSCTLS_1_29, SYSCTLS_1_32])
 }
@@ -341,7 +343,7 @@ fn sysctls_but(pod: Pod<'_>, allowed: &[&[&str]]) -> Option<Violation> {
     if others.is_empty() { None } else { Violation::new("forbidden sysctls", others.join(", ")) }
 }
 
-/// No containers that are processes of a Windows node.
+/// Forbids containers that run as processes of a Windows node.
 pub(super) fn host_process(pod: Pod<'_>) -> Option<Violation> {
     let offenders =
         Offenders::in_contexts(pod, |context| context.child("windowsOptions").is_true("hostProcess"));

@@ -1,18 +1,18 @@
-//! Pods and what each level says about them.
+//! Tests of the decisions of each level about pods.
 
 use super::*;
 use crate::writes::admission::pod_security::level::Level;
 use values::naming::KUBERNETES;
 use values::testing::object;
 
-/// What a level says about a pod, given as metadata and spec in one object.
+/// Returns the violations of a level by a pod, which is given as metadata and spec in one object.
 fn said(at: &str, pod: &str) -> String {
     let (level, version) = at.split_once(':').unwrap();
     let at = LevelVersion { level: Level::parse(level).unwrap(), version: Version::parse(version).unwrap() };
     details(&evaluate(at, Pod::of(View::of(&object(pod)), &KUBERNETES)))
 }
 
-/// A pod that the restricted level allows, with more in its spec.
+/// Returns a pod that the restricted level allows, with additions to its spec and its container.
 fn hardened(more_of_spec: &str, more_of_container: &str) -> String {
     format!(
         r#"{{"metadata":{{"name":"p"}},"spec":{{"securityContext":{{"runAsNonRoot":true,"seccompProfile":{{"type":"RuntimeDefault"}}}},
@@ -20,7 +20,7 @@ fn hardened(more_of_spec: &str, more_of_container: &str) -> String {
     )
 }
 
-/// A pod of one container.
+/// Returns a pod with one container and these security contexts.
 fn with_context(of_pod: &str, of_container: &str) -> String {
     format!(
         r#"{{"spec":{{"securityContext":{{{of_pod}}},"containers":[{{"name":"a","securityContext":{{{of_container}}}}}]}}}}"#

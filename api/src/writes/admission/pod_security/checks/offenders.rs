@@ -1,4 +1,4 @@
-//! Which parts of a pod fail a check, and how messages name them.
+//! The parts of a pod that fail a check, and their names in messages.
 
 use std::collections::BTreeSet;
 
@@ -8,35 +8,35 @@ use objects::validation::View;
 /// The parts of a pod that fail a check.
 #[derive(Default)]
 pub(super) struct Offenders<'p> {
-    /// Whether the settings of the pod as a whole do.
+    /// Whether settings of the pod as a whole fail.
     pub pod: bool,
-    /// The containers that do.
+    /// The containers that fail the check.
     pub containers: Vec<&'p str>,
 }
 
 impl<'p> Offenders<'p> {
-    /// The containers that fail a check.
+    /// Returns the containers that fail a check.
     pub fn among(pod: Pod<'p>, fails: impl FnMut(&Container<'p>) -> bool) -> Offenders<'p> {
         Offenders { pod: false, containers: pod.containers().filter(fails).map(|c| c.name).collect() }
     }
 
-    /// The security contexts, of the pod and its containers, that fail a check.
+    /// Returns the pod and containers whose security contexts fail a check.
     pub fn in_contexts(pod: Pod<'p>, mut fails: impl FnMut(View<'p>) -> bool) -> Offenders<'p> {
         let of_pod = fails(pod.context());
         Offenders { pod: of_pod, ..Offenders::among(pod, |container| fails(container.context)) }
     }
 
-    /// Whether nothing fails.
+    /// Returns whether nothing fails the check.
     pub fn is_empty(&self) -> bool {
         !self.pod && self.containers.is_empty()
     }
 
-    /// How many there are.
+    /// Returns `one` for a single offender, `many` otherwise.
     pub fn plural(&self, one: &'static str, many: &'static str) -> &'static str {
         plural(self.containers.len(), one, many)
     }
 
-    /// `pod`, `container "a"`, `containers "a", "b"`, `pod and container "a"`
+    /// Formats the offenders: `pod`, `container "a"`, `containers "a", "b"`, `pod and container "a"`.
     pub fn names(&self) -> String {
         let containers = match self.containers.as_slice() {
             [] => String::new(),
@@ -50,18 +50,18 @@ impl<'p> Offenders<'p> {
     }
 }
 
-/// `one` for a single thing, `many` otherwise.
+/// Returns `one` for a count of 1, `many` otherwise.
 pub(super) fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {
     if count == 1 { one } else { many }
 }
 
-/// `"a", "b"`
+/// Formats texts as `"a", "b"`.
 pub(super) fn quoted<T: AsRef<str>>(texts: &[T]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| format!("\"{}\"", text.as_ref())).collect();
     quoted.join(", ")
 }
 
-/// The same for a set, in order.
+/// Formats a set as `"a", "b"`, in order.
 pub(super) fn quoted_set(texts: &BTreeSet<&str>) -> String {
     quoted(&texts.iter().collect::<Vec<_>>())
 }

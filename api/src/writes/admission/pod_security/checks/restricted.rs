@@ -1,4 +1,4 @@
-//! Checks that the restricted level adds.
+//! The checks that the restricted level adds.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::baseline::{adding_other_than, is_seccomp_allowed, seccomp_type};
 use super::offenders::{Offenders, plural, quoted, quoted_set};
 use super::{Pod, Violation, baseline};
 
-/// Volumes that pods may name themselves; others belong to a persistent volume.
+/// Types of volumes that pods may use directly; other types need a persistent volume.
 const VOLUMES: &[&str] = &[
     "configMap",
     "csi",
@@ -19,7 +19,7 @@ const VOLUMES: &[&str] = &[
     "secret",
 ];
 
-/// Processes gain no privileges over their parents.
+/// Requires that processes gain no privileges over their parents.
 pub(super) fn privilege_escalation(pod: Pod<'_>) -> Option<Violation> {
     let offenders =
         Offenders::among(pod, |container| container.context.flag("allowPrivilegeEscalation") != Some(false));
@@ -30,12 +30,12 @@ pub(super) fn privilege_escalation(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("allowPrivilegeEscalation != false", detail)
 }
 
-/// The same where there is such a setting.
+/// Requires that processes gain no privileges over their parents, on operating systems with this setting.
 pub(super) fn privilege_escalation_on_linux(pod: Pod<'_>) -> Option<Violation> {
     if pod.is_windows() { None } else { privilege_escalation(pod) }
 }
 
-/// All capabilities are dropped, and none is added but the one for low ports.
+/// Requires that all capabilities are dropped and none is added, except the one for low ports.
 pub(super) fn capabilities(pod: Pod<'_>) -> Option<Violation> {
     let keeping = Offenders::among(pod, |container| {
         !container.context.child("capabilities").texts("drop").any(|name| name == "ALL")
@@ -55,12 +55,12 @@ pub(super) fn capabilities(pod: Pod<'_>) -> Option<Violation> {
     if details.is_empty() { None } else { Violation::new("unrestricted capabilities", details.join("; ")) }
 }
 
-/// The same where there are capabilities.
+/// The variant for operating systems with capabilities.
 pub(super) fn capabilities_on_linux(pod: Pod<'_>) -> Option<Violation> {
     if pod.is_windows() { None } else { capabilities(pod) }
 }
 
-/// Volumes are of the kinds that every user may have.
+/// Allows only the types of volumes that every user may use.
 pub(super) fn volumes(pod: Pod<'_>) -> Option<Violation> {
     let mut names = Vec::new();
     let mut kinds = BTreeSet::new();
@@ -86,7 +86,7 @@ pub(super) fn volumes(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("restricted volume types", detail)
 }
 
-/// Processes must not be root: what is said against it, and where nothing is said.
+/// Requires that processes do not run as root; reports settings that allow root and missing settings.
 pub(super) fn run_as_non_root(pod: Pod<'_>) -> Option<Violation> {
     let of_pod = pod.context().flag("runAsNonRoot");
     let against = Offenders::in_contexts(pod, |context| context.flag("runAsNonRoot") == Some(false));
@@ -104,12 +104,12 @@ pub(super) fn run_as_non_root(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("runAsNonRoot != true", detail)
 }
 
-/// The same, except in a user namespace.
+/// Requires that processes do not run as root, except in a user namespace.
 pub(super) fn run_as_non_root_on_node(pod: Pod<'_>) -> Option<Violation> {
     if pod.has_user_namespace() { None } else { run_as_non_root(pod) }
 }
 
-/// Processes are not told to be root.
+/// Forbids the user id 0.
 pub(super) fn run_as_user(pod: Pod<'_>) -> Option<Violation> {
     let offenders = Offenders::in_contexts(pod, |context| context.int("runAsUser") == Some(0));
     if offenders.is_empty() {
@@ -118,12 +118,12 @@ pub(super) fn run_as_user(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("runAsUser=0", format!("{} must not set runAsUser=0", offenders.names()))
 }
 
-/// The same, except in a user namespace.
+/// Forbids the user id 0, except in a user namespace.
 pub(super) fn run_as_user_on_node(pod: Pod<'_>) -> Option<Violation> {
     if pod.has_user_namespace() { None } else { run_as_user(pod) }
 }
 
-/// Every container has a seccomp profile.
+/// Requires a seccomp profile for every container.
 pub(super) fn seccomp(pod: Pod<'_>) -> Option<Violation> {
     let against = baseline::seccomp(pod);
     if against.is_some() {
@@ -141,7 +141,7 @@ pub(super) fn seccomp(pod: Pod<'_>) -> Option<Violation> {
     Violation::new("seccompProfile", detail)
 }
 
-/// The same where there is seccomp.
+/// The variant for operating systems with seccomp.
 pub(super) fn seccomp_on_linux(pod: Pod<'_>) -> Option<Violation> {
     if pod.is_windows() { None } else { seccomp(pod) }
 }
