@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::PATIENCE;
 use crate::client::{Client, Identity};
+
+pub use testkit::TempDir;
 
 /// Options of a server process.
 #[derive(Clone, Debug)]
@@ -225,32 +226,4 @@ impl Server {
 
 fn log_of(directory: &Path) -> String {
     std::fs::read_to_string(directory.join("server.log")).unwrap_or_default()
-}
-
-/// A temporary directory that is removed when dropped.
-pub struct TempDir(PathBuf);
-
-impl TempDir {
-    /// Creates a new, empty directory.
-    #[expect(clippy::new_without_default, reason = "making a directory is no default")]
-    pub fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("cluster-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("the temporary directory is writable");
-        TempDir(path)
-    }
-
-    /// Returns the path of the directory.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        if std::env::var_os("KEEP_TEST_DIRS").is_none() {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
 }

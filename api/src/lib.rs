@@ -1,17 +1,17 @@
 //! The resource API: gives HTTP requests their meaning, on top of engine snapshots.
 //!
-//! The crate has eight rooms. Each room imports only from rooms below it; `layers_test.rs` checks this:
+//! The crate has four rooms. Each room imports only from rooms below it; `layers_test.rs` checks this:
 //!
 //! ```text
 //! system    work that runs beside requests: startup, controllers
 //! requests  the stages of a request, routes, the semantics of each verb
 //! writes    admission, the write path, writes by the server itself
 //! state     permissions, allocation, flow control, audit, nodes and other servers, health
-//! objects   patches, validation, ownership, conversion; records and representations
-//! wire      connections, incoming requests, encodings, outgoing calls
-//! types     schemas, the registry, discovery, OpenAPI, tables, selectors
-//! values    JSON trees, fields, names, times, statuses
 //! ```
+//!
+//! Four crates lie below: `objects` (encodings, patches, validation, ownership, conversion, records and
+//! representations), `wire` (connections, outgoing calls, metrics), `types` (schemas, the registry, discovery, OpenAPI,
+//! tables, selectors) and `values` (JSON and YAML trees, fields, names, times, statuses).
 //!
 //! Start reading at [`requests::pipeline`]. [`requests::verbs`] describes each verb, [`mod@writes::write`]
 //! describes how an object gets into the store, and [`types::schema::table`] holds the facts about each type.

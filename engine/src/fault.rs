@@ -161,7 +161,7 @@ impl Disk {
     /// Creates an empty disk on which nothing fails.
     pub fn new(seed: u64) -> Disk {
         let state = State {
-            random: Random::new(seed),
+            random: Random(seed),
             plan: None,
             operations: 0,
             powered: true,
@@ -221,7 +221,7 @@ impl Disk {
 
     /// Restores the power. `seed` decides which unsynced bytes and names remain.
     pub fn restore_power(&self, seed: u64) {
-        let mut random = Random::new(seed);
+        let mut random = Random(seed);
         let mut state = self.0.state.lock();
         let pages = state.free_pages.map(|free| free + state.used_pages());
         let changes = std::mem::take(&mut state.unsynced_names);

@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn no_bytes_make_it_panic() {
-        let mut random = crate::testing::Random::new(5);
+        let mut random = crate::testing::Random(5);
         for _ in 0..20_000 {
             let len = random.below(160) as usize;
             let mut bytes: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();

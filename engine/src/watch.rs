@@ -626,7 +626,7 @@ mod tests {
 
     #[test]
     fn exactly_the_tails_whose_prefix_a_key_begins_with_are_concerned() {
-        let mut random = Random::new(3);
+        let mut random = Random(3);
         let mut word = |len: u64| -> Vec<u8> {
             let len = random.below(len + 1);
             (0..len).map(|_| b"ab\xff/"[random.below(4) as usize]).collect()

@@ -31,11 +31,11 @@ impl SmallDisk {
             Ok(output) if output.status.success() => Some(SmallDisk(path.to_owned())),
             Ok(output) => {
                 let why = String::from_utf8_lossy(&output.stderr);
-                eprintln!("skipped: a file system cannot be mounted here: {why}");
+                testkit::skip(&format!("a file system cannot be mounted here: {why}"));
                 None
             }
             Err(error) => {
-                eprintln!("skipped: mount cannot be run: {error}");
+                testkit::skip(&format!("mount cannot be run: {error}"));
                 None
             }
         }

@@ -53,14 +53,12 @@ impl SmallDisk {
         match mounted {
             Ok(output) if output.status.success() => Some(SmallDisk(path.to_owned())),
             Ok(output) => {
-                eprintln!(
-                    "skipped: a file system cannot be mounted here: {}",
-                    String::from_utf8_lossy(&output.stderr)
-                );
+                let why = String::from_utf8_lossy(&output.stderr);
+                testkit::skip(&format!("a file system cannot be mounted here: {why}"));
                 None
             }
             Err(error) => {
-                eprintln!("skipped: mount cannot be run: {error}");
+                testkit::skip(&format!("mount cannot be run: {error}"));
                 None
             }
         }

@@ -68,7 +68,7 @@ async fn has(module: &str) -> bool {
     let found = Command::new("python3").args(["-c", &import]).stderr(Stdio::null()).status().await;
     let found = found.is_ok_and(|status| status.success());
     if !found {
-        eprintln!("skipped: python3 has no module {module}");
+        testkit::skip(&format!("python3 has no module {module}"));
     }
     found
 }

@@ -1,7 +1,5 @@
 //! Helpers of several test files: the `kube` crate's client for a server, tokens, and a repeatable random generator.
 
-use std::path::PathBuf;
-
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine;
@@ -12,6 +10,8 @@ use kube::runtime::wait::await_condition;
 use rcgen::KeyPair;
 use serde_json::Value;
 use tests::{PATIENCE, Server};
+
+pub use testkit::{Random, reference};
 
 /// A self-signed certificate, in PEM and then base64, for the status of a certificate request.
 pub const CERTIFICATE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJjRENDQVJXZ0F3SUJBZ0lVVjltN1lLMHljdGgvOC9zNE4vcnBsNFF3dEE4d0NnWUlLb1pJemowRUF3SXcKRERFS01BZ0dBMVVFQXd3QllUQWdGdzB5TmpFeE1qVXdNekkyTURkYUdBOHlNVEkyTVRFd01UQXpNall3TjFvdwpEREVLTUFnR0ExVUVBd3dCWVRCWk1CTUdCeXFHU000OUFnRUdDQ3FHU000OUF3RUhBMElBQklkRkN3K25ibjA0CnAxRDVIZkpvWHRxaFo0bmplaGhTYVA1cmZhSFpubkZoajZsbG1YeUhBY1BZS1Q3OGwrRFdIRE9aSlZpZVBKLy8KY05lV01XcmJ2bk9qVXpCUk1CMEdBMVVkRGdRV0JCUjZRemhYUnRYd2RiakRWcEl6SEswb2cyUHMxREFmQmdOVgpIU01FR0RBV2dCUjZRemhYUnRYd2RiakRWcEl6SEswb2cyUHMxREFQQmdOVkhSTUJBZjhFQlRBREFRSC9NQW9HCkNDcUdTTTQ5QkFNQ0Ewa0FNRVlDSVFDcUpTamN0R29obDFXZk1OeDJIc2ZXZGIrMUZJMHN0bHVlYUNyZ2NTVjMKcUFJaEFOSUtRZFZHMS9meHV1S2UyZlBBcjRDZzFoN0l2WFhCbnB4NWt6QmpRbHRWCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
@@ -79,43 +79,6 @@ pub async fn metric(server: &Server, name: &str) -> u64 {
     assert_eq!(reply.status, 200, "{text}");
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
-}
-
-/// Returns a file or directory of reference data next to the repository. If it is absent, returns `None` and
-/// prints a line: tests that need the data are skipped without it.
-pub fn reference(path: &str) -> Option<PathBuf> {
-    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let found = ["../shared", "../../shared"].map(|folder| root.join(folder).join(path));
-    let found = found.into_iter().find(|candidate| candidate.exists());
-    if found.is_none() {
-        eprintln!("skipped: {path} not found");
-    }
-    found
-}
-
-/// A SplitMix64 generator: small, and the same on every machine.
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// Returns the next 64 random bits.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a random number below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// Returns a separate generator for a parallel task.
-    pub fn fork(&mut self) -> Random {
-        Random(self.next())
-    }
 }
 
 /// Encodes a part of a token.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Directories and files with text of the project, relative to the workspace.
-pub const SOURCES: [&str; 13] = [
+pub const SOURCES: [&str; 12] = [
     "api",
     "auth",
     "benches",
@@ -12,8 +12,7 @@ pub const SOURCES: [&str; 13] = [
     "docs",
     "engine",
     "fuzz",
-    "go",
-    "names",
+    "lib",
     "tests",
     "ARCHITECTURE.md",
     "CHANGELOG.md",

@@ -1,8 +1,6 @@
 //! Tests of the two forms: small hand-made values, and a whole store written by the reference server, if
 //! available.
 
-use std::path::Path;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use engine::Revision;
@@ -119,10 +117,8 @@ fn sorted(mut value: Value) -> Value {
 /// them.
 #[test]
 fn a_store_of_the_reference_server_reads_as_it_was_served_and_is_written_as_it_was() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/etcd/objects.jsonl");
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        return eprintln!("skipped: a recorded store is not at hand");
-    };
+    let Some(path) = testkit::reference("etcd/objects.jsonl") else { return };
+    let text = std::fs::read_to_string(path).unwrap();
     let (keys, values) = (keys(), values());
     let (mut objects, mut wrong, mut differs) = (0, Vec::new(), Vec::new());
     for line in text.lines() {

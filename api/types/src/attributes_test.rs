@@ -189,21 +189,21 @@ fn any_bytes_can_be_looked_at() {
     let selection = Selection::parse("app=web,!z,n>1", "spec.nodeName=n1", &PODS, &PODS).unwrap();
     for round in 0..200_000 {
         let bytes: Vec<u8> = if round % 2 == 0 {
-            (0..random.below(40)).map(|_| random.below(256) as u8).collect()
+            (0..random.index(40)).map(|_| random.index(256) as u8).collect()
         } else {
             let mut bytes = good.clone();
-            for _ in 0..1 + random.below(3) {
-                let at = random.below(bytes.len());
-                bytes[at] = random.below(256) as u8;
+            for _ in 0..1 + random.index(3) {
+                let at = random.index(bytes.len());
+                bytes[at] = random.index(256) as u8;
             }
-            bytes.truncate(random.below(bytes.len() + 1));
+            bytes.truncate(random.index(bytes.len() + 1));
             bytes
         };
         let attributes = Attributes::new(&bytes);
         selection.matches("a", "b", &attributes);
         selection.is_outdated(&attributes);
         assert!(attributes.labels().count() <= bytes.len());
-        attributes.field(random.below(10));
+        attributes.field(random.index(10));
         attributes.field(usize::MAX);
     }
 }

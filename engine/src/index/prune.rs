@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_pruned_tree_says_what_the_model_says_and_old_roots_say_what_they_said() {
         for seed in 0..4 {
-            let mut random = Random::new(seed);
+            let mut random = Random(seed);
             let keys = [30, 400, 3_000, 20_000][seed as usize];
             let (mut tree, mut model) = (Tree::default(), Model::new());
             let mut old = Vec::new();

@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_tree_and_a_map_agree_at_every_root_and_revision() {
         for seed in 0..4 {
-            let mut random = Random::new(seed);
+            let mut random = Random(seed);
             let keys = [50, 600, 5_000, 5_000][seed as usize];
             let mut tree = Tree::default();
             let mut model = Model::new();

@@ -142,7 +142,7 @@ async fn a_transfer_that_is_cut_or_changed_anywhere_is_no_backup_and_leaves_the_
     fill(&engine, 8, 4).await;
     let frames = frames(engine.backup(b"").unwrap());
     let stream = frames.concat();
-    let mut random = Random::new(7);
+    let mut random = Random(7);
     let boundaries = frames.iter().scan(0, |end, frame| {
         *end += frame.len();
         Some(*end)
@@ -450,7 +450,7 @@ async fn under_full_load_and_maintenance_each_backup_is_exactly_the_state_at_its
     for writer in 0..WRITERS {
         let (engine, stop) = (engine.clone(), stop.clone());
         tasks.push(tokio::spawn(async move {
-            let mut random = Random::new(writer);
+            let mut random = Random(writer);
             while !stop.load(Ordering::Relaxed) {
                 let key = format!("/k/{writer}/{}", random.below(3));
                 if random.below(4) > 0 {

@@ -3,31 +3,27 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use engine::{Change, CommitError, Committed, Durability, Engine, Entry, Expected, Options, Payload, Write};
+#[allow(unused_imports, reason = "each test binary uses its own part")]
+pub use testkit::Random;
 
-/// A new directory that is removed when dropped.
-pub struct TempDir(PathBuf);
+/// A temporary directory for the files of a store.
+pub struct TempDir(testkit::TempDir);
 
 impl TempDir {
     pub fn new() -> TempDir {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("engine-it-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        TempDir(path)
+        TempDir(testkit::TempDir::new())
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// Returns the segment files, oldest first.
     pub fn segments(&self) -> Vec<PathBuf> {
-        let files = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
+        let files = std::fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().path());
         let mut files: Vec<_> = files.filter(|p| p.extension().is_some_and(|e| e == "segment")).collect();
         files.sort();
         files
@@ -35,37 +31,13 @@ impl TempDir {
 
     /// Returns the checkpoint files.
     pub fn checkpoints(&self) -> Vec<PathBuf> {
-        let files = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
+        let files = std::fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|extension| extension == "checkpoint")).collect()
     }
 
     /// Removes the checkpoints, so that the log must be read.
     pub fn remove_checkpoints(&self) {
         self.checkpoints().iter().for_each(|path| std::fs::remove_file(path).unwrap());
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Pseudo-random numbers from a seed (SplitMix64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number below `n`.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
     }
 }
 

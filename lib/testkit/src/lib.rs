@@ -3,7 +3,9 @@
 mod directory;
 mod processor;
 mod random;
+mod skip;
 
 pub use directory::TempDir;
 pub use processor::processor_time;
 pub use random::Random;
+pub use skip::{reference, skip};

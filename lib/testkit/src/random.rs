@@ -1,4 +1,5 @@
 /// A generator of pseudo-random numbers (SplitMix64). The same seed gives the same numbers on every machine.
+#[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
@@ -13,18 +14,23 @@ impl Random {
     }
 
     /// Returns a number below `end`, which must not be 0.
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Returns an index below `len`, which must not be 0.
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
     }
 
     /// Returns true once in `count` calls on average.
     pub fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
+        self.index(count) == 0
     }
 
     /// Returns an element of `from`, which must not be empty.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
+        from[self.index(from.len())]
     }
 
     /// Returns a generator with a seed of its own, for a parallel task.

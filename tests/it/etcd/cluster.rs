@@ -63,7 +63,7 @@ fn binary() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path).map(|dir| dir.join("etcd")).find(|file| file.is_file());
     if found.is_none() {
-        eprintln!("skipped: etcd not found");
+        testkit::skip("etcd not found");
     }
     found
 }

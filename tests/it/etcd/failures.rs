@@ -89,7 +89,7 @@ async fn a_restored_etcd_is_noticed_and_its_state_is_served() {
     let scratch = TempDir::new();
     let file = scratch.path().join("snapshot.db");
     if !etcd.save(&file) {
-        return eprintln!("skipped: etcdctl not found");
+        return testkit::skip("etcdctl not found");
     }
     let newer = server.client().post(MAPS, &map("newer", "1")).await.json();
     etcd.restore(0, &file);

@@ -184,7 +184,7 @@ async fn fill(etcd: &Etcd, file: &Path) -> Vec<(String, Vec<u8>, Value)> {
 #[tokio::test]
 async fn a_store_that_this_server_writes_is_the_one_of_the_reference_server() {
     let Some(file) = reference("etcd/objects.jsonl") else {
-        return eprintln!("skipped: a recorded store is not at hand");
+        return testkit::skip("a recorded store is not at hand");
     };
     let (Some(theirs), Some(ours)) = (Etcd::start(1).await, Etcd::start(1).await) else { return };
     let recorded = fill(&theirs, &file).await;
@@ -211,7 +211,7 @@ async fn a_store_that_this_server_writes_is_the_one_of_the_reference_server() {
 #[tokio::test]
 async fn a_store_of_the_reference_server_is_served_and_kept() {
     let Some(file) = reference("etcd/objects.jsonl") else {
-        return eprintln!("skipped: a recorded store is not at hand");
+        return testkit::skip("a recorded store is not at hand");
     };
     let Some(etcd) = Etcd::start(1).await else { return };
     let recorded = fill(&etcd, &file).await;

@@ -50,7 +50,7 @@ impl Kubectl {
     pub async fn find(server: &Server) -> Option<Kubectl> {
         let version = Command::new("kubectl").args(["version", "--client"]).output().await;
         if !version.is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: kubectl not found");
+            testkit::skip("kubectl not found");
             return None;
         }
         Some(Kubectl::of("kubectl".into(), server))

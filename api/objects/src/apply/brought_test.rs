@@ -13,28 +13,28 @@ const DEPTH: usize = 7;
 
 /// Returns a random value of a kind, and sometimes one of another kind or `null`.
 fn draw(kind: &Kind, random: &mut Random, depth: usize) -> Value {
-    if random.below(12) == 0 {
+    if random.index(12) == 0 {
         return Value::Null;
     }
     match kind {
-        Kind::Bool => Value::Bool(random.below(2) == 0),
-        Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => Value::Int(random.below(3) as i64),
+        Kind::Bool => Value::Bool(random.index(2) == 0),
+        Kind::Int32 | Kind::Int64 | Kind::Double | Kind::IntOrString => Value::Int(random.index(3) as i64),
         Kind::Message(message) => Value::Object(draw_object(message, random, depth)),
         Kind::List(list) if depth < DEPTH => {
-            let len = random.below(4);
+            let len = random.index(4);
             Value::Array((0..len).map(|_| draw(&list.item.kind, random, depth + 1)).collect())
         }
         Kind::Map(map) if depth < DEPTH => {
             let names = ["b", "a<", "app.example.com/name"];
-            let named = names.into_iter().filter(|_| random.below(2) == 0).collect::<Vec<_>>();
+            let named = names.into_iter().filter(|_| random.index(2) == 0).collect::<Vec<_>>();
             let member = |name: &'static str, value| (name.into(), value);
             let drawn = named.into_iter().map(|name| member(name, draw(&map.value.kind, random, depth + 1)));
             Value::Object(drawn.collect())
         }
         Kind::Json | Kind::RawExtension => {
-            parse([&br#"{"x":[1],"a":{"b":{}}}"#[..], b"[{}]", b"1", b"{}"][random.below(4)]).unwrap()
+            parse([&br#"{"x":[1],"a":{"b":{}}}"#[..], b"[{}]", b"1", b"{}"][random.index(4)]).unwrap()
         }
-        _ => Value::from(["", "a", "b\"", "TCP"][random.below(4)]),
+        _ => Value::from(["", "a", "b\"", "TCP"][random.index(4)]),
     }
 }
 
@@ -42,7 +42,7 @@ fn draw_object(message: &Message, random: &mut Random, depth: usize) -> Object {
     let mut object = Object::new();
     if depth < DEPTH {
         for field in message.fields.iter() {
-            if random.below(message.fields.len() + 4) < 6 {
+            if random.index(message.fields.len() + 4) < 6 {
                 object.insert(field.name.clone(), draw(&field.kind, random, depth + 1));
             }
         }

@@ -29,7 +29,7 @@ fn config(random: &mut Random, suffix: &str) -> Object {
         }
         made.join(",")
     };
-    let labels = some(random, &["a", "b", "c"], &|random, name| format!(r#""{name}":"{}""#, random.below(3)));
+    let labels = some(random, &["a", "b", "c"], &|random, name| format!(r#""{name}":"{}""#, random.index(3)));
     if !labels.is_empty() {
         // An empty map would be a field of its own, shared by all appliers.
         text.push_str(&format!(r#","labels":{{{labels}}}"#));
@@ -39,11 +39,11 @@ fn config(random: &mut Random, suffix: &str) -> Object {
     text.push_str(r#"]},"spec":{"template":{"spec":{"containers":["#);
     text.push_str(&some(random, &["web", "log"], &|random, name| {
         let image =
-            if random.one_in(2) { format!(r#","image":"i{}""#, random.below(3)) } else { String::new() };
+            if random.one_in(2) { format!(r#","image":"i{}""#, random.index(3)) } else { String::new() };
         let command =
-            if random.one_in(2) { format!(r#","command":["c{}"]"#, random.below(3)) } else { String::new() };
+            if random.one_in(2) { format!(r#","command":["c{}"]"#, random.index(3)) } else { String::new() };
         let port = if random.one_in(2) {
-            format!(r#","ports":[{{"containerPort":{}}}]"#, 80 + random.below(2))
+            format!(r#","ports":[{{"containerPort":{}}}]"#, 80 + random.index(2))
         } else {
             String::new()
         };
@@ -256,7 +256,7 @@ fn shortcuts_of_an_apply_make_no_difference() {
         for _ in 0..8 {
             let mut wanted = Value::Object(config(&mut random, ""));
             // Some configurations are unusual: repeated elements, null members, or no relation to the object.
-            match random.below(8) {
+            match random.index(8) {
                 0 => wanted = generate::object(&mut made, message, 1).into(),
                 1 | 2 => generate::disturb(&mut made, &mut wanted),
                 3 => generate::thin(&mut made, &mut wanted),
@@ -267,7 +267,7 @@ fn shortcuts_of_an_apply_make_no_difference() {
                 metadata.remove("managedFields");
             }
             let manager = random.pick(&["one", "two", "three"]);
-            if random.below(4) == 0 {
+            if random.index(4) == 0 {
                 let Ok(new) = merge(message, &live, &wanted) else { continue };
                 let Ok(new) = conform(message, new.into()) else { continue };
                 live = fixture.update(&live, manager, new.object);

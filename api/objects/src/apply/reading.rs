@@ -17,7 +17,7 @@ use values::json::compact::Cursor;
 use values::json::{Key, Object, Value};
 
 /// Parses `text`, an object of type `message`. The result equals that of
-/// [`json::parse`](crate::values::json::parse). Returns `None` if the text is unusual.
+/// [`json::parse`](values::json::parse). Returns `None` if the text is unusual.
 pub fn read(message: &Message, text: &[u8]) -> Option<Object> {
     let mut cursor = Cursor::new(text)?;
     let object = fields(&mut cursor, message)?;
@@ -128,8 +128,8 @@ mod tests {
                 write(&object, &mut text);
                 if at % 4 == 3 {
                     // Sets any byte at any position.
-                    let position = random.below(text.len());
-                    text[position] = random.below(256) as u8;
+                    let position = random.index(text.len());
+                    text[position] = random.index(256) as u8;
                 }
                 made += 1;
                 read += usize::from(check(message, &text));

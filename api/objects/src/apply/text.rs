@@ -176,18 +176,18 @@ mod tests {
     /// Returns a random field set.
     fn set(random: &mut Random, depth: usize) -> FieldSet<'static> {
         const NAMES: [&str; 7] = ["a", "b", "a<b", "\"", "é", "", "."];
-        let nodes = (0..random.below(4)).map(|_| {
+        let nodes = (0..random.index(4)).map(|_| {
             let name = random.pick(&NAMES);
             let text = || Scalar::Text(Cow::Borrowed(name));
-            let element = match random.below(7) {
+            let element = match random.index(7) {
                 0 => Element::Value(text()),
                 1 => Element::Key(vec![("name".into(), text())]),
                 2 => Element::Key(vec![("a".into(), Scalar::Int(1)), ("b".into(), text())]),
-                3 => Element::Index(random.below(3) as i64),
+                3 => Element::Index(random.index(3) as i64),
                 _ => Element::field(name),
             };
             let children = if depth > 0 { set(random, depth - 1) } else { FieldSet::new() };
-            Node { element, member: random.below(2) == 0, children }
+            Node { element, member: random.index(2) == 0, children }
         });
         let nodes = nodes.collect();
         FieldSet::from_nodes(nodes)

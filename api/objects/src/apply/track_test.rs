@@ -190,15 +190,15 @@ fn shortcuts_on_texts_agree_with_sets() {
         let mut live = drawn.object(fixture.message());
         created(&versions, &writer("m0", "t0"), &reset, &mut live);
         for at in 1..12 {
-            for _ in 0..random.below(3) {
-                let value = random.below(4) as u8;
-                match random.below(5) {
-                    0 | 1 => drawn.labels[random.below(3)] = value,
-                    2 | 3 => drawn.containers[random.below(3)] = value,
-                    _ => drawn.finalizers[random.below(2)] = value,
+            for _ in 0..random.index(3) {
+                let value = random.index(4) as u8;
+                match random.index(5) {
+                    0 | 1 => drawn.labels[random.index(3)] = value,
+                    2 | 3 => drawn.containers[random.index(3)] = value,
+                    _ => drawn.finalizers[random.index(2)] = value,
                 }
             }
-            let (manager, now) = (format!("m{}", random.below(3)), format!("t{at}"));
+            let (manager, now) = (format!("m{}", random.index(3)), format!("t{at}"));
             let writer = writer(&manager, &now);
             let mut new = drawn.object(fixture.message());
             let seen = follow(&versions, &writer, &reset, Managed::stored(&live), &live, &new);

@@ -172,7 +172,7 @@ impl Schema {
     /// Members that are unknown or have the wrong type are ignored.
     ///
     /// The recursion is as deep as the value, which no parser lets exceed
-    /// [`DEPTH_MAX`](crate::values::json::DEPTH_MAX).
+    /// [`DEPTH_MAX`](values::json::DEPTH_MAX).
     pub fn read(value: &Value) -> Schema {
         let mut schema = Schema::default();
         for (name, value) in value.as_object().into_iter().flat_map(Object::iter) {

@@ -215,16 +215,16 @@ mod tests {
     fn random_patches_do_what_the_rfc_pseudo_code_does() {
         let mut random = Random(7386);
         fn tree(random: &mut Random, depth: usize) -> Value {
-            match random.below(if depth == 0 { 4 } else { 8 }) {
+            match random.index(if depth == 0 { 4 } else { 8 }) {
                 0 => Value::Null,
-                1 => Value::Int(random.below(3) as i64),
-                2 => Value::Array(vec![Value::Int(random.below(2) as i64), Value::Null]),
+                1 => Value::Int(random.index(3) as i64),
+                2 => Value::Array(vec![Value::Int(random.index(2) as i64), Value::Null]),
                 3 => "x".into(),
                 _ => {
-                    let count = random.below(5);
+                    let count = random.index(5);
                     let mut members = Object::new();
                     for _ in 0..count {
-                        members.insert(format!("k{}", random.below(6)), tree(random, depth - 1));
+                        members.insert(format!("k{}", random.index(6)), tree(random, depth - 1));
                     }
                     members.into()
                 }

@@ -416,11 +416,11 @@ mod tests {
             "true",
         ];
         fn document(random: &mut Random, depth: usize) -> String {
-            match random.below(if depth == 0 { 1 } else { 3 }) {
+            match random.index(if depth == 0 { 1 } else { 3 }) {
                 0 => random.pick(&TEXTS).to_owned(),
                 1 => {
                     let items: Vec<String> =
-                        (0..random.below(4)).map(|_| document(random, depth - 1)).collect();
+                        (0..random.index(4)).map(|_| document(random, depth - 1)).collect();
                     format!("[{}]", items.join(","))
                 }
                 _ => {
@@ -434,9 +434,9 @@ mod tests {
         let mut applied = [0; 3];
         for _ in 0..30_000 {
             let mut text = document(&mut random, 4).into_bytes();
-            if random.below(4) == 0 {
-                let at = random.below(text.len());
-                text[at] = random.below(256) as u8;
+            if random.index(4) == 0 {
+                let at = random.index(text.len());
+                text[at] = random.index(256) as u8;
             }
             for (at, kind) in
                 [PatchKind::Json, PatchKind::Merge, PatchKind::Strategic].into_iter().enumerate()
@@ -444,7 +444,7 @@ mod tests {
                 let original =
                     parse(br#"{"a":[{"name":1},{"name":"a"}],"b":["a",1],"name":{"a":null}}"#).unwrap();
                 applied[at] +=
-                    usize::from(apply(kind, Some(&lists()), original, &text, random.below(2) == 0).is_ok());
+                    usize::from(apply(kind, Some(&lists()), original, &text, random.index(2) == 0).is_ok());
             }
         }
         assert!(

@@ -63,7 +63,7 @@ fn texts(resource: &Resource, random: &mut Random) -> Vec<Vec<u8>> {
                 0 => texts.push(text),
                 // Damages the text.
                 1 | 2 if !text.is_empty() => {
-                    let at = random.below(text.len());
+                    let at = random.index(text.len());
                     if random.one_in(2) {
                         text.truncate(at);
                     } else {

@@ -1,7 +1,6 @@
 //! Tests which proofs open the store for which access, and which keys the store then reaches.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use auth::authz::{Module, Policy};
@@ -13,6 +12,7 @@ use super::access::{Part, Reach, Store, engine_for_path};
 use super::backends::{Backend, Backends};
 use super::{collection, key};
 use crate::request::Verb;
+use testkit::TempDir;
 use types::schema::registry::{Registry, Resource};
 use values::naming::KUBERNETES;
 
@@ -20,23 +20,16 @@ use values::naming::KUBERNETES;
 struct Scratch {
     engine: Engine,
     backends: Backends,
-    directory: PathBuf,
+    _directory: TempDir,
 }
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let directory = std::env::temp_dir().join(format!("api-access-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&directory);
-        let options = Options { durability: Durability::Relaxed, ..Options::new(&directory) };
+    fn new() -> Scratch {
+        let directory = TempDir::new();
+        let options = Options { durability: Durability::Relaxed, ..Options::new(directory.path()) };
         let engine = Engine::open(options).unwrap();
         let backends = Backends::new(Backend::new(engine.clone(), None), Vec::new());
-        Scratch { engine, backends, directory }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
+        Scratch { engine, backends, _directory: directory }
     }
 }
 
@@ -76,7 +69,7 @@ fn builtin(registry: &Registry, group: &str, plural: &str) -> Arc<Resource> {
 
 #[tokio::test]
 async fn a_proof_opens_the_store_for_exactly_what_was_permitted() {
-    let scratch = Scratch::new("open");
+    let scratch = Scratch::new();
     let registry = Registry::new(&KUBERNETES);
     let (secrets, nodes) = (builtin(&registry, "", "secrets"), builtin(&registry, "", "nodes"));
     let deployments = builtin(&registry, "apps", "deployments");
@@ -132,7 +125,7 @@ async fn a_proof_opens_the_store_for_exactly_what_was_permitted() {
 
 #[tokio::test]
 async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write() {
-    let scratch = Scratch::new("reach");
+    let scratch = Scratch::new();
     let registry = Registry::new(&KUBERNETES);
     let (secrets, pods) = (builtin(&registry, "", "secrets"), builtin(&registry, "", "pods"));
     let (user, authorizer) = (User::new("jane", ["dev"]), authorizer());
@@ -191,7 +184,7 @@ async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write()
 
 #[tokio::test]
 async fn a_derived_permission_is_for_one_object_of_the_same_namespace() {
-    let scratch = Scratch::new("derived");
+    let scratch = Scratch::new();
     let registry = Registry::new(&KUBERNETES);
     let (bindings, pods) = (builtin(&registry, "", "bindings"), builtin(&registry, "", "pods"));
     let (user, authorizer) = (User::new("jane", ["dev"]), authorizer());

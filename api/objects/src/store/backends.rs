@@ -225,34 +225,19 @@ impl Changes {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use engine::{Change, Durability, Expected, Options, Payload, Write};
+    use testkit::TempDir;
 
     use super::*;
     use crate::store::key;
     use types::schema::registry::Registry;
     use values::naming::KUBERNETES;
 
-    /// A directory that is deleted when this value is dropped.
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new() -> Directory {
-            Directory(std::env::temp_dir().join(format!("api-backends-{}", values::names::uid())))
-        }
-
-        /// Opens an engine in a new subdirectory.
-        fn opened(&self, name: &str) -> Engine {
-            let options = Options { durability: Durability::Relaxed, ..Options::new(self.0.join(name)) };
-            Engine::open(options).unwrap()
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
+    /// Opens an engine in a new subdirectory.
+    fn opened(directory: &TempDir, name: &str) -> Engine {
+        let options =
+            Options { durability: Durability::Relaxed, ..Options::new(directory.path().join(name)) };
+        Engine::open(options).unwrap()
     }
 
     async fn put(engine: &Engine, key: &[u8]) {
@@ -267,8 +252,8 @@ mod tests {
         let resource = |plural: &str| registry.resource("", "v1", plural).unwrap().clone();
         let (events, maps) = (resource("events"), resource("configmaps"));
         let (event, map) = (key(&events, "n", "e"), key(&maps, "n", "m"));
-        let directory = Directory::new();
-        let (main, other) = (directory.opened("main"), directory.opened("other"));
+        let directory = TempDir::new();
+        let (main, other) = (opened(&directory, "main"), opened(&directory, "other"));
         let prefix = events.stored().key_prefix.clone();
         let apart = vec![(vec![prefix], Backend::new(other.clone(), None))];
         let backends = Backends::new(Backend::new(main.clone(), None), apart);

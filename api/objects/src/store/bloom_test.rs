@@ -35,7 +35,7 @@ fn pod(random: &mut Random, namespace: &str, name: &str) -> Object {
 fn selectors(random: &mut Random) -> (String, String) {
     let mut requirement = || {
         let (key, value, other) = (random.pick(&KEYS), random.pick(&VALUES), random.pick(&VALUES));
-        match random.below(9) {
+        match random.index(9) {
             0 => key.to_owned(),
             1 => format!("!{key}"),
             2 => format!("{key}!={value}"),
@@ -50,7 +50,7 @@ fn selectors(random: &mut Random) -> (String, String) {
         }
     };
     let labels = [requirement(), requirement(), requirement()];
-    let label = labels[random.below(4).min(2)..].join(",");
+    let label = labels[random.index(4).min(2)..].join(",");
     let fields = [
         "spec.nodeName=n2",
         "spec.nodeName=",
@@ -102,9 +102,9 @@ impl Cluster {
         let configs = self.registry.resource("", "v1", "configmaps").unwrap().clone();
         for _ in 0..count {
             let random = &mut self.random;
-            let (namespace, name) = (random.pick(&["a", "b", "c"]), format!("pod-{}", random.below(70)));
+            let (namespace, name) = (random.pick(&["a", "b", "c"]), format!("pod-{}", random.index(70)));
             let pod = pod(random, namespace, &name);
-            let how = random.below(12);
+            let how = random.index(12);
             let key = store::key(self.pods(), namespace, &name);
             let payload = store::payload(self.pods(), &pod);
             let change = match how {
@@ -244,12 +244,12 @@ fn every_object_that_matches_passes_the_filter() {
         let query = query(&selection);
         for _ in 0..100 {
             let mut bytes = attributes::encode(table, &pod(&mut random, "a", "pod-7"));
-            for _ in 0..random.below(3) {
-                let at = random.below(bytes.len());
-                bytes[at] = random.below(256) as u8;
+            for _ in 0..random.index(3) {
+                let at = random.index(bytes.len());
+                bytes[at] = random.index(256) as u8;
             }
             if random.one_in(4) {
-                bytes.truncate(random.below(bytes.len() + 1));
+                bytes.truncate(random.index(bytes.len() + 1));
             }
             let view = Attributes::new(&bytes);
             let by_fields = selection.is_outdated(&view) || selection.matches("pod-7", "a", &view);

@@ -107,7 +107,7 @@ fn case_object(table: &'static ResourceTable, members: &str) -> Object {
 #[test]
 fn objects_are_taken_or_everything_wrong_with_them_is_said() {
     // Source: docs/api/validation.md. `BLESS=1` writes the actual failures into the files for review.
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/objects/validation/cases");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/validation/cases");
     let mut files: Vec<_> = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
     files.sort();
@@ -382,12 +382,7 @@ fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
 /// The manifests are not part of the repository. Without them the test prints a note and passes.
 #[test]
 fn manifests_of_users_are_valid_and_round_trip() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let places = ["../shared/manifests/workloads", "../../shared/manifests/workloads"];
-    let Some(directory) = places.iter().map(|place| root.join(place)).find(|place| place.is_dir()) else {
-        eprintln!("skipped: manifests not found");
-        return;
-    };
+    let Some(directory) = testkit::reference("manifests/workloads") else { return };
     let files = files_below(&directory);
     assert!(files.len() > 10, "{}", directory.display());
     let mut faults = Vec::new();

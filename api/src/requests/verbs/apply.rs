@@ -5,7 +5,7 @@
 //!                        └─ no object:     nothing                       ─► apply::apply ─┘
 //! ```
 //!
-//! The semantics of apply are in [`crate::objects::apply`]; this module provides the body and the live
+//! The semantics of apply are in [`objects::apply`]; this module provides the body and the live
 //! objects.
 
 use std::borrow::Cow;

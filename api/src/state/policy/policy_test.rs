@@ -1,7 +1,6 @@
 //! Tests of authorization over a real engine: every acknowledged write of a role or binding takes effect at
 //! once.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,27 +11,11 @@ use auth::{Decision, User};
 use engine::{Change, Durability, Expected, Options, Payload, Write};
 
 use super::*;
+use testkit::TempDir;
 
 /// A fresh directory, removed when dropped.
-struct TempDir(PathBuf);
-
-impl TempDir {
-    fn new(name: &str) -> TempDir {
-        let path = std::env::temp_dir().join(format!("api-policy-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        TempDir(path)
-    }
-
-    fn engine(&self) -> Engine {
-        let durability = Durability::Relaxed;
-        Engine::open(Options { durability, ..Options::new(&self.0) }).unwrap()
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn engine(directory: &TempDir) -> Engine {
+    Engine::open(Options { durability: Durability::Relaxed, ..Options::new(directory.path()) }).unwrap()
 }
 
 async fn write(engine: &Engine, key: &str, value: Option<&str>) {
@@ -70,8 +53,8 @@ const BIND_CLUSTER: &str =
 
 #[tokio::test]
 async fn a_decision_includes_every_write_acknowledged_before_it() {
-    let temp = TempDir::new("consistent");
-    let engine = temp.engine();
+    let temp = TempDir::new();
+    let engine = engine(&temp);
     write(&engine, "/rbac.authorization/roles/ns/r", Some(&role("get"))).await;
     let authorizer = authorizer(&engine);
     let may = |verb: &str, namespace: &str| decide(&authorizer, verb, namespace).is_allowed();
@@ -108,8 +91,8 @@ async fn a_decision_includes_every_write_acknowledged_before_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_never_miss_a_revocation_while_others_write() {
-    let temp = TempDir::new("racing");
-    let engine = temp.engine();
+    let temp = TempDir::new();
+    let engine = engine(&temp);
     write(&engine, "/rbac.authorization/clusterroles/c", Some(&role("get"))).await;
     let authorizer = Arc::new(authorizer(&engine));
     let noise = {
@@ -131,8 +114,8 @@ async fn readers_never_miss_a_revocation_while_others_write() {
 
 #[tokio::test]
 async fn a_check_costs_little_however_many_bindings_there_are() {
-    let temp = TempDir::new("many");
-    let engine = temp.engine();
+    let temp = TempDir::new();
+    let engine = engine(&temp);
     write(&engine, "/rbac.authorization/clusterroles/c", Some(&role("get"))).await;
     write(&engine, "/rbac.authorization/clusterrolebindings/b", Some(BIND_CLUSTER)).await;
     let others =
@@ -160,8 +143,8 @@ async fn a_check_costs_little_however_many_bindings_there_are() {
 
 #[tokio::test]
 async fn accounts_are_looked_up_by_their_uid_and_deletion() {
-    let temp = TempDir::new("accounts");
-    let engine = temp.engine();
+    let temp = TempDir::new();
+    let engine = engine(&temp);
     write(
         &engine,
         "/core/serviceaccounts/ns/robot",
@@ -192,8 +175,8 @@ async fn agents_hear_why_they_may_not() {
     // See docs/api/authorization.md#node-authorizer.
     const UNRELATED: &str = "no relationship found between node 'n' and this object";
     const ONE_BY_ONE: &str = "can only get individual resources of this type";
-    let dir = TempDir::new("agents");
-    let nodes = Nodes::new(dir.engine(), &values::naming::KUBERNETES);
+    let dir = TempDir::new();
+    let nodes = Nodes::new(engine(&dir), &values::naming::KUBERNETES);
     let agent = User::new("system:node:n", ["system:nodes"]);
     for (asked, want) in [
         ("get - secrets status ns s", "cannot read subresource"),
@@ -260,8 +243,8 @@ async fn agents_read_what_the_pods_of_their_node_refer_to() {
     let extended = "'extendedResourceClaimStatus':{'requestMappings':[],'resourceClaimName':'c'}";
     let secret = "'imagePullSecrets':[{'name':'c'}]";
     let [claims, secrets] = [("resource.k8s.io", "resourceclaims"), ("", "secrets")];
-    let dir = TempDir::new("related");
-    let engine = dir.engine();
+    let dir = TempDir::new();
+    let engine = engine(&dir);
     let nodes = Nodes::new(engine.clone(), &values::naming::KUBERNETES);
     let agent = User::new("system:node:n", ["system:nodes"]);
     for ((group, resource), node, metadata, spec, status, is_allowed) in [
@@ -296,8 +279,8 @@ async fn agents_read_the_volumes_that_name_a_claim_of_their_pods() {
     // (docs/api/authorization.md#node-authorizer).
     let bound = "'claimRef':{'namespace':'ns','name':'c'}";
     let csi = |member: &str| format!("{bound},'csi':{{'{member}':{{'namespace':'ns','name':'s'}}}}");
-    let dir = TempDir::new("claimed");
-    let engine = dir.engine();
+    let dir = TempDir::new();
+    let engine = engine(&dir);
     let nodes = Nodes::new(engine.clone(), &values::naming::KUBERNETES);
     let agent = User::new("system:node:n", ["system:nodes"]);
     let may_get = |resource: &str, namespace: &str, name: &str| {

@@ -165,8 +165,8 @@ async fn no_object_is_deleted_whichever_record_is_damaged() {
             if from >= to {
                 continue;
             }
-            let byte = from + random.below((to - from) as usize) as u64;
-            let bit = random.below(8) as u32;
+            let byte = from + random.index((to - from) as usize) as u64;
+            let bit = random.index(8) as u32;
             let server = damaged(&rested, Some((place.offset + byte, bit)));
             let what = format!("{:?}, byte {byte}, bit {bit}", String::from_utf8_lossy(&place.key));
             assert!(!server.api.backends().is_whole(), "{what}");
@@ -222,8 +222,8 @@ async fn a_server_starts_whichever_of_its_own_objects_is_damaged() {
     for place in &rested.states {
         let body = HEAD_BYTES + place.key.len() as u64;
         let (from, to) = if random.one_in(3) { (0, body) } else { (body, place.len - 8) };
-        let byte = from + random.below((to - from) as usize) as u64;
-        let server = damaged(&rested, Some((place.offset + byte, random.below(8) as u32)));
+        let byte = from + random.index((to - from) as usize) as u64;
+        let server = damaged(&rested, Some((place.offset + byte, random.index(8) as u32)));
         let what = format!("{:?}, byte {byte}", String::from_utf8_lossy(&place.key));
         crate::system::startup::load_types(&server.api).unwrap();
         let started = crate::system::startup::prepare(&server.api).await;

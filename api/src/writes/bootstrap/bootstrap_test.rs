@@ -3,7 +3,6 @@
 //! data.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use parking_lot::Mutex;
 
@@ -304,18 +303,13 @@ fn the_data_speaks_the_profile() {
 
 /// Returns the published reference data, if it is next to the workspace.
 fn facts() -> Option<Value> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let paths =
-        ["../shared/facts", "../../shared/facts"].map(|dir| root.join(dir).join("rbac_bootstrap.json"));
-    paths.iter().find_map(|path| std::fs::read(path).ok()).map(|text| parse(&text).unwrap())
+    let path = testkit::reference("facts/rbac_bootstrap.json")?;
+    Some(parse(&std::fs::read(path).unwrap()).unwrap())
 }
 
 #[test]
 fn the_data_agrees_with_the_facts() {
-    let Some(facts) = facts() else {
-        eprintln!("skipped: no facts beside the workspace");
-        return;
-    };
+    let Some(facts) = facts() else { return };
     let mut all: BTreeMap<String, Value> = BTreeMap::new();
     for wanted in desired(&KUBERNETES).into_iter().chain(flow_control(&KUBERNETES)) {
         let Target { resource, namespace, name, .. } = &wanted.target;

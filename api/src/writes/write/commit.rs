@@ -1,7 +1,7 @@
 //! The end of a write: the payload to store, whether it is a change at all, and the conditional commit.
 //!
 //! The condition of a commit is that the object is still at the revision from which the write was made. If it
-//! is not, the caller begins another round, counted by [`crate::values::retry::Attempts`].
+//! is not, the caller begins another round, counted by [`values::retry::Attempts`].
 
 use bytes::Bytes;
 use engine::{Change, Committed, Entry, Expected, Payload, Record};

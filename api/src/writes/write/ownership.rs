@@ -1,7 +1,7 @@
 //! Ownership of fields: the manager of a request, and the fields that it owns of the objects it writes.
 //!
 //! Ownership is computed on the object as sent, before the system completes it: fields that a strategy, an
-//! allocator or a storage default adds belong to no manager. [`crate::objects::apply`] describes how field
+//! allocator or a storage default adds belong to no manager. [`objects::apply`] describes how field
 //! sets are stored.
 
 use std::borrow::Cow;

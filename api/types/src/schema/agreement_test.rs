@@ -4,7 +4,6 @@
 //! The data is not part of the repository. Without it the tests print a note and check nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
@@ -23,12 +22,7 @@ const ROOT: &str = "io.k8s.";
 
 /// Reads a reference file, or prints that it is missing.
 fn facts(name: &str) -> Option<Value> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-    let candidates = ["../shared/facts", "../../shared/facts"].map(|place| root.join(place).join(name));
-    let Some(path) = candidates.into_iter().find(|path| path.is_file()) else {
-        eprintln!("skipped: facts not found");
-        return None;
-    };
+    let path = testkit::reference(&format!("facts/{name}"))?;
     Some(serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
 }
 

@@ -24,7 +24,7 @@ fn shuffle(random: &mut Random, value: &mut Value) {
         Value::Object(object) => {
             let members = object.members_mut();
             for at in 1..members.len() {
-                members.swap(at, random.below(at + 1));
+                members.swap(at, random.index(at + 1));
             }
             members.iter_mut().for_each(|(_, value)| shuffle(random, value));
         }
@@ -63,9 +63,9 @@ fn objects_of_every_type_are_read_as_by_the_other_reader() {
             // For a damaged text, the fast decoder returns the same object as the general one, or nothing.
             for _ in 0..8 {
                 let mut damaged = text.clone();
-                let (at, with) = (random.below(damaged.len()), random.below(damaged.len()));
-                match random.below(4) {
-                    0 => damaged[at] = b" \"\\{}[],:0a\n"[random.below(12)],
+                let (at, with) = (random.index(damaged.len()), random.index(damaged.len()));
+                match random.index(4) {
+                    0 => damaged[at] = b" \"\\{}[],:0a\n"[random.index(12)],
                     1 => drop(damaged.remove(at)),
                     2 => damaged.insert(at, damaged[with]),
                     _ => damaged.truncate(at),
@@ -96,7 +96,7 @@ fn settled_parts_are_what_they_were_read_from() {
             let other =
                 decode_any(message, &text(&generate::object(&mut random, message, 0))).unwrap().object;
             let mut beside = own.clone();
-            for (name, value) in other.iter().filter(|_| random.below(2) == 0) {
+            for (name, value) in other.iter().filter(|_| random.index(2) == 0) {
                 if beside.contains(name) {
                     beside.insert(name.to_owned(), value.clone());
                 }
@@ -120,10 +120,10 @@ fn settled_parts_are_what_they_were_read_from() {
             let mut patched = known.clone();
             let mut plain = own;
             for (name, value) in other.into_members() {
-                if random.below(3) == 0 {
+                if random.index(3) == 0 {
                     patched.insert(name.clone(), value.clone());
                     plain.insert(name, value);
-                } else if random.below(4) == 0 {
+                } else if random.index(4) == 0 {
                     patched.remove(&name);
                     plain.remove(&name);
                 }
@@ -155,7 +155,7 @@ fn what_is_known_is_not_read_again_and_means_the_same() {
             let Some(old) = settled(message, &stored, None) else { continue };
             // The text of a client that read the object and changes some of it.
             let Some(mut changed) = straight(message, &stored, Author::Server) else { continue };
-            for (name, value) in other.iter().filter(|_| random.below(3) == 0) {
+            for (name, value) in other.iter().filter(|_| random.index(3) == 0) {
                 changed.insert(name.to_owned(), value.clone());
             }
             let given = text(&changed);
@@ -188,7 +188,7 @@ fn what_is_known_is_not_read_again_and_means_the_same() {
 fn shuffle_members(random: &mut Random, a: &mut Object, b: &mut Object) {
     let (a, b) = (a.members_mut(), b.members_mut());
     for at in 1..a.len() {
-        let other = random.below(at + 1);
+        let other = random.index(at + 1);
         a.swap(at, other);
         b.swap(at, other);
     }

@@ -14,7 +14,7 @@ const LEVELS_MAX: usize = 5;
 pub fn object(random: &mut Random, message: &Message, level: usize) -> Object {
     let mut object = Object::new();
     for field in &*message.fields {
-        let wanted = level < LEVELS_MAX && random.below(1 + level) == 0;
+        let wanted = level < LEVELS_MAX && random.index(1 + level) == 0;
         let value = if wanted && field.number > 0 { whole(random, field, level) } else { Value::Null };
         object.push(field.name.clone(), value);
     }
@@ -36,11 +36,11 @@ pub fn thin(random: &mut Random, value: &mut Value) {
     match value {
         Value::Object(members) => members.retain(|_, value| {
             thin(random, value);
-            random.below(4) > 0
+            random.index(4) > 0
         }),
         Value::Array(items) => items.retain_mut(|item| {
             thin(random, item);
-            random.below(4) > 0
+            random.index(4) > 0
         }),
         _ => {}
     }
@@ -49,11 +49,11 @@ pub fn thin(random: &mut Random, value: &mut Value) {
 /// Makes one random change in a tree, as a patch might: removes, moves, duplicates or renames a member or an
 /// element, or replaces a value by one of another type.
 pub fn disturb(random: &mut Random, value: &mut Value) {
-    let choice = random.below(8);
+    let choice = random.index(8);
     match value {
         Value::Object(object) if !object.is_empty() && choice > 0 => {
             let members = object.members_mut();
-            let at = random.below(members.len());
+            let at = random.index(members.len());
             match choice {
                 1 => drop(members.remove(at)),
                 2 => members.swap(0, at),
@@ -62,7 +62,7 @@ pub fn disturb(random: &mut Random, value: &mut Value) {
             }
         }
         Value::Array(items) if !items.is_empty() && choice > 0 => {
-            let at = random.below(items.len());
+            let at = random.index(items.len());
             match choice {
                 1 => drop(items.remove(at)),
                 2 => items.swap(0, at),
@@ -77,7 +77,7 @@ pub fn disturb(random: &mut Random, value: &mut Value) {
 }
 
 fn whole(random: &mut Random, field: &Field, level: usize) -> Value {
-    let count = random.below(4);
+    let count = random.index(4);
     match field.shape() {
         Shape::Single => one(random, field.element(), level),
         Shape::List | Shape::WrappedList => {
@@ -88,7 +88,7 @@ fn whole(random: &mut Random, field: &Field, level: usize) -> Value {
                 let name = format!("{}{at}", random.pick(&["", "a", "ключ", "a/b.c"]));
                 let value = match field.shape() {
                     Shape::Map => one(random, field.element(), level + 1),
-                    _ => Value::Array((0..random.below(3)).map(|_| text(random)).collect()),
+                    _ => Value::Array((0..random.index(3)).map(|_| text(random)).collect()),
                 };
                 (name, value)
             });
@@ -111,7 +111,7 @@ fn any(random: &mut Random) -> Value {
 
 fn one(random: &mut Random, kind: &Kind, level: usize) -> Value {
     match kind {
-        Kind::Bool => Value::Bool(random.below(2) == 1),
+        Kind::Bool => Value::Bool(random.index(2) == 1),
         Kind::Int32 => Value::Int(i64::from(random.pick(&[0, 1, -1, 300, i32::MAX, i32::MIN]))),
         Kind::Int64 => Value::Int(random.pick(&[0, 1, -1, 1 << 40, i64::MAX, i64::MIN])),
         Kind::Double => random.pick(&[Some(0.5), Some(-1e300), None]).map_or(Value::Int(7), Value::Float),
@@ -126,16 +126,16 @@ fn one(random: &mut Random, kind: &Kind, level: usize) -> Value {
         }
         Kind::Duration => random.pick(&["0s", "1h0m0s", "-1.5s", "100µs"]).into(),
         Kind::Quantity => random.pick(&["0", "100m", "1Gi", "-1500m", "1e3"]).into(),
-        Kind::IntOrString if random.below(2) == 0 => Value::Int(random.pick(&[0, 80, -1])),
+        Kind::IntOrString if random.index(2) == 0 => Value::Int(random.pick(&[0, 80, -1])),
         Kind::IntOrString => random.pick(&["", "http", "25%"]).into(),
         Kind::FieldsV1 => random.pick(&["{}", "{\"f:a\":{\".\":{},\"f:b\":{}}}"]).into(),
         Kind::RawExtension | Kind::Json => any(random),
         Kind::List(_) | Kind::Map(_) => Value::Null,
-        Kind::SchemaOrArray(_) if random.below(2) == 0 => {
+        Kind::SchemaOrArray(_) if random.index(2) == 0 => {
             Value::Array(vec![one(random, &without_choice(kind), level + 1)])
         }
-        Kind::SchemaOrBool(_) if random.below(2) == 0 => Value::Bool(random.below(2) == 1),
-        Kind::SchemaOrStrings(_) if random.below(2) == 0 => Value::Array(vec![text(random), text(random)]),
+        Kind::SchemaOrBool(_) if random.index(2) == 0 => Value::Bool(random.index(2) == 1),
+        Kind::SchemaOrStrings(_) if random.index(2) == 0 => Value::Array(vec![text(random), text(random)]),
         Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => {
             one(random, &without_choice(kind), level)
         }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! schema/<group>_<version>.proto ──build.rs──► static tables ─┐
-//! api/src/types/schema/make.rs ───────────── at run time ──► Arc ───┴─► Message ─ Field ─ Kind ─┬─ scalar, any
+//! api/types/src/schema/make.rs ───────────── at run time ──► Arc ───┴─► Message ─ Field ─ Kind ─┬─ scalar, any
 //!                                                                   ▲                     ├─ struct ─► Message
 //!                                                                   └── list and map of any Kind ◄────┘
 //! ```

@@ -1,7 +1,7 @@
 //! The versions of a custom type: the storage version, and the conversion between versions.
 //!
 //! The server processes each version in its own form: objects are decoded, validated and served by the schema
-//! of the version. A conversion (`crate::objects::conversion`) runs between that form and the store.
+//! of the version. A conversion (`objects::conversion`) runs between that form and the store.
 
 use super::table::{Ref, ResourceTable, Slot};
 

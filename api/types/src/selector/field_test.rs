@@ -173,7 +173,7 @@ fn random_text_never_panics_and_survives_a_round_trip() {
     let pieces = ["a", "=", "==", "!", "!=", ",", "\\", "\\\\", "\\,", "ä", "\0", " ", "metadata.name"];
     let mut read = 0;
     for _ in 0..100_000 {
-        let text: String = (0..random.below(8)).map(|_| random.pick(&pieces)).collect();
+        let text: String = (0..random.index(8)).map(|_| random.pick(&pieces)).collect();
         if let Ok(terms) = FieldTerms::parse(&text) {
             read += 1;
             // The order of terms follows the text; the selected objects do not depend on it.

@@ -198,7 +198,7 @@ fn random_text_never_panics_and_survives_a_round_trip() {
     ];
     let mut read = 0;
     for _ in 0..100_000 {
-        let text: String = (0..random.below(10)).map(|_| random.pick(&pieces)).collect();
+        let text: String = (0..random.index(10)).map(|_| random.pick(&pieces)).collect();
         if let Ok(selector) = LabelSelector::parse(&text) {
             read += 1;
             let again = LabelSelector::parse(&selector.to_string()).unwrap();

@@ -84,15 +84,8 @@ fn every_table_of_the_schema_has_its_cells_in_both_naming_profiles() {
 
 #[test]
 fn every_column_of_the_reference_data_has_an_evaluator() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let facts = ["../shared/facts", "../../shared/facts"]
-        .iter()
-        .find_map(|folder| std::fs::read(root.join(folder).join("columns.json")).ok());
-    let Some(facts) = facts else {
-        eprintln!("skipped: facts not found");
-        return;
-    };
-    let facts = json::parse(&facts).unwrap();
+    let Some(facts) = testkit::reference("facts/columns.json") else { return };
+    let facts = json::parse(&std::fs::read(facts).unwrap()).unwrap();
     let mut columns = 0;
     for kind in facts.get("kinds").and_then(Value::as_array).unwrap() {
         for column in kind.get("columns").and_then(Value::as_array).unwrap() {

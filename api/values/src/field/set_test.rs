@@ -67,9 +67,9 @@ fn the_laws_of_sets_hold_for_random_sets() {
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
     let mut make = || {
         let mut made = FieldSet::new();
-        for _ in 0..random.below(12) {
+        for _ in 0..random.index(12) {
             let path: Vec<Element<'_>> =
-                (0..=random.below(3)).map(|_| Element::field(random.pick(&NAMES))).collect();
+                (0..=random.index(3)).map(|_| Element::field(random.pick(&NAMES))).collect();
             made.insert(&path);
         }
         made

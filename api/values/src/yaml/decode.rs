@@ -72,7 +72,7 @@ pub enum YamlError {
     /// Anchors and aliases expand beyond the size of a request body.
     #[error("yaml: document contains excessive aliasing")]
     Aliasing,
-    /// The document is nested deeper than [`DEPTH_MAX`](crate::values::json::DEPTH_MAX).
+    /// The document is nested deeper than [`DEPTH_MAX`](crate::json::DEPTH_MAX).
     #[error("yaml: exceeded max depth")]
     Depth,
     /// A key has no JSON form; the message includes the value of the key.

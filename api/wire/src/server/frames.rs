@@ -6,18 +6,27 @@ pub(crate) const CONTROL_BYTES_MAX: usize = 125;
 
 /// The opcodes of frames.
 pub mod opcode {
+    /// A further fragment of a message.
     pub const CONTINUATION: u8 = 0;
+    /// The first fragment of a text message.
     pub const TEXT: u8 = 1;
+    /// The first fragment of a binary message.
     pub const BINARY: u8 = 2;
+    /// The last frame of its sender.
     pub const CLOSE: u8 = 8;
+    /// A frame that asks for a pong.
     pub const PING: u8 = 9;
+    /// The answer to a ping.
     pub const PONG: u8 = 10;
 }
 
 /// Status codes of a close frame (RFC 6455 §7.4.1).
 pub mod close {
+    /// The connection has served its purpose.
     pub const NORMAL: u16 = 1000;
+    /// The peer broke the protocol.
     pub const PROTOCOL_ERROR: u16 = 1002;
+    /// The server failed.
     pub const INTERNAL_ERROR: u16 = 1011;
 }
 

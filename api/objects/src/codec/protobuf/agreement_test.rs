@@ -71,7 +71,7 @@ fn every_type_and_its_bytes_survive_a_round_trip() {
 
 /// Returns descriptors of the same schema files, for the other implementation.
 fn pool() -> DescriptorPool {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/schema");
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema");
     let files = std::fs::read_dir(root).unwrap().map(|file| file.unwrap().path());
     let files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "proto")).collect();
     let mut compiler = protox::Compiler::new([root]).unwrap();
@@ -137,14 +137,14 @@ fn damaged_bytes_are_an_error_or_an_object_that_can_be_stored() {
         let whole = encoded(message, &generate::object(&mut random, message, 0));
         for _ in 0..40 {
             let mut bytes = whole.clone();
-            match random.below(4) {
-                0 => bytes.truncate(random.below(bytes.len() + 1)),
+            match random.index(4) {
+                0 => bytes.truncate(random.index(bytes.len() + 1)),
                 1 => bytes.extend_from_slice(&whole),
                 _ if bytes.is_empty() => {}
                 _ => {
-                    for _ in 0..=random.below(4) {
-                        let at = random.below(bytes.len());
-                        bytes[at] = random.below(256) as u8;
+                    for _ in 0..=random.index(4) {
+                        let at = random.index(bytes.len());
+                        bytes[at] = random.index(256) as u8;
                     }
                 }
             }
