@@ -43,7 +43,7 @@ use values::status::{Reason, Status};
 use wire::metrics::Metrics;
 use wire::metrics::family::{Histogram, micros};
 use wire::response::Response;
-use wire::server::seldom::Seldom;
+use wire::server::poll_gate::PollGate;
 use wire::server::websocket::{Form, Upgrade};
 use wire::server::{Aborted, Body, PIECE_BYTES, Stage};
 
@@ -144,7 +144,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
             lifecycle.reached(Stage::Refusing).await;
             tokio::time::sleep(grace).await;
         }),
-        seldom: Seldom::new(),
+        gate: PollGate::new(),
         retired: call.api.retired(call.resource).map(|retired| Box::pin(retired) as Ends),
         is_last: false,
         counts: Counts::of(call.api.metrics(), call.resource, &call.info.version, scope_of(call)),
@@ -310,7 +310,7 @@ struct State {
     /// Whether an event arrived in the last pause.
     is_busy: bool,
     /// Polls `shutdown`, `retired` and `alarm` only when they are due.
-    seldom: Seldom,
+    gate: PollGate,
     /// Resolves when the server is asked to shut down.
     shutdown: Ends,
     /// Resolves when the type is no longer served.
@@ -520,7 +520,7 @@ impl State {
         let alarm_at = if rests && self.is_busy { wake_at.min(self.rests_until) } else { wake_at };
         if self.alarm.deadline() != alarm_at {
             self.alarm.as_mut().reset(alarm_at);
-            self.seldom.ask_again();
+            self.gate.ask_again();
         }
         let rests_until = self.rests_until;
         let news = {
@@ -538,7 +538,7 @@ impl State {
             poll_fn(|cx| {
                 // Signals are polled before the events; otherwise a watch that always has events would never
                 // end.
-                let signal = self.seldom.poll(cx, |cx| {
+                let signal = self.gate.poll(cx, |cx| {
                     if self.shutdown.as_mut().poll(cx).is_ready() {
                         return Poll::Ready(News::Shutdown);
                     }

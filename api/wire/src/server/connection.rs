@@ -29,7 +29,7 @@ use tokio::time::Instant;
 
 use super::head;
 use super::lull::Lull;
-use super::seldom::Seldom;
+use super::poll_gate::PollGate;
 use super::turns::{Place, Turns};
 use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Retire, Shutdown};
 use values::cancellation::{Reason, Token};
@@ -421,14 +421,14 @@ async fn drive<H>(
     tokio::pin!(begun);
     let retire = activity.retire.notified();
     tokio::pin!(retire);
-    let mut seldom = Seldom::new();
+    let mut gate = PollGate::new();
     let mut draining = false;
     let mut retired = false;
     loop {
         // Signals are polled before the connection, which may use up the whole cooperative budget of the
         // task.
         let news = std::future::poll_fn(|cx| {
-            let signal = seldom.poll(cx, |cx| {
+            let signal = gate.poll(cx, |cx| {
                 if !draining && begun.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(News::Drain);
                 }

@@ -26,7 +26,7 @@ pub mod close {
     pub const NORMAL: u16 = 1000;
     /// The peer broke the protocol.
     pub const PROTOCOL_ERROR: u16 = 1002;
-    /// The server failed.
+    /// The server failed while it served the connection.
     pub const INTERNAL_ERROR: u16 = 1011;
 }
 

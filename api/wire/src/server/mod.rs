@@ -18,7 +18,7 @@ pub mod frames;
 mod head;
 mod lifecycle;
 mod lull;
-pub mod seldom;
+pub mod poll_gate;
 mod serve;
 mod tls;
 mod turns;

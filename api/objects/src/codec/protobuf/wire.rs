@@ -106,6 +106,10 @@ impl<'b> Reader<'b> {
 
     /// Returns the number and the value of the next field; `None` at the end.
     #[inline]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an item that cannot be read is an error of the reader"
+    )]
     pub fn next(&mut self) -> Result<Option<(u32, Data<'b>)>, WireError> {
         if self.rest.is_empty() {
             return Ok(None);

@@ -2,7 +2,7 @@
 //!
 //! A task that is woken polls all its futures, no matter which one woke it. The shutdown of the server,
 //! timers and the like use locks, some of which are shared by all connections, and a watch would take each of
-//! these locks for every event. [`Seldom`] gives such futures their own waker, and polls them only after that
+//! these locks for every event. [`PollGate`] gives such futures their own waker, and polls them only after that
 //! waker was used.
 
 use std::sync::Arc;
@@ -12,17 +12,23 @@ use std::task::{Context, Poll, Wake, Waker};
 use futures_util::task::AtomicWaker;
 
 /// The due flag of futures that are rarely ready, for one task.
-pub struct Seldom(Arc<Shared>);
+pub struct PollGate(Arc<Shared>);
 
 struct Shared {
     is_due: AtomicBool,
     task: AtomicWaker,
 }
 
-impl Seldom {
+impl Default for PollGate {
+    fn default() -> PollGate {
+        PollGate::new()
+    }
+}
+
+impl PollGate {
     /// Returns a value that is due, so that the first poll happens.
-    pub fn new() -> Seldom {
-        Seldom(Arc::new(Shared { is_due: AtomicBool::new(true), task: AtomicWaker::new() }))
+    pub fn new() -> PollGate {
+        PollGate(Arc::new(Shared { is_due: AtomicBool::new(true), task: AtomicWaker::new() }))
     }
 
     /// Polls if due: at first, after a wake-up, and as long as something is ready.
@@ -82,11 +88,11 @@ mod tests {
     #[test]
     fn a_future_is_polled_at_first_and_after_it_was_woken() {
         let (first, second) = (Arc::new(Task::default()), Arc::new(Task::default()));
-        let (mut seldom, notify, mut polls) = (Seldom::new(), Notify::new(), 0);
+        let (mut gate, notify, mut polls) = (PollGate::new(), Notify::new(), 0);
         let mut notified = pin!(notify.notified());
         let mut poll = |task: &Arc<Task>| {
             let waker = Waker::from(task.clone());
-            let polled = seldom.poll(&mut Context::from_waker(&waker), |cx| {
+            let polled = gate.poll(&mut Context::from_waker(&waker), |cx| {
                 polls += 1;
                 notified.as_mut().poll(cx)
             });
@@ -105,18 +111,18 @@ mod tests {
         let task = Arc::new(Task::default());
         let waker = Waker::from(task.clone());
         let cx = &mut Context::from_waker(&waker);
-        let mut seldom = Seldom::new();
-        assert!(seldom.poll(cx, |_| Poll::Ready(())).is_ready());
-        let woken = seldom.poll(cx, |cx| {
+        let mut gate = PollGate::new();
+        assert!(gate.poll(cx, |_| Poll::Ready(())).is_ready());
+        let woken = gate.poll(cx, |cx| {
             cx.waker().wake_by_ref();
             Poll::<()>::Pending
         });
         assert!(woken.is_pending());
         assert_eq!(task.0.load(Ordering::Relaxed), 1);
-        assert!(seldom.poll(cx, |_| Poll::Ready(())).is_ready());
-        assert!(seldom.poll(cx, |_| Poll::<()>::Pending).is_pending());
-        assert!(seldom.poll(cx, |_| Poll::Ready(())).is_pending());
-        seldom.ask_again();
-        assert!(seldom.poll(cx, |_| Poll::Ready(())).is_ready());
+        assert!(gate.poll(cx, |_| Poll::Ready(())).is_ready());
+        assert!(gate.poll(cx, |_| Poll::<()>::Pending).is_pending());
+        assert!(gate.poll(cx, |_| Poll::Ready(())).is_pending());
+        gate.ask_again();
+        assert!(gate.poll(cx, |_| Poll::Ready(())).is_ready());
     }
 }
