@@ -17,4 +17,5 @@ pub mod request;
 pub mod services;
 pub mod store;
 pub mod strategy;
+pub mod user_info;
 pub mod validation;

@@ -634,7 +634,7 @@ impl Context {
             return Ok(());
         }
         let reached = tokio::time::timeout(FRESHNESS_WAIT, engine.reached(revision)).await;
-        reached.map_err(|_| Status::too_large_resource_version(revision, engine.revision(), 1))
+        reached.map_err(|_| Status::too_large_resource_version(revision.get(), engine.revision().get(), 1))
     }
 
     /// Returns the error for the client when the engine did not commit a write for a reason other than a

@@ -20,6 +20,5 @@ pub mod status;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod type_meta;
-pub mod user;
 pub mod warning;
 pub mod yaml;

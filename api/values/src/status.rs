@@ -2,7 +2,6 @@
 
 pub mod agent;
 
-use engine::Revision;
 use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -374,7 +373,7 @@ impl Status {
     }
 
     /// Returns 504 for a revision that the store has not reached yet (docs/api/errors.md#messages).
-    pub fn too_large_resource_version(asked: Revision, current: Revision, retry_after_seconds: u32) -> Self {
+    pub fn too_large_resource_version(asked: u64, current: u64, retry_after_seconds: u32) -> Self {
         let cause = Cause {
             reason: "ResourceVersionTooLarge".to_owned(),
             message: "Too large resource version".to_owned(),

@@ -322,7 +322,9 @@ async fn pick_view(
                 status.continue_token = Some(fresh.encode(meta_version));
                 status
             }
-            SnapshotError::Future { current } => Status::too_large_resource_version(revision, current, 1),
+            SnapshotError::Future { current } => {
+                Status::too_large_resource_version(revision.get(), current.get(), 1)
+            }
         });
     }
     let revision = list_version_number(&options.resource_version)?;
@@ -334,7 +336,9 @@ async fn pick_view(
             SnapshotError::Compacted { .. } => {
                 Status::expired("The resourceVersion for the provided list is too old.")
             }
-            SnapshotError::Future { current } => Status::too_large_resource_version(revision, current, 1),
+            SnapshotError::Future { current } => {
+                Status::too_large_resource_version(revision.get(), current.get(), 1)
+            }
         });
     }
     call.api.wait_for_revision(call.resource, revision).await?;

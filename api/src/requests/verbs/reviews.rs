@@ -20,15 +20,16 @@ use objects::conversion::Conversions;
 use objects::representation::{Renderer, refuse_object_transform};
 use objects::request::Verb;
 use objects::strategy::Endpoint;
+use objects::user_info;
 use objects::validation::View;
 use types::options::ListOptions;
 use types::schema::encode::encode;
+use values::clock;
 use values::field::FieldError;
 use values::json::{Object, Value, parse};
 use values::object::{at, meta, set_meta};
 use values::query::WriteOptions;
 use values::status::{Status, Subject};
-use values::{clock, user};
 use wire::outgoing::{self, Credentials, Tls};
 use wire::response::Response;
 
@@ -54,7 +55,7 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
             answer_anew(&mut object);
             set_meta(&mut object, "creationTimestamp", Some(clock::now().into()));
             let mut status = Object::new();
-            status.push("userInfo", user::info(call.user).into());
+            status.push("userInfo", user_info::info(call.user).into());
             status
         }
         "TokenReview" => token_review(call, &object).await?,
@@ -90,7 +91,7 @@ async fn token_review(call: &Call<'_>, object: &Object) -> Result<Object, Status
     match authenticator.review_token(token, &audiences, std::time::SystemTime::now()).await {
         Ok(accepted) => {
             status.push("authenticated", true.into());
-            status.push("user", user::info(&accepted.user).into());
+            status.push("user", user_info::info(&accepted.user).into());
             if !accepted.audiences.is_empty() {
                 status.push("audiences", accepted.audiences.as_slice().into());
             }

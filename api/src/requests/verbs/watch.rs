@@ -96,7 +96,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     if initial && asked > store.revision() {
         let reached = tokio::time::timeout(FUTURE_WAIT, store.reached(asked)).await;
         if reached.is_err() {
-            pending_error = Some(Status::too_large_resource_version(asked, store.revision(), 1));
+            pending_error = Some(Status::too_large_resource_version(asked.get(), store.revision().get(), 1));
         }
     }
     let began = Instant::now();

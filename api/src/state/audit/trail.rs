@@ -16,10 +16,11 @@ use parking_lot::Mutex;
 use super::policy::{Decision, Level, Stage};
 use super::{Auditor, Event, Latency};
 use objects::request::RequestInfo;
+use objects::user_info;
+use values::clock;
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::meta;
-use values::{clock, user};
 use wire::metrics::Metrics;
 
 /// Maximum length of a user agent in an event, in bytes.
@@ -98,7 +99,7 @@ impl Trail {
         let mut members = Object::with_capacity(5);
         members.push("requestURI", uri.as_str().into());
         members.push("verb", info.verb_name().into());
-        members.push("user", user.map(user::info).unwrap_or_default().into());
+        members.push("user", user.map(user_info::info).unwrap_or_default().into());
         let sources = source_addresses(headers, *peer);
         members.push("sourceIPs", Value::Array(sources.iter().map(|ip| ip.to_string().into()).collect()));
         let agent =
@@ -140,7 +141,7 @@ impl Trail {
     /// Records the impersonated user, and the verb of the constrained permission for the impersonation.
     pub fn impersonate(&self, user: &User, constraint: Option<&'static str>) {
         let mut found = self.found.lock();
-        found.impersonated = Some(user::info(user));
+        found.impersonated = Some(user_info::info(user));
         found.constraint = constraint;
     }
 

@@ -7,8 +7,8 @@ use auth::User;
 
 use crate::writes::admission::Operation;
 use crate::writes::admission::kinds::Named;
+use objects::user_info;
 use values::json::{Object, Value};
-use values::user;
 
 /// The properties of a request that expressions see.
 pub struct Request<'r> {
@@ -75,7 +75,7 @@ impl<'r> Request<'r> {
             text(&mut members, "name", self.name);
             text(&mut members, "namespace", self.namespace);
             members.insert("operation", self.operation.as_str().into());
-            members.insert("userInfo", user::info(self.user).into());
+            members.insert("userInfo", user_info::info(self.user).into());
             members.insert("object", Value::Null);
             members.insert("oldObject", Value::Null);
             members.insert("dryRun", self.dry_run.into());

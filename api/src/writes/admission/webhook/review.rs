@@ -6,13 +6,13 @@ use http::StatusCode;
 use super::Write;
 use crate::writes::admission::kinds::{is_whole, kind_of, matched_kind};
 use crate::writes::admission::{Lookup, Operation, Options};
+use objects::user_info;
 use types::schema::registry::Resource;
 use values::base64_text;
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::{meta, set_meta};
 use values::status::{Details, Reason, Said, Status};
-use values::user;
 use wire::outgoing;
 
 /// A review to send.
@@ -132,7 +132,7 @@ pub(super) async fn request(
     push_text(&mut request, "name", shown_name(write));
     push_text(&mut request, "namespace", shown_namespace(write));
     request.push("operation", write.operation.as_str().into());
-    request.push("userInfo", user::info(write.user).into());
+    request.push("userInfo", user_info::info(write.user).into());
     request.push("object", new.map_or(Value::Null, Value::Object));
     request.push("oldObject", old.map_or(Value::Null, Value::Object));
     request.push("dryRun", write.dry_run.into());

@@ -2,7 +2,7 @@
 
 use auth::identity::User;
 
-use crate::json::{Object, Value};
+use values::json::{Object, Value};
 
 /// Returns a user in the form of `userInfo` in reviews and `user` in audit events, without empty fields.
 pub fn info(user: &User) -> Object {
