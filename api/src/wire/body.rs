@@ -90,6 +90,12 @@ impl Expected<'_> {
         if let Some(why) = document.as_ref().and_then(untyped) {
             return Err(self.unrecognized(body, &why));
         }
+        // Decoding skips the values of unknown fields, however deep they are.
+        if decoded.as_ref().is_ok_and(|decoded| !decoded.strict.is_empty())
+            && let Some(syntax) = json::syntax_error(body)
+        {
+            return Err(self.unrecognized(body, &undecided(&syntax)));
+        }
         self.check((decoded, document.as_ref().map(type_of)), body, |error| {
             self.explain(registry, body, error)
         })
@@ -378,6 +384,23 @@ mod tests {
         let yaml = expected.decode(Input::Yaml, &registry, b"Kind: Service");
         let status = yaml.unwrap_err();
         assert_eq!(status.message, format!(r#"Service in version "v1"{}"#, cannot(service)));
+    }
+
+    #[test]
+    fn unknown_fields_nest_as_deep_as_go_reads() {
+        let message = builtin::message(&KUBERNETES, "api.core.v1.ConfigMap").unwrap();
+        let (kind, api_version) = ("ConfigMap", "v1");
+        let expected = Expected { kind, api_version, message, older: &[], known: None, is_strict: true };
+        let registry = Registry::new(&KUBERNETES);
+        let decode = |depth| {
+            let body = format!(r#"{{"x":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+            let decoded = expected.decode(Input::Json, &registry, body.as_bytes());
+            decoded.map(|decoded| decoded.strict.join(", ")).map_err(|status| status.message)
+        };
+        assert_eq!(decode(9_999), Ok(r#"unknown field "x""#.to_owned()));
+        let refused = decode(10_000).unwrap_err();
+        let why = "couldn't get version/kind; json parse error: invalid character '[' exceeded max depth";
+        assert!(refused.contains(why), "{refused}");
     }
 
     #[test]
