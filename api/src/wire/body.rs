@@ -15,7 +15,7 @@ use crate::values::object::meta;
 use crate::values::status::{Status, Subject};
 use crate::wire::codec::protobuf::{self, envelope::Unknown};
 use crate::wire::codec::{cbor, yaml};
-use crate::wire::known_types::{is_known, not_registered, other_form, unconvertible};
+use crate::wire::known_types::{Named, is_known, not_registered, other_form, unreadable_as};
 use crate::wire::negotiate::Input;
 
 /// The kind of object that an endpoint accepts.
@@ -131,9 +131,12 @@ impl Expected<'_> {
         Memory::check_structures(value.structures()).map_err(Status::no_memory)?;
         let (kind, api_version) = type_of(&value);
         let (kind, api_version) = (kind.to_owned(), api_version.to_owned());
+        let other = (!self.fits(&kind, &api_version)).then(|| value.clone());
         let decoded = conform(self.message, value);
         let named = (!self.message.custom).then_some((&*kind, &*api_version));
-        self.check((decoded, named), body, |error| self.mismatch(registry, &kind, &api_version, error))
+        self.check((decoded, named), body, |error| {
+            self.mismatch(registry, (&kind, &api_version), other.clone(), error)
+        })
     }
 
     /// Checks that a body has the kind of the endpoint, and sets it. `named` is what it says it is, where that is not to be
@@ -174,15 +177,16 @@ impl Expected<'_> {
     fn decode_protobuf(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let unknown = Unknown::read(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         if !self.fits(unknown.kind, unknown.api_version) {
-            return Err(self.mismatch(registry, unknown.kind, unknown.api_version, ""));
+            return Err(self.mismatch(registry, (unknown.kind, unknown.api_version), None, ""));
         }
         if unknown.holds_json() {
             return self.decode_json(registry, unknown.raw);
         }
-        let mut object = protobuf::decode(registry, self.message, unknown.raw)
-            .map_err(|error| self.mismatch(registry, unknown.kind, unknown.api_version, &error.message))?;
+        let mut object = protobuf::decode(registry, self.message, unknown.raw).map_err(|error| {
+            self.mismatch(registry, (unknown.kind, unknown.api_version), None, &error.message)
+        })?;
         if let Some(why) = unreadable_annotation(self.message, &object) {
-            return Err(self.mismatch(registry, unknown.kind, unknown.api_version, &why));
+            return Err(self.mismatch(registry, (unknown.kind, unknown.api_version), None, &why));
         }
         Unknown { kind: self.kind, api_version: self.api_version, ..unknown }.name(&mut object);
         Ok(Decoded { object, strict: Vec::new() })
@@ -225,7 +229,7 @@ impl Expected<'_> {
         }
         let document = json::parse(body).unwrap_or_default();
         let (kind, api_version) = type_of(&document);
-        self.mismatch(registry, kind, api_version, error)
+        self.mismatch(registry, (kind, api_version), Some(document.clone()), error)
     }
 
     fn other_version(&self, api_version: &str) -> Status {
@@ -243,8 +247,14 @@ impl Expected<'_> {
         ))
     }
 
-    /// The 400 for a readable body of another kind than the endpoint accepts.
-    fn mismatch(&self, registry: &Registry, kind: &str, api_version: &str, error: &str) -> Status {
+    /// The 400 for a readable body of another kind than the endpoint accepts. `document` is the body, if it is a tree.
+    fn mismatch(
+        &self,
+        registry: &Registry,
+        (kind, api_version): Named<'_>,
+        document: Option<Value>,
+        error: &str,
+    ) -> Status {
         let kind = if kind.is_empty() { self.kind } else { kind };
         let api_version = if api_version.is_empty() { self.api_version } else { api_version };
         let (_, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -261,7 +271,7 @@ impl Expected<'_> {
         let (given, own) = ((kind, api_version), (self.kind, self.api_version));
         let why = match is_known(registry, given, self.api_version) {
             true if kind == self.kind => return self.other_version(api_version),
-            true => unconvertible(given, own),
+            true => unreadable_as(registry, document.unwrap_or_default(), given, own),
             false => not_registered(given, self.api_version),
         };
         Status::bad_request(format!(

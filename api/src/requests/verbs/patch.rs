@@ -24,7 +24,7 @@ use crate::values::object::{meta, set_meta};
 use crate::values::query::{FieldValidation, WriteOptions};
 use crate::values::status::{Reason, Status, Subject};
 use crate::wire::body::untyped;
-use crate::wire::known_types::{Named, is_known, not_registered, other_form, unconvertible};
+use crate::wire::known_types::{Named, is_known, not_registered, other_form, unconvertible, unreadable_as};
 use crate::wire::negotiate::{Formats, content_type};
 use crate::wire::response::Response;
 use crate::writes::admission::Options;
@@ -283,7 +283,7 @@ fn read_as_named(
             }
             Ok(form)
         }
-        true => Err(unconvertible(given, own)),
+        true => Err(unreadable_as(registry, std::mem::take(value), given, own)),
         false => Err(not_registered(given, own_version)),
     }
 }
