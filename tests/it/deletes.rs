@@ -132,8 +132,11 @@ async fn a_collection_is_deleted_as_it_was_selected() {
         .map(|name| labelled(name, "red"))
         .chain([labelled("x", "blue")])
         .collect();
+    let before = version(&fixture.get("$core/secrets").await);
     fixture.make("$core/secrets", &maps).await;
     for (section, request, body, deleted, left) in [
+        // A version selects the collection as it was then.
+        ("delete", &*format!("DELETE $core/secrets?resourceVersion={before}"), "", "", "a b c d e x"),
         (
             "delete",
             "DELETE $core/secrets?labelSelector=color%3Dred&dryRun=All",

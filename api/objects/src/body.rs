@@ -5,7 +5,7 @@ use go::json::{no_version_kind, sets_field, undecided};
 
 use crate::codec::cbor;
 use crate::codec::protobuf::{self, envelope::Unknown};
-use crate::known_types::{is_known, not_registered, other_form, unconvertible};
+use crate::known_types::{Named, is_known, not_registered, other_form, unreadable_as};
 use crate::negotiate::Input;
 use types::convert::ingress;
 use types::schema::conform::conform;
@@ -95,6 +95,12 @@ impl Expected<'_> {
         if let Some(why) = document.as_ref().and_then(untyped) {
             return Err(self.unrecognized(body, &why));
         }
+        // Decoding skips the values of unknown fields, however deep they are.
+        if decoded.as_ref().is_ok_and(|decoded| !decoded.strict.is_empty())
+            && let Some(syntax) = json::syntax_error(body)
+        {
+            return Err(self.unrecognized(body, &undecided(&syntax)));
+        }
         self.check((decoded, document.as_ref().map(type_of)), body, |error| {
             self.explain(registry, body, error)
         })
@@ -133,9 +139,12 @@ impl Expected<'_> {
         Memory::check_structures(value.structures()).map_err(Status::no_memory)?;
         let (kind, api_version) = type_of(&value);
         let (kind, api_version) = (kind.to_owned(), api_version.to_owned());
+        let other = (!self.fits(&kind, &api_version)).then(|| value.clone());
         let decoded = conform(self.message, value);
         let named = (!self.message.custom).then_some((&*kind, &*api_version));
-        self.check((decoded, named), body, |error| self.mismatch(registry, &kind, &api_version, error))
+        self.check((decoded, named), body, |error| {
+            self.mismatch(registry, (&kind, &api_version), other.clone(), error)
+        })
     }
 
     /// Checks that a body has the kind of the endpoint, and sets the kind. `named` is the kind and version
@@ -176,15 +185,16 @@ impl Expected<'_> {
     fn decode_protobuf(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let unknown = Unknown::read(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         if !self.fits(unknown.kind, unknown.api_version) {
-            return Err(self.mismatch(registry, unknown.kind, unknown.api_version, ""));
+            return Err(self.mismatch(registry, (unknown.kind, unknown.api_version), None, ""));
         }
         if unknown.holds_json() {
             return self.decode_json(registry, unknown.raw);
         }
-        let mut object = protobuf::decode(registry, self.message, unknown.raw)
-            .map_err(|error| self.mismatch(registry, unknown.kind, unknown.api_version, &error.message))?;
+        let mut object = protobuf::decode(registry, self.message, unknown.raw).map_err(|error| {
+            self.mismatch(registry, (unknown.kind, unknown.api_version), None, &error.message)
+        })?;
         if let Some(why) = unreadable_annotation(self.message, &object) {
-            return Err(self.mismatch(registry, unknown.kind, unknown.api_version, &why));
+            return Err(self.mismatch(registry, (unknown.kind, unknown.api_version), None, &why));
         }
         Unknown { kind: self.kind, api_version: self.api_version, ..unknown }.name(&mut object);
         Ok(Decoded { object, strict: Vec::new() })
@@ -227,7 +237,7 @@ impl Expected<'_> {
         }
         let document = json::parse(body).unwrap_or_default();
         let (kind, api_version) = type_of(&document);
-        self.mismatch(registry, kind, api_version, error)
+        self.mismatch(registry, (kind, api_version), Some(document.clone()), error)
     }
 
     fn other_version(&self, api_version: &str) -> Status {
@@ -245,8 +255,14 @@ impl Expected<'_> {
         ))
     }
 
-    /// Returns the 400 for a readable body of another kind than that of the endpoint.
-    fn mismatch(&self, registry: &Registry, kind: &str, api_version: &str, error: &str) -> Status {
+    /// Returns the 400 for a readable body of another kind than that of the endpoint. `document` is the body, if it is a tree.
+    fn mismatch(
+        &self,
+        registry: &Registry,
+        (kind, api_version): Named<'_>,
+        document: Option<Value>,
+        error: &str,
+    ) -> Status {
         let kind = if kind.is_empty() { self.kind } else { kind };
         let api_version = if api_version.is_empty() { self.api_version } else { api_version };
         let (_, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -264,7 +280,7 @@ impl Expected<'_> {
         let (given, own) = ((kind, api_version), (self.kind, self.api_version));
         let why = match is_known(registry, given, self.api_version) {
             true if kind == self.kind => return self.other_version(api_version),
-            true => unconvertible(given, own),
+            true => unreadable_as(registry, document.unwrap_or_default(), given, own),
             false => not_registered(given, self.api_version),
         };
         Status::bad_request(format!(
@@ -358,6 +374,23 @@ mod tests {
         let yaml = expected.decode(Input::Yaml, &registry, b"Kind: Service");
         let status = yaml.unwrap_err();
         assert_eq!(status.message, format!(r#"Service in version "v1"{}"#, cannot(service)));
+    }
+
+    #[test]
+    fn unknown_fields_nest_as_deep_as_go_reads() {
+        let message = builtin::message(&KUBERNETES, "api.core.v1.ConfigMap").unwrap();
+        let (kind, api_version) = ("ConfigMap", "v1");
+        let expected = Expected { kind, api_version, message, older: &[], known: None, is_strict: true };
+        let registry = Registry::new(&KUBERNETES);
+        let decode = |depth| {
+            let body = format!(r#"{{"x":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+            let decoded = expected.decode(Input::Json, &registry, body.as_bytes());
+            decoded.map(|decoded| decoded.strict.join(", ")).map_err(|status| status.message)
+        };
+        assert_eq!(decode(9_999), Ok(r#"unknown field "x""#.to_owned()));
+        let refused = decode(10_000).unwrap_err();
+        let why = "couldn't get version/kind; json parse error: invalid character '[' exceeded max depth";
+        assert!(refused.contains(why), "{refused}");
     }
 
     #[test]

@@ -7,7 +7,11 @@
 
 use std::sync::Arc;
 
+use types::schema::builtin;
+use types::schema::conform::conform;
 use types::schema::registry::{Registry, Resource};
+use types::schema::table::Message;
+use values::json::Value;
 use values::naming::Naming;
 
 /// Kind and version of an object.
@@ -136,6 +140,25 @@ pub fn unconvertible((kind, api_version): Named<'_>, (own_kind, own_version): Na
     format!("converting ({version}.{kind}) to ({}.{own_kind}): unknown conversion", package(own_version))
 }
 
+/// Returns the reason why an object that names a known type is not read as one of another type: the object does not fit the
+/// type that it names, or no conversion begins at that type.
+pub fn unreadable_as(registry: &Registry, object: Value, given: Named<'_>, own: Named<'_>) -> String {
+    let misfit = message_of(registry, given).and_then(|message| conform(message, object).err());
+    misfit.map_or_else(|| unconvertible(given, own), |error| error.to_string())
+}
+
+/// Returns the schema of a known type; `None` for types that no resource has, except two of the meta group.
+fn message_of<'r>(registry: &'r Registry, (kind, api_version): Named<'_>) -> Option<&'r Message> {
+    match kind {
+        "Status" => Some(builtin::STATUS),
+        "DeleteOptions" => Some(builtin::DELETE_OPTIONS),
+        _ => {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            registry.by_kind(group, version, kind).map(|resource| &*resource.table.message)
+        }
+    }
+}
+
 /// Returns the message for an object of an unknown type where `own_version` is expected.
 pub fn not_registered((kind, api_version): Named<'_>, own_version: &str) -> String {
     let scheme = Scheme::of(own_version).name();
@@ -206,6 +229,37 @@ mod tests {
                 want,
                 "{kind} {api_version} for {own_version}"
             );
+        }
+    }
+
+    #[test]
+    fn an_object_is_read_as_the_type_that_it_names_before_it_is_refused() {
+        let registry = Registry::new(&KUBERNETES);
+        let own = ("Deployment", "apps/v1");
+        for (given, object, want) in [
+            (
+                ("Status", "apps/v1"),
+                r#"{"kind":"Status","status":{"replicas":1}}"#,
+                "json: cannot unmarshal object into Go struct field Status.status of type string",
+            ),
+            (
+                ("Status", "apps/v1"),
+                r#"{"kind":"Status","spec":{"replicas":1}}"#,
+                "converting (v1.Status) to (apps.Deployment): unknown conversion",
+            ),
+            (
+                ("ReplicaSet", "apps/v1"),
+                r#"{"spec":{"replicas":"1"}}"#,
+                "json: cannot unmarshal string into Go struct field ReplicaSetSpec.spec.replicas of type int32",
+            ),
+            (
+                ("ReplicaSetList", "apps/v1"),
+                r#"{"spec":{"replicas":"1"}}"#,
+                "converting (v1.ReplicaSetList) to (apps.Deployment): unknown conversion",
+            ),
+        ] {
+            let object = values::json::parse(object.as_bytes()).unwrap();
+            assert_eq!(unreadable_as(&registry, object, given, own), want, "{given:?}");
         }
     }
 

@@ -206,12 +206,16 @@ impl Patch {
 
     /// Returns the document that an error about the result shows, in Go's format of maps: the patched
     /// document or, for a strategic merge, the patch as merging left it (docs/api/patches.md#patch-requests).
+    /// The members of a custom object are sorted by name, since the reference server patches its sorted text.
     ///
     /// # Errors
     /// The errors of [`Patch::apply`].
-    pub fn shown(&self, message: &Message, original: Value) -> Result<String, Status> {
+    pub fn shown(&self, message: &Message, mut original: Value) -> Result<String, Status> {
         if let Body::Strategic(patch) = &self.body {
             return Ok(go_print(&leftover::of(message, &original, patch.clone())));
+        }
+        if message.custom {
+            original.sort_names();
         }
         let patched = self.clone().apply(Some(message), original)?;
         let mut text = Vec::new();
@@ -336,6 +340,22 @@ mod tests {
             assert_eq!(status.code, 422);
             let want = format!(" \"\" is invalid: patch: Invalid value: {shown}: no such luck");
             assert_eq!(status.message, want, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_patch_of_a_custom_object_shows_sorted_members() {
+        let document = r#"{"kind":"K","metadata":{"name":"n","labels":{"b":"1","a":[{"d":1,"c":2}]}},"apiVersion":"v1"}"#;
+        let custom = Message { custom: true, ..lists() };
+        for (kind, patch) in [
+            (PatchKind::Merge, r#"{"spec":{"z":1,"y":2}}"#),
+            (PatchKind::Json, r#"[{"op":"add","path":"/spec","value":{"z":1,"y":2}}]"#),
+        ] {
+            let patch = Patch::parse(kind, patch.as_bytes(), true).unwrap();
+            let shown = patch.shown(&custom, parse(document.as_bytes()).unwrap()).unwrap();
+            let metadata = r#""metadata":{"labels":{"a":[{"c":2,"d":1}],"b":"1"},"name":"n"}"#;
+            let start = format!(r#"{{"apiVersion":"v1","kind":"K",{metadata},"spec":{{"#);
+            assert!(shown.starts_with(&start), "{kind:?}: {shown}");
         }
     }
 

@@ -20,7 +20,7 @@ use objects::representation::refuse_list_transform;
 use objects::store;
 use objects::strategy::Endpoint;
 use types::features::Feature;
-use types::options::{DeleteOptions, ListOptions};
+use types::options::{DeleteOptions, ListOptions, VersionMatch};
 use types::schema::builtin;
 use types::schema::conform::conform;
 use types::schema::decode::decode;
@@ -122,7 +122,11 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
         let error = FieldError::invalid(force_delete::OPTION, &true.into(), why);
         return Err(invalid_options("DeleteOptions", &meta_group, &[error]));
     }
-    let list_options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
+    let mut list_options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
+    if list_options.version_match.is_none() && !matches!(&*list_options.resource_version, "" | "0") {
+        // The reference server lists in pages, and a page of a version is of exactly that version.
+        list_options.version_match = Some(VersionMatch::Exact);
+    }
     warn(call, &options);
     let page = Page::find(call, list_options).await?;
     let renderer = call.renderer()?;

@@ -11,7 +11,7 @@ use crate::writes::admission::Options;
 use crate::writes::write::ownership::manager;
 use crate::writes::write::{self, Current, Made, Wanted};
 use objects::apply::{put_managed_fields, take_managed_fields};
-use objects::known_types::{Named, is_known, not_registered, other_form, unconvertible};
+use objects::known_types::{Named, is_known, not_registered, other_form, unconvertible, unreadable_as};
 use objects::negotiate::{Formats, content_type};
 use objects::patch::restore::restore;
 use objects::patch::{Patch, PatchKind, Patched, undecodable};
@@ -285,7 +285,7 @@ fn read_as_named(
             }
             Ok(form)
         }
-        true => Err(unconvertible(given, own)),
+        true => Err(unreadable_as(registry, std::mem::take(value), given, own)),
         false => Err(not_registered(given, own_version)),
     }
 }

@@ -16,7 +16,7 @@ use hashbrown::HashSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::availability::{Checks, report_local};
-use super::objects::objects;
+use super::collections::objects;
 use super::{EVENTS_MAX, Ending, Pass, Trouble};
 use crate::writes::bootstrap::{ObjectStore, Target};
 use crate::writes::context::Context;

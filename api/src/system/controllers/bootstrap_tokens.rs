@@ -19,7 +19,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::StatusCode;
 
-use super::objects::objects;
+use super::collections::objects;
 use super::{EVENTS_MAX, Ending, Pass};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::context::Context;

@@ -14,8 +14,8 @@ use std::time::Duration;
 use engine::{Revision, Snapshot};
 use tokio::time::{Instant, interval_at};
 
+use super::collections::objects;
 use super::condition::Condition;
-use super::objects::objects;
 use super::{EVENTS_MAX, Ending};
 use crate::state::fairness::PERIOD;
 use crate::writes::bootstrap::{self, Kind, ObjectStore, Target, Written};

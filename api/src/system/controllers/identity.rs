@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::objects::objects;
+use super::collections::objects;
 use super::{Ending, Trouble};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::context::Context;

@@ -1,13 +1,12 @@
 //! Encodes a tree as YAML in the format of the reference server (docs/api/encodings.md#json-and-yaml-output).
 //!
-//! Block style, two spaces per level, lists not indented below their key, members sorted, strings quoted
-//! where YAML 1.1 would read another type.
+//! Block style, two spaces per level, lists not indented below their key, members sorted, strings quoted where YAML 1.1
+//! would read another type, long lines folded. Member names stay on one line.
 //!
 //! The output reads back as the same tree in our reader and in other readers: a string is unquoted only if
 //! every reader reads it as that string.
 
 use std::cmp::Ordering;
-use std::io::Write;
 
 use super::scalar::{self, Resolved};
 use crate::cancellation;
@@ -16,6 +15,8 @@ use crate::json::{self, Object, Value};
 /// Maximum length of a key that is written before its colon on one line; readers do not search further for
 /// the colon.
 const KEY_BYTES_MAX: usize = 128;
+/// A line ends at the first space after this many columns, if the text can continue on the next line.
+const FOLD_COLUMN: usize = 80;
 
 /// Appends `value` as a document, with a final newline.
 pub fn write(value: &Value, out: &mut Vec<u8>) {
@@ -93,11 +94,11 @@ fn member(name: &str, value: &Value, level: usize, out: &mut Vec<u8>) {
     cancellation::step();
     if name.len() > KEY_BYTES_MAX {
         out.extend_from_slice(b"? ");
-        write_quotable(name, out);
+        write_text(name, Line::begin(None, out));
         out.push(b'\n');
         indent(level, out);
     } else {
-        write_quotable(name, out);
+        write_text(name, Line::begin(None, out));
     }
     out.push(b':');
     match value {
@@ -146,36 +147,39 @@ fn indent(level: usize, out: &mut Vec<u8>) {
     (0..level).for_each(|_| out.extend_from_slice(b"  "));
 }
 
-/// Writes a scalar or an empty container; only a literal block takes more than one line.
+/// A scalar or an empty container.
 fn write_flat(value: &Value, level: usize, out: &mut Vec<u8>) {
     match value {
         Value::Array(_) => out.extend_from_slice(b"[]"),
         Value::Object(_) => out.extend_from_slice(b"{}"),
         Value::String(text) if is_literal(text) => write_literal(text, level, out),
-        Value::String(text) => write_quotable(text, out),
+        Value::String(text) => write_text(text, Line::begin(Some(level + 1), out)),
         // Without a fraction the text would read as an integer, and integers have no negative zero.
         Value::Float(zero) if *zero == 0.0 && zero.is_sign_negative() => out.extend_from_slice(b"-0.0"),
         scalar => json::write(scalar, out),
     }
 }
 
-/// Returns whether a multi-line text is written as a literal block. In a literal block, white space at the
-/// ends of lines, leading white space and control characters would be lost or invisible.
+/// Returns whether a multi-line text is written as a literal block. In a literal block, white space at the ends of lines
+/// and control characters would be lost or invisible.
 fn is_literal(text: &str) -> bool {
     text.contains('\n')
-        && !text.starts_with(char::is_whitespace)
         && text.chars().all(|c| c == '\n' || is_printable(c))
         && text.lines().all(|line| !line.ends_with(' '))
 }
 
 fn write_literal(text: &str, level: usize, out: &mut Vec<u8>) {
-    // The chomping indicator: by default a block ends in one newline; `+` keeps more, `-` removes all.
+    out.push(b'|');
+    // Readers take the indentation from the first line that is not empty, so its own white space needs the number.
+    if text.starts_with([' ', '\n']) {
+        out.push(b'2');
+    }
+    // The chomping indicator: a block ends in one newline by default, `+` keeps more, `-` means no newline.
     let (lines, chomp) = match text.strip_suffix('\n') {
         None => (text, "-"),
-        Some(lines) if lines.ends_with('\n') => (lines, "+"),
+        Some(lines) if lines.is_empty() || lines.ends_with('\n') => (lines, "+"),
         Some(lines) => (lines, ""),
     };
-    out.push(b'|');
     out.extend_from_slice(chomp.as_bytes());
     for line in lines.split('\n') {
         out.push(b'\n');
@@ -186,29 +190,92 @@ fn write_literal(text: &str, level: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a string on one line, quoted if necessary.
-fn write_quotable(text: &str, out: &mut Vec<u8>) {
+/// The line to which a text is appended.
+struct Line<'a> {
+    out: &'a mut Vec<u8>,
+    /// Characters in the line so far.
+    column: usize,
+    /// The level of the lines that continue the text; `None` keeps it on one line.
+    continuation: Option<usize>,
+}
+
+impl<'a> Line<'a> {
+    fn begin(continuation: Option<usize>, out: &'a mut Vec<u8>) -> Self {
+        let start = out.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let column = out[start..].iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
+        Line { out, column, continuation }
+    }
+
+    fn push(&mut self, c: char) {
+        self.out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+        self.column += 1;
+    }
+
+    fn push_ascii(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+        self.column += text.len();
+    }
+
+    /// Ends the line instead of writing a space, if the line is long enough for that; a reader makes a space of the end.
+    fn fold(&mut self) -> bool {
+        let Some(level) = self.continuation.filter(|_| self.column > FOLD_COLUMN) else { return false };
+        self.out.push(b'\n');
+        indent(level, self.out);
+        self.column = 2 * level;
+        true
+    }
+
+    /// Whether no space of `text` is so far to the right that the line ends there.
+    fn has_room(&self, text: &str) -> bool {
+        self.continuation.is_none() || self.column + text.len() <= FOLD_COLUMN
+    }
+}
+
+/// A string that is not a literal block, quoted if necessary.
+fn write_text(text: &str, mut line: Line<'_>) {
     if !text.chars().all(is_printable) {
-        return write_escaped(text, out);
+        return write_escaped(text, line);
     }
     let means_itself = scalar::resolve(text) == Resolved::Text
         && text != "<<" // merges, as a key
         && !is_sexagesimal(text)
         && !is_date(text);
     if !means_itself {
-        write_escaped(text, out);
+        write_escaped(text, line);
     } else if is_plain(text) {
-        out.extend_from_slice(text.as_bytes());
+        write_words(text, false, &mut line);
     } else {
-        out.push(b'\'');
-        out.extend_from_slice(text.replace('\'', "''").as_bytes());
-        out.push(b'\'');
+        line.push('\'');
+        write_words(text, true, &mut line);
+        line.push('\'');
     }
 }
 
-/// Returns whether a character may be written unescaped.
+/// The characters of a plain or single-quoted scalar.
+fn write_words(text: &str, is_quoted: bool, line: &mut Line<'_>) {
+    if line.has_room(text) && !(is_quoted && text.contains('\'')) {
+        return line.out.extend_from_slice(text.as_bytes());
+    }
+    let mut follows_space = false;
+    for (at, c) in text.char_indices() {
+        // A reader removes white space at both sides of the end of a line.
+        let can_fold = c == ' ' && !follows_space && at > 0 && text[at + 1..].starts_with(|next| next != ' ');
+        if !(can_fold && line.fold()) {
+            if is_quoted && c == '\'' {
+                line.push(c);
+            }
+            line.push(c);
+        }
+        follows_space = c == ' ';
+    }
+}
+
+/// Whether a character may be written unescaped. goyaml escapes everything outside of the basic plane. Some readers take
+/// U+2028 and U+2029 for the end of a line, others for a character of the text.
 fn is_printable(c: char) -> bool {
-    !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+    !c.is_control()
+        && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+        && c <= '\u{ffff}'
 }
 
 /// Returns whether the text can be a plain scalar: no character is special at its position.
@@ -256,30 +323,55 @@ fn is_date(text: &str) -> bool {
     year && month && number(day, 1..=2)
 }
 
-fn write_escaped(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
-    for c in text.chars() {
-        let escape = match c {
-            '"' => "\\\"",
-            '\\' => "\\\\",
-            '\n' => "\\n",
-            '\r' => "\\r",
-            '\t' => "\\t",
-            c if is_printable(c) => {
-                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-                continue;
+fn write_escaped(text: &str, mut line: Line<'_>) {
+    // goyaml escapes every character of a text that begins with a byte order mark.
+    let has_mark = text.starts_with('\u{feff}');
+    line.push('"');
+    let mut follows_space = false;
+    for (at, c) in text.char_indices() {
+        let rest = &text[at + c.len_utf8()..];
+        let is_space = c == ' ' && !has_mark;
+        if has_mark || !is_printable(c) || matches!(c, '"' | '\\') {
+            write_escape(c, &mut line);
+        } else if is_space && !follows_space && at > 0 && !rest.is_empty() && line.fold() {
+            if rest.starts_with(' ') {
+                line.push('\\');
             }
-            c => {
-                let code = u32::from(c);
-                let written =
-                    if code > 0xffff { write!(out, "\\U{code:08X}") } else { write!(out, "\\u{code:04X}") };
-                written.expect("writing to memory cannot fail");
-                continue;
-            }
-        };
-        out.extend_from_slice(escape.as_bytes());
+        } else {
+            line.push(c);
+        }
+        follows_space = is_space;
     }
-    out.push(b'"');
+    line.push('"');
+}
+
+fn write_escape(c: char, line: &mut Line<'_>) {
+    let short = match c {
+        '\0' => "\\0",
+        '\x07' => "\\a",
+        '\x08' => "\\b",
+        '\t' => "\\t",
+        '\n' => "\\n",
+        '\x0b' => "\\v",
+        '\x0c' => "\\f",
+        '\r' => "\\r",
+        '\x1b' => "\\e",
+        '"' => "\\\"",
+        '\\' => "\\\\",
+        '\u{85}' => "\\N",
+        '\u{a0}' => "\\_",
+        '\u{2028}' => "\\L",
+        '\u{2029}' => "\\P",
+        c => {
+            let code = u32::from(c);
+            return line.push_ascii(&match code {
+                ..=0xff => format!("\\x{code:02X}"),
+                ..=0xffff => format!("\\u{code:04X}"),
+                _ => format!("\\U{code:08X}"),
+            });
+        }
+    };
+    line.push_ascii(short);
 }
 
 #[cfg(test)]
@@ -353,12 +445,22 @@ mod tests {
             (" a", "' a'"),
             ("a ", "'a '"),
             ("\t", "\"\\t\""),
-            ("a\u{0}b", "\"a\\u0000b\""),
+            ("a\u{0}b", "\"a\\0b\""),
+            ("\u{1}\u{7}\u{1b}\u{7f}", "\"\\x01\\a\\e\\x7F\""),
             ("ü€", "ü€"),
-            ("\u{2028}", "\"\\u2028\""),
-            (" a\nb", "\" a\\nb\""),
+            ("\u{a0}a", "\u{a0}a"),
+            ("\u{85}", "\"\\N\""),
+            ("\u{2028}", "\"\\L\""),
+            ("😀 a", "\"\\U0001F600 a\""),
+            ("\u{feff}x ä\u{a0}", "\"\\uFEFF\\x78\\x20\\xE4\\_\""),
+            ("a\u{feff}x", "\"a\\uFEFFx\""),
+            (" a\nb", "|2-\n   a\n  b"),
+            ("\na", "|2-\n\n  a"),
             ("a \nb", "\"a \\nb\""),
-            ("\n", "\"\\n\""),
+            ("a\n ", "\"a\\n \""),
+            ("a\r\nb", "\"a\\r\\nb\""),
+            ("\n", "|2+\n"),
+            ("\n\n", "|2+\n\n"),
         ] {
             let mut out = Vec::new();
             write(&string.into(), &mut out);
@@ -367,8 +469,44 @@ mod tests {
     }
 
     #[test]
+    fn lines_end_at_a_space_after_eighty_columns() {
+        let a = |count| "a".repeat(count);
+        // The column of a text below `k: ` begins at three, that of a quoted one at four.
+        for (string, want) in [
+            (format!("{} b c", a(77)), format!("{} b\n  c", a(77))),
+            (format!("{} b c", a(78)), format!("{}\n  b c", a(78))),
+            (format!("{} b", a(120)), format!("{}\n  b", a(120))),
+            (format!("{}  b", a(120)), format!("{}  b", a(120))),
+            (format!("{} b ", a(120)), format!("'{}\n  b '", a(120))),
+            (format!("{} ", a(120)), format!("'{} '", a(120))),
+            (format!("'{} it's", a(77)), format!("'''{}\n  it''s'", a(77))),
+            (format!("{}\t b  c d", a(77)), format!("\"{}\\t\n  b  c d\"", a(77))),
+            (format!("{}\t  b", a(77)), format!("\"{}\\t\n  \\ b\"", a(77))),
+            (format!("{}\t ", a(77)), format!("\"{}\\t \"", a(77))),
+            (format!("{} ü", "ü".repeat(77)), format!("{} ü", "ü".repeat(77))),
+            (format!("{} ü", "ü".repeat(78)), format!("{}\n  ü", "ü".repeat(78))),
+        ] {
+            let mut object = Object::new();
+            object.push("k", string.as_str().into());
+            let json = Value::from(object);
+            let mut out = Vec::new();
+            write(&json, &mut out);
+            assert_eq!(String::from_utf8(out.clone()).unwrap(), format!("k: {want}\n"), "{string:?}");
+            assert_eq!(parse(&out).unwrap().value, json);
+        }
+        let words = format!("{}b", "word ".repeat(30));
+        let mut out = Vec::new();
+        write(&Value::Array(vec![Value::Array(vec![words.as_str().into()])]), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.starts_with("- - word word"), "{text}");
+        assert_eq!(text.lines().nth(1).map(|line| line.starts_with("    word")), Some(true), "{text}");
+    }
+
+    #[test]
     fn written_trees_read_back_equal() {
         let long = "k".repeat(5000);
+        let words = "- it's #a word ".repeat(20);
+        let spaced = "\t a  b   😀 \\ \"c\" ".repeat(20);
         let strings = [
             "",
             "a",
@@ -409,7 +547,12 @@ mod tests {
             "# c",
             "...",
             "a\n---\nb",
+            " a\n  b",
+            "\n\n a\n",
+            "\u{feff} \u{2028}\u{1}",
             &long,
+            &words,
+            &spaced,
         ];
         for a in strings {
             for b in strings {

@@ -22,7 +22,7 @@ pub(super) use sign::follow as sign;
 use auth::authn::certificate_request::{Request, RequestError};
 use bytes::Bytes;
 
-use super::objects::objects;
+use super::collections::objects;
 use crate::writes::bootstrap::Target;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
