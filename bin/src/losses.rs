@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use engine::{Engine, RevisionSet};
+use engine::{Engine, Losses, RevisionSet};
 
 /// Minimum time between two reports.
 const PACE: Duration = Duration::from_secs(1);
@@ -43,6 +43,13 @@ pub async fn follow(engine: Engine, data_dir: std::path::PathBuf) {
     }
 }
 
+/// Formats losses for people, as ranges of each kind.
+pub fn described(losses: &Losses) -> String {
+    let kinds = [("lost revisions", &losses.lost), ("unreadable records of revisions", &losses.damaged)];
+    let found = kinds.into_iter().filter(|(_, set)| !set.is_empty());
+    found.map(|(kind, set)| format!("{kind} {}", ranges(set))).collect::<Vec<_>>().join(" and ")
+}
+
 /// Formats ranges of revisions for people.
 pub fn ranges(set: &RevisionSet) -> String {
     let ranges = set.ranges();
@@ -79,5 +86,15 @@ mod tests {
         ] {
             assert_eq!(ranges(&set(count)), want);
         }
+    }
+
+    #[test]
+    fn losses_are_described_by_their_ranges() {
+        let mut losses = Losses::default();
+        losses.lost.insert(Revision::new(7), Revision::new(1_795_898_352_000_005));
+        assert_eq!(described(&losses), "lost revisions 7-1795898352000005");
+        losses.damaged.insert(Revision::new(3), Revision::new(3));
+        let both = "lost revisions 7-1795898352000005 and unreadable records of revisions 3";
+        assert_eq!(described(&losses), both);
     }
 }

@@ -79,9 +79,15 @@ async fn bodies_of_every_bad_shape_are_refused() {
         ),
         (
             "deep inside an unknown field",
-            // Unknown fields are skipped without storing them, at any depth.
             "POST $core/configmaps?dryRun=All",
             wrap(&format!("\"what\":{arrays}")),
+            "400 BadRequest: …exceeded max depth…",
+        ),
+        (
+            "deep inside an unknown field, but not too deep",
+            // Unknown fields are skipped without being kept.
+            "POST $core/configmaps?dryRun=All",
+            wrap(&format!("\"what\":{}{}", "[".repeat(9_000), "]".repeat(9_000))),
             "201 ConfigMap",
         ),
         (

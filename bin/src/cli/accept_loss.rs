@@ -8,12 +8,12 @@ use std::io::Write;
 
 use anyhow::{Context, anyhow, bail};
 use engine::offline::{Damage, OfflineError, Store};
-use engine::{Engine, LossCounts, Losses, OpenError, Options, RevisionSet};
+use engine::{Engine, Losses, OpenError, Options, RevisionSet};
 use serde::Serialize;
 
 use crate::cli::args::{AcceptLoss, Format};
 use crate::cli::progress::Progress;
-use crate::cli::report::{self, DamageReport};
+use crate::cli::report::DamageReport;
 use crate::cli::{Outcome, store_dir};
 use crate::moving::{self, Place};
 
@@ -126,12 +126,9 @@ fn tell(
             writeln!(out, "accepted: {kind} {first} to {last}")?;
         }
     }
-    let LossCounts { lost, damaged } = accepted.counts();
     writeln!(
         out,
-        "{dir}: the loss of {} and {} is accepted; from the next start on, controllers delete what depends on absent objects",
-        report::count(lost, "revision", "revisions"),
-        report::count(damaged, "unreadable record", "unreadable records"),
+        "{dir}: the loss is accepted; from the next start on, controllers delete what depends on absent objects",
     )?;
     Ok(())
 }

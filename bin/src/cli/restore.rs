@@ -17,7 +17,7 @@ use crate::cli::report::{self, bytes};
 use crate::cli::{Outcome, store_dir};
 use crate::config::PROFILE_FILE;
 use crate::credentials::PKI_DIR;
-use crate::files;
+use crate::{files, losses};
 
 #[derive(Serialize)]
 struct Report {
@@ -85,8 +85,8 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
             bytes: stored,
             pki,
             damages,
-            unaccepted_lost: unaccepted.lost,
-            unaccepted_damaged: unaccepted.damaged,
+            unaccepted_lost: unaccepted.lost.count(),
+            unaccepted_damaged: unaccepted.damaged.count(),
         };
         serde_json::to_writer(&mut *out, &report)?;
         writeln!(out)?;
@@ -101,10 +101,9 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
         if !unaccepted.is_empty() {
             writeln!(
                 out,
-                "{} and {} are missing: controllers that delete because something is absent stay off until the loss is \
-                 accepted with accept-loss --data-dir={}",
-                report::count(unaccepted.lost, "lost revision", "lost revisions"),
-                report::count(unaccepted.damaged, "unreadable record", "unreadable records"),
+                "missing: {}. Controllers that delete because something is absent stay off until the loss is accepted with \
+                 accept-loss --data-dir={}",
+                losses::described(&unaccepted),
                 to.display()
             )?;
         }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use crate::header::{Header, Numbering, RECORDS_START, Rewritten};
 use crate::io::{File, Storage};
-use crate::losses::{LEDGER_KEY, LossCounts, LossReport, Losses};
+use crate::losses::{LEDGER_KEY, LossReport, Losses};
 use crate::offline::damage::{Damage, Problem};
 use crate::offline::making::Making;
 use crate::offline::records::{Found, RecordKind, tail};
@@ -38,7 +38,7 @@ pub enum Point {
 }
 
 /// Result of a restore.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Restored {
     /// The revision of the old store whose state was restored.
     pub from_revision: Revision,
@@ -51,7 +51,7 @@ pub struct Restored {
     /// Number of reported damages: states and revisions that are not in the new store.
     pub damages: u64,
     /// Losses of the old store that are not accepted, as listed in the new store.
-    pub unaccepted: LossCounts,
+    pub unaccepted: Losses,
 }
 
 /// Location of the state of a key.
@@ -123,15 +123,15 @@ pub fn restore(
         unaccepted.lost.insert(newest.next(), revision.before());
     }
     let ledger = LossReport { known: unaccepted, ..LossReport::default() };
-    let unaccepted = ledger.known.counts();
-    let ledger = (!unaccepted.is_empty()).then(|| (ledger.encode(), time));
+    let text = (!ledger.known.is_empty()).then(|| (ledger.encode(), time));
     let making = Making::begin(target)?;
     let numbering = store.segments.iter().map(|segment| segment.header.numbering).max().unwrap_or_default();
-    let bytes = write(&making, &places, ledger.as_ref(), revision, numbering, |done| {
+    let bytes = write(&making, &places, text.as_ref(), revision, numbering, |done| {
         on_progress(total + done, total * 2)
     })?;
     making.finish()?;
-    Ok(Restored { from_revision, revision, keys: places.len() as u64, bytes, damages, unaccepted })
+    let (keys, unaccepted) = (places.len() as u64, ledger.known);
+    Ok(Restored { from_revision, revision, keys, bytes, damages, unaccepted })
 }
 
 /// Result of a walk over the old store.
