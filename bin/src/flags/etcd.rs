@@ -36,9 +36,8 @@ pub struct EtcdFlags {
     #[arg(long, value_name = "OVERRIDES", value_delimiter = ',')]
     pub etcd_servers_overrides: Vec<String>,
 
-    /// Moves the store while the server serves it, and then serves it from the new location: to-etcd moves it
-    /// from the server's own log to --etcd-servers, to-log moves it from --etcd-servers to the server's own
-    /// log. Possible values: to-etcd, to-log.
+    /// Move the store while the server serves it, and then serve it from the new location. to-etcd moves it from the
+    /// server's own log to --etcd-servers, to-log moves it the other way. Possible values: to-etcd, to-log.
     #[arg(long, value_name = "DIRECTION", value_parser = direction)]
     pub live_migration: Option<Direction>,
 

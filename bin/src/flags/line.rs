@@ -176,7 +176,7 @@ fn without_empty(arguments: Vec<OsString>) -> Vec<OsString> {
     arguments.into_iter().filter(is_kept).collect()
 }
 
-/// Returns all flags with their values, sorted by name, as `/flagz` and similar pages show them.
+/// Returns all flags with their values, sorted by name, as `/flagz` shows them.
 fn shown(arguments: &[OsString]) -> Vec<(String, String)> {
     let Ok(matches) = CommandLine::command().try_get_matches_from(arguments) else { return Vec::new() };
     let command = CommandLine::command();
