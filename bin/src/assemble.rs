@@ -258,7 +258,7 @@ pub async fn run(
             lifecycle.advance(Stage::Refusing);
             let longest = Instant::now() + config.request_timeout.max(config.watch_grace);
             if until(longest.min(phases.drain.cut_at), lifecycle.idle()).await.is_none() {
-                tracing::warn!("requests are still in flight");
+                tracing::warn!("requests still in flight, closing the port");
             }
         }
     }
@@ -287,7 +287,7 @@ pub async fn run(
         if let Err(error) = moved {
             tracing::error!(
                 error = format!("{error:#}"),
-                "the store was not moved: it is served from where it was"
+                "live migration failed: the store is still served from its old location"
             );
             tokio::time::sleep(MOVE_PAUSE).await;
         }
@@ -326,7 +326,7 @@ pub async fn run(
     }
     let Drained { connections_cut, requests_cut } = drained;
     match moves {
-        true => tracing::info!(connections_cut, requests_cut, "the store is served anew"),
+        true => tracing::info!(connections_cut, requests_cut, "serving the store again"),
         false => {
             tracing::info!(connections_cut, requests_cut, audit_events_lost, spans_lost, "stopped");
         }
@@ -361,7 +361,7 @@ async fn prepared(
         if Instant::now() >= until {
             return Err(error);
         }
-        tracing::warn!(%error, "the bootstrap objects are not there yet, trying again");
+        tracing::warn!(%error, "bootstrap objects not written yet, trying again");
         tokio::select! {
             () = tokio::time::sleep(PREPARE_WAIT.1) => {}
             () = lifecycle.reached(Stage::Leaving) => return Err(error),
@@ -400,7 +400,7 @@ async fn approach_etcd(
         if *stopped.borrow() {
             return Err(error);
         }
-        tracing::error!(error = format!("{error:#}"), "the store was not moved to etcd, beginning again");
+        tracing::error!(error = format!("{error:#}"), "live migration to etcd failed, starting again");
         tokio::time::sleep(moving::PAUSE).await;
     }
 }

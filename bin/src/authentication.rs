@@ -224,7 +224,7 @@ impl ProxyConfig {
         let bundle = check_bundle("request-header", &client_ca)?;
         if headers.user.is_empty() {
             tracing::warn!(
-                "--requestheader-username-headers names no header: no proxy can say who the user is"
+                "--requestheader-username-headers names no header: a proxy cannot authenticate users until it does"
             );
         }
         if allowed_names.is_empty() && clients.is_some_and(|clients| clients.overlaps(&bundle)) {

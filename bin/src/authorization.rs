@@ -167,7 +167,10 @@ impl AuthorizationConfig {
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::warn!(%error, "still using the old authorization configuration");
+                    tracing::warn!(
+                        %error,
+                        "authorization configuration not reloaded, the old one stays in use: correct the file"
+                    );
                     reloads.failed();
                 }
             }

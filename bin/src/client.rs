@@ -55,7 +55,7 @@ impl Client {
             *request.method_mut() = Method::POST;
             let opened = tokio::time::timeout(ANSWER_TIMEOUT, outgoing::open(&endpoint, request)).await;
             let opened =
-                opened.map_err(|_| anyhow!("no answer")).with_context(failed)?.with_context(failed)?;
+                opened.map_err(|_| anyhow!("no response")).with_context(failed)?.with_context(failed)?;
             match opened.response.status() {
                 StatusCode::OK => return Ok(opened),
                 StatusCode::UNAUTHORIZED if self.source.refused().await => {}
@@ -77,7 +77,7 @@ pub async fn next(body: &mut Incoming) -> anyhow::Result<Option<Bytes>> {
         let frame = tokio::time::timeout(SILENCE_TIMEOUT, body.frame()).await;
         let frame = frame.map_err(|_| anyhow!("the server has sent nothing for two minutes"))?;
         let Some(frame) = frame else { return Ok(None) };
-        if let Ok(bytes) = frame.context("the transfer broke off")?.into_data() {
+        if let Ok(bytes) = frame.context("the transfer was interrupted")?.into_data() {
             return Ok(Some(bytes));
         }
     }

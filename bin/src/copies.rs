@@ -149,13 +149,13 @@ impl Copy {
         };
         tokio::select! {
             () = damaged => match etcd::forget_cluster(&self.directory) {
-                Ok(()) => anyhow!("the copy of etcd's store has records that cannot be read: the next start fills it anew"),
-                Err(error) => anyhow!(error).context("cannot forget the copy of etcd's store"),
+                Ok(()) => anyhow!("the local copy of etcd has unreadable records: the next start fills it again"),
+                Err(error) => anyhow!(error).context("cannot discard the local copy of etcd"),
             },
             refusal = self.engine.failed() => anyhow!("the store's log failed: {refusal}"),
             broken = self.replica.broken() => match etcd::forget_cluster(&self.directory) {
-                Ok(()) => anyhow!("the copy of etcd's store is broken: {broken}"),
-                Err(error) => anyhow!(error).context("cannot forget the copy of etcd's store"),
+                Ok(()) => anyhow!("the local copy of etcd is broken: {broken}"),
+                Err(error) => anyhow!(error).context("cannot discard the local copy of etcd"),
             },
         }
     }

@@ -112,11 +112,14 @@ impl Credentials {
                 Ok(named) => {
                     let count = named.len();
                     self.serving.replace_named(named);
-                    tracing::info!(count, "certificates for names reloaded");
+                    tracing::info!(count, "SNI certificates reloaded");
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::warn!(error, "still using the old certificates for names");
+                    tracing::warn!(
+                        error,
+                        "SNI certificates not reloaded, the old ones stay in use: correct the files"
+                    );
                 }
             }
         }
@@ -149,7 +152,10 @@ impl Credentials {
                     last = now;
                 }
                 Err(error) => {
-                    tracing::warn!(error = %format!("{error:#}"), "still serving the old certificate")
+                    tracing::warn!(
+                        error = %format!("{error:#}"),
+                        "serving certificate not reloaded, the old one stays in use: correct the files"
+                    )
                 }
             }
         }

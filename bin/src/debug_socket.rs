@@ -51,7 +51,7 @@ pub async fn serve(path: PathBuf) {
     let listener = match listen(&path) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::error!(%error, path = %path.display(), "there is no debug socket");
+            tracing::error!(%error, path = %path.display(), "debug socket not opened: check --debug-socket-path");
             return;
         }
     };

@@ -91,7 +91,10 @@ impl EncryptionConfig {
                     let rules = match config.parse(&bytes) {
                         Ok(rules) => rules,
                         Err(error) => {
-                            tracing::error!(%error, "encryption of stored values: the former rules stay in force");
+                            tracing::error!(
+                                %error,
+                                "encryption configuration not reloaded, the old one stays in use: correct the file"
+                            );
                             continue;
                         }
                     };
@@ -101,7 +104,7 @@ impl EncryptionConfig {
                     match outcome {
                         Ok(()) => {
                             secrecy.replace(rules);
-                            tracing::info!(file = %config.path.display(), "encryption of stored values: other rules");
+                            tracing::info!(file = %config.path.display(), "encryption configuration reloaded");
                         }
                         Err(error) => {
                             log(&error);
@@ -129,10 +132,13 @@ fn ask_again(secrecy: &Arc<Secrecy>, mut is_well: bool) -> anyhow::Result<()> {
             is_well = secrecy.refresh().inspect_err(log).is_ok();
         }
     };
-    std::thread::Builder::new().name("key-services".to_owned()).spawn(ask).context("no thread")?;
+    std::thread::Builder::new()
+        .name("key-services".to_owned())
+        .spawn(ask)
+        .context("cannot start the thread of the key services")?;
     Ok(())
 }
 
 fn log(error: &String) {
-    tracing::error!(%error, "encryption of stored values: a key service is not available");
+    tracing::error!(%error, "key service (KMS) of the encryption configuration not available: start it");
 }

@@ -115,11 +115,11 @@ impl EtcdConfig {
         let endpoints = endpoints.map_err(|why| anyhow!("--etcd-servers: {why}"))?;
         let apart = apart(overrides, &endpoints, naming)?;
         if flags.live_migration.is_some() && !apart.is_empty() {
-            bail!("--live-migration moves nothing that --etcd-servers-overrides keeps apart");
+            bail!("--live-migration cannot be combined with --etcd-servers-overrides");
         }
         if !matches!(flags.storage_media_type.as_str(), "" | MEDIA_TYPE) {
             bail!(
-                "--storage-media-type {:?} is not supported: objects are kept as {MEDIA_TYPE}",
+                "--storage-media-type {:?} is not supported: objects are stored as {MEDIA_TYPE}",
                 flags.storage_media_type
             );
         }
@@ -261,7 +261,7 @@ impl EtcdConfig {
             Continuation::Fits => None,
         };
         if let Some(why) = why {
-            tracing::warn!(why, "the copy of etcd's store is filled anew");
+            tracing::warn!(why, "local copy of etcd is rebuilt");
             engine.close().await;
             drop(replica);
             drop(engine);
@@ -287,7 +287,7 @@ impl EtcdConfig {
                 cluster = format!("{:x}", client.cluster()),
                 revision = at.get(),
                 keys = engine.stats().keys,
-                "the copy of etcd's store is filled"
+                "local copy of etcd filled"
             );
         }
         Ok((engine, replica))
@@ -302,7 +302,7 @@ impl EtcdConfig {
                     tracing::warn!(
                         error = format!("{error:#}"),
                         revision = replica.revision().get(),
-                        "the copy is filled further"
+                        "filling the local copy of etcd interrupted, continuing"
                     );
                 }
                 ended => return ended,
@@ -321,7 +321,7 @@ impl EtcdConfig {
         if mark == format!("left {id}") && self.live == Some(Direction::ToLog) {
             return Ok(());
         }
-        bail!("etcd has the mark of a move, {mark:?}: docs/api/etcd.md#moving")
+        bail!("etcd has the mark of a move, {mark:?}: see docs/api/etcd.md#moving")
     }
 
     /// Waits until the copy, which must be followed, has the newest state of etcd.
@@ -335,7 +335,7 @@ impl EtcdConfig {
         tracing::info!(
             from = from.get(),
             revision = replica.revision().get(),
-            "the copy of etcd's store is up to date"
+            "local copy of etcd up to date"
         );
         Ok(())
     }
@@ -351,7 +351,7 @@ impl EtcdConfig {
             match ask().await {
                 Ok(answer) => return Ok(answer),
                 Err(error) if tokio::time::Instant::now() < until => {
-                    tracing::warn!(%error, "waiting for etcd");
+                    tracing::warn!(%error, "waiting for etcd to respond");
                     tokio::time::sleep(START_WAIT.1).await;
                 }
                 Err(error) => return Err(error).context("etcd"),
@@ -419,7 +419,7 @@ fn apart(
         };
         let Some(resource) = SEPARABLE.iter().find(is_it) else {
             bail!(
-                "--etcd-servers-overrides {name:?} is not supported: only /events and {}/leases can be kept apart",
+                "--etcd-servers-overrides {name:?} is not supported: only /events and {}/leases can be stored in another etcd",
                 naming.group("coordination", true)
             );
         };
@@ -456,7 +456,7 @@ mod tests {
             ("--etcd-servers=http://b --etcd-servers-overrides=/events#http://c;http://d", Ok(Some(1))),
             (
                 "--etcd-servers=http://b --etcd-servers-overrides=/pods#http://c",
-                Err("only /events and coordination.cluster.io/leases can be kept apart"),
+                Err("only /events and coordination.cluster.io/leases can be stored in another etcd"),
             ),
             (
                 "--etcd-servers=http://b --etcd-servers-overrides=/events#http://c,/events#http://d",
@@ -468,7 +468,7 @@ mod tests {
             ),
             (
                 "--etcd-servers=http://b --etcd-servers-overrides=/events#http://c --live-migration=to-log",
-                Err("keeps apart"),
+                Err("cannot be combined with --etcd-servers-overrides"),
             ),
             ("--etcd-servers=http://b --etcd-healthcheck-timeout=0s", Err("must be positive")),
         ] {

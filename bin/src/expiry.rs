@@ -19,7 +19,7 @@ pub fn watch(metrics: &Metrics, certificate: &'static str, pem: &[u8]) {
     let left = end.saturating_sub(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
     if left < WARN_BEFORE.as_secs() as i64 {
         let days = left.div_euclid(24 * 60 * 60);
-        tracing::warn!(certificate, days, "a certificate ends soon, or has ended");
+        tracing::warn!(certificate, days, "certificate expires soon or has expired: replace it");
     }
 }
 

@@ -109,7 +109,10 @@ fn read(engine: &Engine) -> anyhow::Result<Option<Identity>> {
             "a later release wrote the identity of the store: start that release, or a later one".to_owned()
         }),
         Err(error) => {
-            tracing::error!(%error, "the identity of the store cannot be read: the file beside it counts");
+            tracing::error!(
+                %error,
+                "store identity in the log cannot be read, the files in the data directory count"
+            );
             Ok(None)
         }
     }
@@ -177,7 +180,7 @@ pub async fn settle(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow
             let write = Write { key, expected: Expected::Any, change: Change::Put(payload) };
             if let Err(error) = engine.commit(write).await {
                 // A full disk must not prevent serving the store; the next start tries again.
-                tracing::warn!(%error, "the identity of the store is not written to its log");
+                tracing::warn!(%error, "store identity not written to the log, the next start tries again");
             }
             identity
         }
@@ -188,7 +191,7 @@ pub async fn settle(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow
         tracing::warn!(
             file = %data_dir.join(PROFILE_FILE).display(),
             profile = identity.profile,
-            "the file names another naming profile than the store's log, which counts: the file is written anew"
+            "the file has another naming profile than the store's log: the file is replaced"
         );
     }
     files::write_private(&data_dir.join(PROFILE_FILE), format!("{}\n", identity.profile).as_bytes())?;

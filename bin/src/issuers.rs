@@ -361,7 +361,10 @@ pub async fn follow(config: &IssuersConfig, issuers: &Issuers, reloads: &Reloads
             Ok(read) => read,
             Err(error) => {
                 let error = format!("{error:#}");
-                tracing::warn!(%error, "still using the old authentication configuration");
+                tracing::warn!(
+                    %error,
+                    "authentication configuration not reloaded, the old one stays in use: correct the file"
+                );
                 reloads.failed();
                 pending = None;
                 continue;
@@ -379,7 +382,9 @@ pub async fn follow(config: &IssuersConfig, issuers: &Issuers, reloads: &Reloads
                 pending = None;
             }
             Err(_) => {
-                tracing::warn!("still using the old authentication configuration: issuers cannot be reached");
+                tracing::warn!(
+                    "authentication configuration not reloaded, the old one stays in use: its issuers cannot be reached"
+                );
                 reloads.failed();
             }
         }
@@ -394,7 +399,10 @@ async fn discover(issuer: Weak<Issuer>, turns: Arc<Semaphore>) {
             let Some(issuer) = issuer.upgrade() else { return };
             let _turn = tokio::time::timeout(DISCOVERY_TURN, turns.acquire()).await;
             let Err(error) = issuer.provider().discover().await else { return };
-            tracing::warn!(issuer = issuer.url(), %error, "keys of an issuer cannot be discovered yet");
+            tracing::warn!(
+                issuer = issuer.url(), %error,
+                "keys of a token issuer not fetched yet: check that the server can reach the issuer"
+            );
         }
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(DISCOVERY_INTERVAL.1);

@@ -57,7 +57,7 @@ fn filter(verbosity: i32) -> EnvFilter {
 pub fn set_level(verbosity: i32) {
     if let Some(refilter) = REFILTER.get() {
         refilter(filter(verbosity));
-        tracing::info!(verbosity, "the level of detail of the log was set");
+        tracing::info!(verbosity, "log level set");
     }
 }
 

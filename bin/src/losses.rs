@@ -22,14 +22,14 @@ pub async fn report(engine: &Engine, data_dir: &Path) {
             lost_revisions = %ranges(&unaccepted.lost),
             lost_before_checkpoint = losses.unnamed,
             unreadable_records = %ranges(&unaccepted.damaged),
-            "the store has records that it cannot read: what it can read is served, and controllers that delete because \
-             something is absent are off. Restore the store from a backup, or accept the loss: stop the server, run \
-             cluster-apiserver accept-loss --data-dir={} and start it again",
+            "the store has unreadable records: it serves all other records, and controllers that delete objects because \
+             another object is absent are off. Restore the store from a backup, or accept the loss: stop the server, run \
+             cluster-apiserver accept-loss --data-dir={}, and start it again",
             data_dir.display()
         );
     }
     if let Err(error) = engine.note_losses().await {
-        tracing::warn!(%error, "the losses of the store are not noted in its log");
+        tracing::warn!(%error, "losses of the store not recorded in its log");
     }
 }
 

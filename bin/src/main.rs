@@ -132,7 +132,10 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
     }
     if let Err(error) = authorities::check() {
         let error = format!("{error:#}");
-        tracing::warn!(error, "no server is believed whose authorities are not named");
+        tracing::warn!(
+            error,
+            "CA certificates of the system not read: connections to servers without a configured CA bundle fail"
+        );
     }
     let ending = Ending::watch(config.shutdown_delay, config.shutdown_deadline)?;
     let mut kept = None;

@@ -79,7 +79,7 @@ pub fn recorded(data_dir: &Path) -> anyhow::Result<Option<Place>> {
         None => Ok(None),
         Some(b"log\n") => Ok(Some(Place::Log)),
         Some(b"etcd\n") => Ok(Some(Place::Etcd)),
-        Some(_) => bail!("{} says neither log nor etcd", path.display()),
+        Some(_) => bail!("{} must contain log or etcd", path.display()),
     }
 }
 
@@ -132,7 +132,7 @@ pub fn plan(data_dir: &Path, etcd: Option<&EtcdConfig>) -> anyhow::Result<Plan> 
 fn decide(etcd: Option<Option<Direction>>, recorded: Option<Place>, has_log: bool) -> anyhow::Result<Plan> {
     let stays = |place| Ok(Plan { place, moves: None });
     match (etcd, recorded) {
-        (None, Some(Place::Etcd)) => bail!("the objects were moved to etcd: --etcd-servers is needed"),
+        (None, Some(Place::Etcd)) => bail!("the objects were moved to etcd: start with --etcd-servers"),
         (None, _) => stays(Place::Log),
         (Some(None), Some(Place::Log)) => {
             bail!("the objects were moved from etcd to this directory: start without --etcd-servers")
@@ -235,7 +235,7 @@ impl IntoEtcd {
             let tail = source.tail(snapshot.revision(), bytes::Bytes::new())?;
             let levelled = self.replica.level(&snapshot, floor, |_| {}).await?;
             drop(snapshot);
-            tracing::info!(?levelled, source = source.revision().get(), "etcd has what the log had");
+            tracing::info!(?levelled, source = source.revision().get(), "etcd has caught up with the log");
             if source.revision() >= base {
                 // The source has reached revisions that objects in etcd also have, and its clients know them:
                 // write all objects again, at higher revisions.
@@ -244,7 +244,9 @@ impl IntoEtcd {
             }
             match self.replica.keep_up(source, tail, floor, ready, stopped.clone()).await {
                 Ok(_) => return Ok(()),
-                Err(MoveError::Tail(why)) => tracing::warn!(%why, "the log went ahead of its move"),
+                Err(MoveError::Tail(why)) => {
+                    tracing::warn!(%why, "the log dropped history that the move had not copied, copying again")
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -278,7 +280,7 @@ impl IntoEtcd {
             source = newest.get(),
             revision = self.engine.revision().get(),
             objects = digests.values().map(|digest| digest.objects).sum::<u64>(),
-            "the store is moved to etcd"
+            "store moved to etcd"
         );
         self.following.abort();
         self.engine.close().await;
@@ -322,7 +324,7 @@ pub async fn out_of_etcd(
     }
     let digests = settle(data_dir, engine, replica, open).await?;
     let objects: u64 = digests.values().map(|digest| digest.objects).sum();
-    tracing::info!(revision = last.get(), objects, "the store is moved to the server's own log");
+    tracing::info!(revision = last.get(), objects, "store moved to the server's own log");
     Ok(digests)
 }
 

@@ -77,10 +77,13 @@ impl NodeConfig {
                 continue;
             }
             match self.read_again(metrics) {
-                Ok(()) => tracing::info!("credentials for agents of nodes reloaded"),
+                Ok(()) => tracing::info!("credentials for kubelets reloaded"),
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::warn!(error, "still using the old credentials for agents of nodes");
+                    tracing::warn!(
+                        error,
+                        "credentials for kubelets not reloaded, the old ones stay in use: correct the files"
+                    );
                 }
             }
         }

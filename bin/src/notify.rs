@@ -20,7 +20,7 @@ pub fn stopping() {
 fn tell(state: &str) {
     let Some(path) = std::env::var(SOCKET).ok().filter(|path| !path.is_empty()) else { return };
     if let Err(error) = send(&path, state) {
-        tracing::warn!(path, %error, "the service manager cannot be told");
+        tracing::warn!(path, %error, "service manager (systemd) not notified");
     }
 }
 

@@ -126,7 +126,10 @@ impl Pki {
         let issuer = match key {
             None => {
                 let path = key_path.display();
-                tracing::warn!(%path, "the key of the server's CA is missing: certificates will not be renewed");
+                tracing::warn!(
+                    %path,
+                    "the key of the server's CA is missing: restore the file, or the server cannot renew its certificates"
+                );
                 None
             }
             Some(key) => {

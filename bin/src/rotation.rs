@@ -98,7 +98,10 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
                         Ok(own) => extension::tell_own_authority(&mut read.settings, &own),
                         Err(error) => {
                             let error = format!("{error:#}");
-                            tracing::warn!(error, "extension servers are not told of the server's own CA");
+                            tracing::warn!(
+                                error,
+                                "the server's own CA is not published to extension servers"
+                            );
                         }
                     }
                     if let Some((chain, _)) = &read.settings.certificate {
@@ -110,7 +113,10 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::warn!(error, "still using the old credentials for extension servers");
+                    tracing::warn!(
+                        error,
+                        "credentials for extension servers not reloaded, the old ones stay in use: correct the files"
+                    );
                 }
             }
         }
@@ -136,7 +142,11 @@ fn reload_bundle<B: AsRef<[u8]>>(
             true
         }
         Err(error) => {
-            tracing::warn!(flag, error = %format!("{error:#}"), "still using the old CA bundle");
+            tracing::warn!(
+                flag,
+                error = %format!("{error:#}"),
+                "CA bundle not reloaded, the old one stays in use: correct the file"
+            );
             false
         }
     }
@@ -167,7 +177,10 @@ async fn follow_keys(config: &Config, credentials: &Credentials, followed: &Foll
             }
             Err(error) => {
                 let error = format!("{error:#}");
-                tracing::warn!(error, "still using the old keys of service account tokens");
+                tracing::warn!(
+                    error,
+                    "keys of service account tokens not reloaded, the old ones stay in use: correct the files"
+                );
             }
         }
     }

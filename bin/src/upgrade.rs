@@ -48,7 +48,7 @@ pub async fn bring_up(data_dir: &Path, api: &Api) -> anyhow::Result<()> {
         tracing::info!(
             seen = outcome.seen,
             written = outcome.written,
-            "stored objects have this release's defaults"
+            "stored objects updated with the defaults of this release"
         );
     }
     files::write_private(&path, mark.as_bytes())?;

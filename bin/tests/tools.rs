@@ -274,7 +274,10 @@ fn a_directory_without_a_store_gives_one_line() {
     header[124..128].copy_from_slice(&crc.to_le_bytes());
     let first = log.join("0000000001.segment");
     fs::write(&first, header).unwrap();
-    check(&format!("{}: store format 200 is newer than 2, the newest this release reads", first.display()));
+    check(&format!(
+        "{}: store format 200 is newer than 2, the newest this release reads: use the release that wrote it, or a later one",
+        first.display()
+    ));
 }
 
 #[test]
@@ -421,7 +424,14 @@ async fn a_backup_reports_damage_and_refuses_an_incomplete_store() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), format!("error: {want}\n"));
     };
     let log = to.join("log");
-    refused(&other.data(), &to, &format!("{} has another store: choose an empty directory", log.display()));
+    refused(
+        &other.data(),
+        &to,
+        &format!(
+            "{} contains something other than a backup of this store: choose an empty directory",
+            log.display()
+        ),
+    );
     let own = other.data().join("log");
     refused(&other.data(), &other.data(), &format!("{} cannot be copied to itself", own.display()));
     assert_eq!(run(&["verify"], &other.data()).status.code(), Some(0));
@@ -472,7 +482,7 @@ async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
             &[][..],
             format!("{} is not empty: restore into a new directory", dir.0.join("at-1").display()),
         ),
-        ("new", &["--revision=18"], "revision 18 is not there, the newest is 17".to_owned()),
+        ("new", &["--revision=18"], "revision 18 does not exist, the newest is 17".to_owned()),
         (
             "new",
             &["--time=yesterday"],
@@ -492,7 +502,7 @@ async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
     assert_eq!(output.status.code(), Some(1));
     assert!(
         String::from_utf8_lossy(&output.stderr)
-            .starts_with("error: revision 9 is no longer there, the oldest is ")
+            .starts_with("error: revision 9 is no longer readable, the oldest is ")
     );
 }
 

@@ -243,7 +243,7 @@ impl Sequencer {
             let written = segment.write_note(revision, self.hub.root().oldest);
             let noted = written.and_then(|()| segment.file.sync_data());
             if let Err(error) = noted.and_then(|()| self.log.note_durable(revision)) {
-                tracing::warn!("cannot note in the log that it is complete: {error}");
+                tracing::warn!("cannot record in the log that it is complete: {error}");
             }
         }
     }

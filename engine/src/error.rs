@@ -197,7 +197,7 @@ pub enum ApplyError {
     },
     /// The batch is empty or has more than [`APPLIED_RECORDS_MAX`](crate::APPLIED_RECORDS_MAX) records or
     /// [`APPLIED_BYTES_MAX`](crate::APPLIED_BYTES_MAX) bytes.
-    #[error("a batch of {records} records and {bytes} bytes")]
+    #[error("a batch of {records} records and {bytes} bytes is empty or too large")]
     Size {
         /// Number of records in the batch.
         records: usize,
@@ -213,7 +213,7 @@ pub enum ApplyError {
     #[error("records refused: {0}")]
     Refused(Refusal),
     /// The store is a leader, which assigns revisions itself.
-    #[error("the store is no follower")]
+    #[error("the store is not a follower")]
     Leader,
     /// The engine was closed. Batches that were queued at that moment were still applied and answered.
     #[error("store is closed")]
@@ -259,7 +259,7 @@ impl Refusal {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BackupError {
     /// The bytes that describe what the receiver holds cannot be decoded.
-    #[error("the list of what is held already is none")]
+    #[error("the list of segments that the backup already has is invalid")]
     Held,
     /// The newest acknowledged revisions cannot be synced.
     #[error("{0}")]

@@ -156,7 +156,10 @@ impl HighWater {
             state.mark.filter(|named| named.store == mark.store).map_or(Revision::ZERO, |it| it.durable);
         let mark = Mark { durable: mark.durable.max(noted), ..mark };
         if let Err(error) = state.create(storage).and_then(|()| state.write(mark)) {
-            tracing::warn!(path = %storage.path(NAME).display(), "cannot note how far the log reaches: {error}");
+            tracing::warn!(
+                path = %storage.path(NAME).display(),
+                "cannot record the high-water mark of the log: {error}"
+            );
         }
     }
 

@@ -483,7 +483,7 @@ impl Engine {
             status.sync(last, root.revision)?;
         }
         if let Err(error) = self.0.high_water.note(root.revision) {
-            tracing::warn!("cannot note how far the log is on disk: {error}");
+            tracing::warn!("cannot record how far the log is durable: {error}");
         }
         Ok(())
     }

@@ -282,7 +282,9 @@ impl Maintenance {
             let is_synced = status.synced() >= root.revision;
             let note = || {
                 let written = segment.write_note(root.revision, root.oldest);
-                written.inspect_err(|error| tracing::warn!("cannot note that the log is complete: {error}"))
+                written.inspect_err(|error| {
+                    tracing::warn!("cannot record in the log that it is complete: {error}")
+                })
             };
             // The revision must be durable before the note says so; with relaxed durability it may not be
             // yet.

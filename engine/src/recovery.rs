@@ -170,8 +170,8 @@ pub(crate) fn recover(
                     path = %storage.path(&Segment::name(segment.header.number)).display(),
                     found = found.get(),
                     acknowledged = synced.get(),
-                    "the log ends before the last revision that is known to have been on disk: its file was cut, or its end \
-                     is damaged, and acknowledged writes are lost"
+                    "the log ends before the last known durable revision: its file was truncated or its end is damaged, and \
+                     acknowledged writes are lost. Restore the store from a backup, or accept the loss with accept-loss"
                 );
             }
         }
@@ -209,7 +209,7 @@ pub(crate) fn recover(
         tracing::info!(
             revision = state.revision.get(),
             noted = noted.get(),
-            "the store was not closed: the log was read beyond what was noted as complete, to its end"
+            "the store was not closed: the log was read from its recorded end to its actual end"
         );
     }
     let segments = Segments::new(segments);
@@ -523,11 +523,11 @@ fn clear_from(storage: &dyn Storage, segment: &Segment, end: u64, is_end_lost: b
         let path = path.display();
         match is_end_lost {
             // Some of the cleared records were acknowledged.
-            true => tracing::error!(%path, offset = end, "cleared what is left of the lost end of the log"),
+            true => tracing::error!(%path, offset = end, "removed the rest of the lost end of the log"),
             false => tracing::warn!(
                 %path,
                 offset = end,
-                "cut a torn end of the log: writes that were under way at a crash and never acknowledged"
+                "cut the torn tail of the log: writes that a crash interrupted and that were never acknowledged"
             ),
         }
     }

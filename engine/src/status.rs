@@ -161,7 +161,7 @@ impl StoreStatus {
     pub fn room_again(&self) {
         let mut current = self.refusal.lock();
         if matches!(&*current, Some(Refusal::DiskFull)) {
-            tracing::info!("there is room on the store's disk again; writes resume");
+            tracing::info!("the store's disk has free space again, writes resume");
             *current = None;
         }
     }

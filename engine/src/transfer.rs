@@ -193,7 +193,7 @@ pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> Byt
         tracing::error!(
             segment = segment.get(),
             offset = at,
-            "a backup lacks what the disk cannot read: {error}"
+            "a backup lacks records that the disk cannot read: {error}"
         );
     }
     seal(&mut frame, DATA, number);

@@ -67,7 +67,11 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
     assert_eq!(selected["items"].as_array().map(Vec::len), Some(1));
     assert_eq!(get(&server, &format!("{MAPS}/m")).await, map, "what lacks nothing is not written");
     assert_eq!(std::fs::read_to_string(&mark).unwrap(), written);
-    assert!(server.log().contains("stored objects have this release's defaults"), "{}", server.log());
+    assert!(
+        server.log().contains("stored objects updated with the defaults of this release"),
+        "{}",
+        server.log()
+    );
 
     // A second start finds the record and reads no objects; without the record, it finds nothing to change.
     for is_marked in [true, false] {

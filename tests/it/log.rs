@@ -130,7 +130,7 @@ async fn a_store_whose_segments_are_gone_is_not_taken_for_a_new_one() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn authorities_of_the_environment_that_cannot_be_read_are_said_at_the_start() {
-    const SAID: &str = "no server is believed whose authorities are not named";
+    const SAID: &str = "CA certificates of the system not read";
     for (file, why) in [
         ("$dir/none.pem", "open $dir/none.pem: no such file or directory"),
         ("$dir/empty.pem", "$dir/empty.pem has no certificate"),

@@ -178,10 +178,7 @@ async fn a_log_that_was_cut_is_damaged_and_never_one_that_ends_earlier() {
         server.restart().await;
         tokio::time::sleep(WAIT).await;
         let log = server.log()[before..].to_owned();
-        assert!(
-            log.contains("the log ends before the last revision that is known to have been on disk"),
-            "{log}"
-        );
+        assert!(log.contains("the log ends before the last known durable revision"), "{log}");
         assert!(!log.contains("never acknowledged"), "{log}");
         assert_eq!(metric(&server, "apiserver_store_removing_controllers_off").await, 1);
         let lost = metric(&server, "apiserver_store_unaccepted_lost_revisions").await;
@@ -265,7 +262,7 @@ async fn a_loss_is_told_and_accepted_by_one_command_and_no_later_one_with_it() {
     assert_eq!(metric(&server, "apiserver_store_removing_controllers_off").await, 1);
     let log = server.log();
     let way_out = format!("cluster-apiserver accept-loss --data-dir={}", data_dir.display());
-    assert!(log.contains("the store has records that it cannot read") && log.contains(&way_out), "{log}");
+    assert!(log.contains("the store has unreadable records") && log.contains(&way_out), "{log}");
     assert!(log.contains("controller is off"), "{log}");
     // Deletions that a client requests are carried out.
     assert_eq!(client.delete(&format!("{MAPS}/dependent-0")).await.status, 200);

@@ -139,5 +139,5 @@ async fn who_may_open_the_debug_socket_needs_no_credential() {
     assert_eq!(server.client().get("/readyz").await.status, 200);
     assert_eq!(std::fs::read_to_string(&socket).unwrap(), "mine");
     let log = server.log();
-    assert!(log.contains("there is no debug socket"), "{log}");
+    assert!(log.contains("debug socket not opened"), "{log}");
 }

@@ -229,7 +229,7 @@ impl Replica {
 
     fn hidden(&self, kv: &KeyValue, why: &dyn std::fmt::Display) {
         let key = String::from_utf8_lossy(&kv.key);
-        tracing::error!(%key, revision = kv.mod_revision, %why, "an object of etcd is not shown: it cannot be read");
+        tracing::error!(%key, revision = kv.mod_revision, %why, "object in etcd cannot be read and is not served");
     }
 }
 

@@ -150,7 +150,7 @@ impl Replica {
 
     /// Returns the error for a read that etcd did not answer.
     pub(super) fn unanswered(&self, error: &Error) -> Status {
-        tracing::warn!(%error, "etcd does not answer");
+        tracing::warn!(%error, "etcd does not respond");
         match error {
             Error::Lost(_) => Status::new(Reason::Timeout, format!("Timeout: {error}")),
             Error::Unreachable(_) | Error::OtherCluster { .. } => {

@@ -243,7 +243,7 @@ impl Replica {
 
     /// Returns the error for a write that etcd did not confirm.
     fn undecided(&self, error: &Error) -> CommitFailure {
-        tracing::warn!(%error, unknown = error.outcome_is_unknown(), "etcd did not take a write");
+        tracing::warn!(%error, unknown = error.outcome_is_unknown(), "write to etcd failed");
         if error.outcome_is_unknown() {
             let message = format!("Timeout: it is unknown whether the write was stored: {error}");
             return Status::new(Reason::Timeout, message).into();

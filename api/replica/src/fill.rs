@@ -43,7 +43,7 @@ pub enum FillError {
     #[error(transparent)]
     Etcd(#[from] Error),
     /// The engine refused the records.
-    #[error("the copy of etcd's store: {0}")]
+    #[error("the local copy of etcd: {0}")]
     Engine(#[from] ApplyError),
 }
 

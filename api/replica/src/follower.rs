@@ -65,7 +65,7 @@ impl Replica {
                     tracing::warn!(
                         oldest,
                         copy = number(before),
-                        "the stream is compacted, filling the copy"
+                        "watch of etcd is behind its compaction, filling the local copy again"
                     );
                     match self.fill().await {
                         Ok(_) => continue,
@@ -85,7 +85,7 @@ impl Replica {
     }
 
     fn note(&self, trouble: &str) {
-        tracing::warn!(trouble, "following etcd is interrupted");
+        tracing::warn!(trouble, "watch of etcd interrupted, resuming");
         *self.trouble.lock() = Some(trouble.to_owned());
     }
 

@@ -204,7 +204,7 @@ impl Replica {
             if most == RAISED_MAX {
                 match self.client.compact(number(now)).await {
                     Err(error) if !error.is_compacted() => return Err(error.into()),
-                    _ => tracing::info!(revision = now.get(), wanted, "etcd's revision is raised"),
+                    _ => tracing::info!(revision = now.get(), wanted, "etcd revision raised"),
                 }
             }
         }
@@ -216,7 +216,7 @@ impl Replica {
         let Some(kv) = event.kv.as_ref().filter(|kv| kv.key == self.mark_key()) else { return };
         let has_left = event.kind == EVENT_PUT && kv.value.starts_with(b"left ");
         if has_left {
-            tracing::warn!("the store was moved from this etcd to another place");
+            tracing::warn!("the store was moved away from this etcd");
         }
         self.has_left.store(has_left, Ordering::Release);
     }

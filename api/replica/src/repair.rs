@@ -108,7 +108,7 @@ impl Replica {
         let leaking = taken.difference(held).copied().collect();
         let over = self.leaks.lock().note(&leaking, Instant::now());
         if !missing.is_empty() || !over.is_empty() {
-            tracing::warn!(?missing, given_back = ?over, "the ports of services are put right");
+            tracing::warn!(?missing, given_back = ?over, "allocation of node ports repaired");
             missing.iter().for_each(|port| bits.set(*port, true));
             over.iter().for_each(|port| bits.set(*port, false));
             let value = bits.write().map_err(Status::internal)?;
@@ -143,7 +143,7 @@ impl Replica {
             }
             if changes < CHANGES_MAX {
                 changes += 1;
-                tracing::warn!(%address, "an address is given back that no service has");
+                tracing::warn!(%address, "address released that no service uses");
                 let key = self.address_key(&address);
                 let compare = vec![Compare::mod_revision(key.clone(), number(entry.revision()))];
                 let delete = Request::Delete(DeleteRangeRequest { key, range_end: Bytes::new() });
@@ -157,7 +157,7 @@ impl Replica {
             changes += 1;
             let Holder { namespace, name, entry } = holder;
             let Some((service_key, _)) = self.keys.of(entry.key()) else { continue };
-            tracing::warn!(%address, namespace, name, "the address of a service is put right");
+            tracing::warn!(%address, namespace, name, "allocation of a service address repaired");
             let key = self.address_key(address);
             let compare = vec![
                 Compare::mod_revision(key.clone(), 0),

@@ -77,7 +77,7 @@ pub async fn respond(source: Source<'_>, method: &Method, held: &[u8]) -> Result
         BackupError::Held => Status::bad_request(error.to_string()),
         BackupError::Refused(refusal) => Status::new(Reason::ServiceUnavailable, refusal.to_string()),
     })?;
-    tracing::info!(revision = outgoing.revision().get(), "backup begun");
+    tracing::info!(revision = outgoing.revision().get(), "backup started");
     let (sender, body) = Body::channel(1);
     tokio::spawn(send(outgoing, sender, source.shutdown, permit));
     let mut response = Response::new(body);
@@ -99,7 +99,7 @@ async fn send(outgoing: Outgoing, sender: BodySender, shutdown: Shutdown, _permi
     let revision = outgoing.revision().get();
     match stream(outgoing, sender, shutdown).await {
         Ok(()) => tracing::info!(revision, "backup sent"),
-        Err(why) => tracing::warn!(revision, "backup broken off: {why}"),
+        Err(why) => tracing::warn!(revision, "backup aborted: {why}"),
     }
 }
 

@@ -64,7 +64,7 @@ async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
     };
     let found = match loopback.get(&target) {
         Err(error) if error.reason == Reason::StorageReadError => {
-            tracing::error!(%error, "it is not known since when tokens in secrets are tracked");
+            tracing::error!(%error, "cannot read the date since which tokens in secrets are tracked");
             return Ok(());
         }
         found => found?,
@@ -113,7 +113,7 @@ async fn renew_damaged(context: &Context) -> Result<(), Status> {
                 resource,
                 namespace,
                 name,
-                "the record of an object of the server is damaged: the object is written anew as it was at first"
+                "bootstrap object is damaged: recreated with its initial content"
             );
         }
     }

@@ -15,6 +15,6 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 pub fn probe(stream: &TcpStream) {
     let keepalive = TcpKeepalive::new().with_time(PROBE_INTERVAL).with_interval(PROBE_INTERVAL);
     if let Err(error) = SockRef::from(stream).set_tcp_keepalive(&keepalive) {
-        tracing::debug!(%error, "a connection is not probed");
+        tracing::debug!(%error, "keepalive of a connection not set");
     }
 }

@@ -74,7 +74,7 @@ impl RotatingFile {
         let rotation = self.rotation;
         std::thread::Builder::new().name("audit-rotation".to_owned()).spawn(move || {
             if let Err(error) = backups.tidy(rotation) {
-                tracing::error!(%error, "cannot tidy rotated audit logs");
+                tracing::error!(%error, "cannot compress or delete rotated audit logs");
             }
         })?;
         Ok(())

@@ -35,7 +35,7 @@ pub fn run(flags: &AcceptLoss, out: &mut impl Write) -> anyhow::Result<Outcome> 
     let data_dir = &flags.common.data_dir;
     if moving::recorded(data_dir)? == Some(Place::Etcd) {
         bail!(
-            "{}: its objects are in etcd, and the next start fills a damaged copy anew",
+            "{}: the objects are in etcd, and the next start replaces a damaged local copy",
             data_dir.display()
         );
     }

@@ -146,7 +146,9 @@ pub fn copy_pki(from: &Path, to: &Path) -> anyhow::Result<()> {
 fn must_take_a_backup(to: &Path) -> anyhow::Result<()> {
     let list = match fs::read_dir(to) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotADirectory => bail!("{} is no directory", to.display()),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            bail!("{} is not a directory", to.display())
+        }
         list => list.with_context(|| format!("cannot read {}", to.display()))?,
     };
     // Files of an earlier backup, or of an interrupted one.
@@ -159,7 +161,7 @@ fn must_take_a_backup(to: &Path) -> anyhow::Result<()> {
     if entries.is_empty() || entries.iter().any(is_ours) {
         return Ok(());
     }
-    bail!("{} is not empty, and no backup: give a directory of its own", to.display())
+    bail!("{} is not empty and has no backup: choose an empty or new directory", to.display())
 }
 
 /// Returns the directory of the certificates, or fails if it does not exist.
@@ -186,8 +188,8 @@ mod tests {
             ("empty", ""),
             ("earlier", ""),
             ("cut", ""),
-            ("foreign", "is not empty, and no backup: give a directory of its own"),
-            ("foreign/log", "is no directory"),
+            ("foreign", "is not empty and has no backup: choose an empty or new directory"),
+            ("foreign/log", "is not a directory"),
         ] {
             let path = dir.join(name);
             let want = if why.is_empty() { String::new() } else { format!("{} {why}", path.display()) };

@@ -12,34 +12,37 @@ use crate::flaws::Flaws;
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct AdmissionFlags {
-    /// Admission plugins to run beside those that run by default, separated by commas.
+    /// Admission plugins to run in addition to the default ones, separated by commas.
     #[arg(long, value_name = "NAMES")]
     pub enable_admission_plugins: Vec<List>,
     /// Admission plugins not to run, separated by commas.
     #[arg(long, value_name = "NAMES")]
     pub disable_admission_plugins: Vec<List>,
-    /// All admission plugins that run, separated by commas; instead of the two above. Deprecated.
+    /// Deprecated: all admission plugins to run, separated by commas. Cannot be combined with
+    /// --enable-admission-plugins and --disable-admission-plugins.
     #[arg(long, value_name = "NAMES")]
     pub admission_control: Vec<List>,
-    /// Configuration of admission plugins (AdmissionConfiguration, YAML or JSON).
+    /// Configuration of the admission plugins (AdmissionConfiguration, YAML or JSON).
     #[arg(long, value_name = "FILE")]
     pub admission_control_config_file: Option<PathBuf>,
-    /// Reach services that webhooks are behind at their endpoints, not at their address in the cluster.
+    /// Connect to a webhook that is a service at one of the service's endpoints instead of its cluster IP.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub enable_aggregator_routing: bool,
 
-    /// How long pods stay on a node that is not ready, where they do not say so, in seconds.
+    /// How long a pod stays on a node that is not ready, in seconds. Applies to pods that set no toleration
+    /// of their own.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true,
           value_parser = integer::<i64>)]
     pub default_not_ready_toleration_seconds: i64,
-    /// How long pods stay on a node that is not reachable, where they do not say so, in seconds.
+    /// How long a pod stays on a node that is unreachable, in seconds. Applies to pods that set no toleration
+    /// of their own.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true,
           value_parser = integer::<i64>)]
     pub default_unreachable_toleration_seconds: i64,
 }
 
-/// The plugins that the flags name.
+/// The names of admission plugins in the flags.
 #[derive(Clone, Debug)]
 pub struct PluginNames {
     enable: Vec<String>,
@@ -48,7 +51,7 @@ pub struct PluginNames {
 }
 
 impl AdmissionFlags {
-    /// The plugins that they name.
+    /// Returns the names of the plugins in the flags.
     pub fn names(&self) -> PluginNames {
         PluginNames {
             enable: List::all(&self.enable_admission_plugins),
@@ -57,7 +60,7 @@ impl AdmissionFlags {
         }
     }
 
-    /// Says what is wrong with the names of plugins.
+    /// Adds the errors in the names of plugins.
     pub fn check(&self, naming: Profile, flaws: &mut Flaws) {
         let is_given =
             !self.enable_admission_plugins.is_empty() || !self.disable_admission_plugins.is_empty();
@@ -74,7 +77,7 @@ impl AdmissionFlags {
 }
 
 impl PluginNames {
-    /// The same without a configuration of the plugins.
+    /// Returns the names as wishes, without a configuration of the plugins.
     pub fn wishes(&self, naming: Profile) -> Wishes<'_> {
         let PluginNames { enable, disable, all } = self;
         Wishes { enable, disable, all: all.as_deref(), config: None, naming }

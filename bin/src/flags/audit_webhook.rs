@@ -1,4 +1,4 @@
-//! Flags about the server that audit events are sent to.
+//! Flags of the webhook to which audit events are sent.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,64 +11,69 @@ use crate::duration;
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AuditWebhookFlags {
-    /// Kubeconfig of the server that audit events are sent to. Needs --audit-policy-file.
+    /// Kubeconfig of the server to which audit events are sent. Requires --audit-policy-file.
     #[arg(long, value_name = "FILE")]
     pub audit_webhook_config_file: Option<PathBuf>,
 
-    /// How events get to that server. blocking: before the request goes on, also if the event is lost; blocking-strict: a
-    /// request whose first event is lost is refused; batch: later, many at a time.
+    /// When events are sent to the audit webhook. With blocking, before the request continues, even if
+    /// sending fails. With blocking-strict, a request whose first event cannot be sent is refused. With
+    /// batch, later, several events at a time. Possible values: blocking, blocking-strict, batch.
     #[arg(long, value_name = "MODE", default_value = "batch")]
     pub audit_webhook_mode: String,
 
-    /// How long to wait before events are sent a second time; each further time, half as long again.
+    /// How long the server waits before it sends events a second time. Each further wait is half as long
+    /// again.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::kept)]
     pub audit_webhook_initial_backoff: Duration,
 
-    /// Mode batch: most events that wait to be sent; further ones are lost.
+    /// Largest number of events that wait to be sent; further events are lost. Only used with
+    /// --audit-webhook-mode=batch.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, allow_hyphen_values = true,
           value_parser = integer::<i64>)]
     pub audit_webhook_batch_buffer_size: i64,
 
-    /// Mode batch: most events sent at once.
+    /// Largest number of events in a batch. Only used with --audit-webhook-mode=batch.
     #[arg(long, value_name = "COUNT", default_value_t = 400, allow_hyphen_values = true,
           value_parser = integer::<i64>)]
     pub audit_webhook_batch_max_size: i64,
 
-    /// Mode batch: how long events wait for others to be sent with.
+    /// How long an event waits for other events of its batch. Only used with --audit-webhook-mode=batch.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::kept)]
     pub audit_webhook_batch_max_wait: Duration,
 
-    /// Mode batch: limit the rate of batches.
+    /// Limit the rate of batches. Only used with --audit-webhook-mode=batch.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub audit_webhook_batch_throttle_enable: bool,
 
-    /// Mode batch: batches per second, where their rate is limited.
+    /// Average number of batches per second if --audit-webhook-batch-throttle-enable is set.
     #[arg(long, value_name = "NUMBER", default_value_t = 10.0, allow_hyphen_values = true,
           value_parser = float32)]
     pub audit_webhook_batch_throttle_qps: f32,
 
-    /// Mode batch: most batches at once after a time without any, where their rate is limited.
+    /// Largest number of batches at once after an idle period if --audit-webhook-batch-throttle-enable is
+    /// set.
     #[arg(long, value_name = "COUNT", default_value_t = 15, allow_hyphen_values = true,
           value_parser = integer::<i64>)]
     pub audit_webhook_batch_throttle_burst: i64,
 
-    /// Cut events that are longer than --audit-webhook-truncate-max-event-size.
+    /// Cut events that are larger than --audit-webhook-truncate-max-event-size.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub audit_webhook_truncate_enabled: bool,
 
-    /// Longest event as JSON, in bytes: a longer one loses the objects of the request and the answer, or is lost.
+    /// Largest size of an event as JSON, in bytes. A larger event is sent without the objects of request and
+    /// response. If it is still too large, it is lost.
     #[arg(long, value_name = "BYTES", default_value_t = 102_400, allow_hyphen_values = true,
           value_parser = integer::<i64>)]
     pub audit_webhook_truncate_max_event_size: i64,
 
-    /// Most bytes of events in one request, where events are cut.
+    /// Largest total size of the events in one request, in bytes, if --audit-webhook-truncate-enabled is set.
     #[arg(long, value_name = "BYTES", default_value_t = 10_485_760, allow_hyphen_values = true,
           value_parser = integer::<i64>)]
     pub audit_webhook_truncate_max_batch_size: i64,
 
-    /// Version of the events that are sent. Only v1 exists.
+    /// API version of the events that are sent. Possible value: audit.k8s.io/v1.
     #[arg(long, value_name = "VERSION", default_value = "audit.k8s.io/v1")]
     pub audit_webhook_version: String,
 }

@@ -1,4 +1,4 @@
-//! Flags about what users may do.
+//! Flags of authorization.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use clap::Args;
 use super::forms::List;
 use crate::duration;
 
-/// What users may do.
+/// The flags that choose and configure the authorizers.
 #[derive(Args, Clone, Debug)]
 pub struct AuthorizationFlags {
-    /// Authorizers in order, separated by commas. Any of: ABAC, AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook. Default:
-    /// RBAC.
+    /// Authorizers to ask, in this order, separated by commas. Possible values: ABAC, AlwaysAllow,
+    /// AlwaysDeny, Node, RBAC, Webhook. Default: RBAC.
     #[arg(long, value_name = "MODES")]
     pub authorization_mode: Vec<List>,
 
-    /// Policies of the authorizer ABAC, a line each (JSON).
+    /// File with the rules of the authorizer ABAC, one JSON object per line.
     #[arg(long, value_name = "FILE")]
     pub authorization_policy_file: Option<PathBuf>,
 
@@ -24,25 +24,27 @@ pub struct AuthorizationFlags {
     #[arg(long, value_name = "FILE")]
     pub authorization_webhook_config_file: Option<PathBuf>,
 
-    /// Version of the reviews sent to it: v1 or v1beta1. Default: v1beta1.
+    /// API version of the SubjectAccessReview objects that the authorizer Webhook sends. Possible values: v1,
+    /// v1beta1. Default: v1beta1.
     #[arg(long, value_name = "VERSION")]
     pub authorization_webhook_version: Option<String>,
 
-    /// How long its permissions are kept. Default: 5m0s.
+    /// How long a permission from the authorizer Webhook is cached. Default: 5m0s.
     #[arg(long, value_name = "DURATION", value_parser = duration::kept, allow_hyphen_values = true)]
     pub authorization_webhook_cache_authorized_ttl: Option<Duration>,
 
-    /// How long its refusals are kept. Default: 30s.
+    /// How long a refusal from the authorizer Webhook is cached. Default: 30s.
     #[arg(long, value_name = "DURATION", value_parser = duration::kept, allow_hyphen_values = true)]
     pub authorization_webhook_cache_unauthorized_ttl: Option<Duration>,
 
-    /// Authorizers and their settings in one file (AuthorizationConfiguration); read again when it changes.
+    /// Configuration of the authorizers (AuthorizationConfiguration). Replaces --authorization-mode and the
+    /// --authorization-webhook-* flags. Reloaded when the file changes.
     #[arg(long, value_name = "FILE")]
     pub authorization_config: Option<PathBuf>,
 }
 
 impl AuthorizationFlags {
-    /// Whether a flag says what the configuration file says.
+    /// Returns whether a flag is given that `--authorization-config` replaces.
     pub fn names_authorizers(&self) -> bool {
         !self.authorization_mode.is_empty()
             || self.authorization_webhook_config_file.is_some()

@@ -1,4 +1,4 @@
-//! Flags of what is done to requests before anything is known of them but their head.
+//! Flags of the processing of requests that depends only on their head.
 
 use api::state::edge::Settings;
 use clap::Args;
@@ -8,10 +8,10 @@ use types::schema::pattern::Pattern;
 use super::forms;
 use crate::flaws::Flaws;
 
-/// Largest chance that a request ends its connection: more would be mostly handshakes.
+/// Largest probability that a request ends its connection. With a larger one, handshakes would dominate.
 const GOAWAY_CHANCE_MAX: f64 = 0.02;
 
-/// What kube-apiserver adds to what it says of a wrong origin.
+/// The text that kube-apiserver appends to the error for an invalid origin.
 const ORIGINS_HELP: &str = "List of allowed origins for CORS, comma separated. An allowed origin can be a regular expression \
     to support subdomain matching. If this list is empty CORS will not be enabled. Please ensure each expression matches the \
     entire hostname by anchoring to the start with '^' or including the '//' prefix, and by anchoring to the end with '$' or \
@@ -21,40 +21,45 @@ const ORIGINS_HELP: &str = "List of allowed origins for CORS, comma separated. A
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct EdgeFlags {
-    /// Origins whose scripts may use the API, as regular expressions separated by commas.
+    /// Origins whose scripts may use the API from a browser, as regular expressions separated by commas.
     #[arg(long, value_name = "PATTERNS", value_delimiter = ',')]
     pub cors_allowed_origins: Vec<String>,
 
-    /// Directives of the header Strict-Transport-Security, separated by commas: max-age=SECONDS, includeSubDomains, preload.
+    /// Directives of the response header Strict-Transport-Security, separated by commas. Possible values:
+    /// max-age=SECONDS, includeSubDomains, preload.
     #[arg(long, value_name = "DIRECTIVES", value_delimiter = ',')]
     pub strict_transport_security_directives: Vec<String>,
 
-    /// How likely a request over HTTP/2 ends its connection, so that clients find other servers; at most 0.02.
+    /// Probability that a request over HTTP/2 ends its connection, so that clients spread over several
+    /// servers. 0 to 0.02.
     #[arg(long, value_name = "CHANCE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = forms::float)]
     pub goaway_chance: f64,
 
-    /// After --shutdown-delay-duration, answer new requests with 429 while those in flight finish, and close the port then.
+    /// After --shutdown-delay-duration, answer new requests with 429 while the requests in flight finish, and
+    /// only then close the port.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub shutdown_send_retry_after: bool,
 
-    /// Serve /debug/flags, by which the level of detail of the log is changed, and /debug/pprof, to who may see them.
+    /// Serve /debug/pprof, and /debug/flags, which changes the level of detail of the log, to users with
+    /// permission for these paths.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub profiling: bool,
 
-    /// Serve /debug/flags and /debug/pprof at a socket of this path too, without a credential, to who may open it.
+    /// Path of a Unix socket at which /debug/flags and /debug/pprof are also served. No credentials are
+    /// needed: the permissions of the file decide who can connect.
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     pub debug_socket_path: String,
 
-    /// Serve the files of /var/log below /logs, to who may see that path.
+    /// Serve the files of /var/log below /logs to users with permission for that path.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub enable_logs_handler: bool,
 }
 
 impl EdgeFlags {
-    /// Says what is wrong with each of them.
+    /// Adds the error in each flag.
     pub fn check(&self, flaws: &mut Flaws) {
         flaws.take(chance(self.goaway_chance));
         flaws.take(transport_security(&self.strict_transport_security_directives));
@@ -63,10 +68,10 @@ impl EdgeFlags {
         }
     }
 
-    /// What they ask for.
+    /// Returns the settings in the flags.
     ///
     /// # Errors
-    /// A pattern that is none or that matches a part of a host, a directive that there is not, and a chance out of range.
+    /// A pattern is invalid or can match part of a host, a directive is unknown, or the probability is out of range.
     pub fn settings(&self) -> Result<Settings, String> {
         chance(self.goaway_chance)?;
         let origins = self.cors_allowed_origins.iter().map(|text| origin(text));
@@ -87,7 +92,7 @@ fn chance(chance: f64) -> Result<(), String> {
     }
 }
 
-/// A pattern that is sure to match whole hosts.
+/// Parses a pattern that can only match whole hosts.
 fn origin(text: &str) -> Result<Pattern, String> {
     if text.is_empty() {
         return Err(format!("empty value in --cors-allowed-origins, help: {ORIGINS_HELP}"));
@@ -125,7 +130,9 @@ fn transport_security(directives: &[String]) -> Result<Option<HeaderValue>, Stri
         return Ok(None);
     }
     let value = HeaderValue::from_str(&directives.join("; "));
-    value.map(Some).map_err(|_| "--strict-transport-security-directives is no text of a header".to_owned())
+    value.map(Some).map_err(|_| {
+        "--strict-transport-security-directives has characters that a header must not contain".to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -154,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_setting_is_said() {
+    fn invalid_settings_are_reported() {
         let anchored = "regular expression does not pin to start/end of host";
         for (origins, directives, chance, want) in [
             (&["example"][..], &[][..], 0.0, anchored),

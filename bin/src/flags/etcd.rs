@@ -10,20 +10,20 @@ use crate::duration;
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct EtcdFlags {
-    /// Endpoints of etcd (scheme://host:port, separated by commas). With them objects are kept in etcd, which several servers may
-    /// share; without, in a store of the server's own.
+    /// Endpoints of etcd (scheme://host:port, separated by commas). With this flag, objects are stored in
+    /// etcd, which several servers can share; without it, in the server's own store.
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     pub etcd_servers: Vec<String>,
 
-    /// Start of all keys in etcd.
+    /// Prefix of all keys in etcd.
     #[arg(long, value_name = "PREFIX", default_value = "/registry")]
     pub etcd_prefix: String,
 
-    /// Authorities (PEM) that the certificates of etcd are verified against.
+    /// CA bundle (PEM) that the certificates of etcd are verified against.
     #[arg(long, value_name = "FILE")]
     pub etcd_cafile: Option<PathBuf>,
 
-    /// Client certificate (PEM) shown to etcd.
+    /// Client certificate (PEM) that the server presents to etcd.
     #[arg(long, value_name = "FILE")]
     pub etcd_certfile: Option<PathBuf>,
 
@@ -31,28 +31,29 @@ pub struct EtcdFlags {
     #[arg(long, value_name = "FILE")]
     pub etcd_keyfile: Option<PathBuf>,
 
-    /// Resources kept in another etcd: group/resource#url;url, for events and leases.
+    /// Resources that are stored in another etcd, as group/resource#url;url, separated by commas. Only
+    /// possible for events and leases.
     #[arg(long, value_name = "OVERRIDES", value_delimiter = ',')]
     pub etcd_servers_overrides: Vec<String>,
 
-    /// Moves the store while it is served, then serves it from there: to-etcd from the server's own log to --etcd-servers,
-    /// to-log the other way.
+    /// Move the store while the server serves it, and then serve it from the new location. to-etcd moves it from the
+    /// server's own log to --etcd-servers, to-log moves it the other way. Possible values: to-etcd, to-log.
     #[arg(long, value_name = "DIRECTION", value_parser = direction)]
     pub live_migration: Option<Direction>,
 
-    /// How often etcd is compacted; 0: by others.
+    /// How often this server compacts etcd. 0 means that another program does it.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::kept)]
     pub etcd_compaction_interval: Duration,
 
-    /// How long the health check waits for etcd.
+    /// How long the health check waits for a response of etcd.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::kept)]
     pub etcd_healthcheck_timeout: Duration,
 
-    /// How long the readiness check waits for etcd.
+    /// How long the readiness check waits for a response of etcd.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::kept)]
     pub etcd_readycheck_timeout: Duration,
 
-    /// How objects of built-in types are kept in etcd: application/vnd.kubernetes.protobuf.
+    /// Encoding of objects of built-in types in etcd. Possible value: application/vnd.kubernetes.protobuf.
     #[arg(long, value_name = "TYPE", default_value = "application/vnd.kubernetes.protobuf")]
     pub storage_media_type: String,
 }
@@ -75,7 +76,7 @@ impl Default for EtcdFlags {
     }
 }
 
-/// Where a store is moved while it is served.
+/// The direction in which a store is moved while it is served.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Direction {
     /// From the server's own log to etcd.

@@ -7,7 +7,7 @@ use clap::Args;
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct ExtensionFlags {
-    /// Client certificate (PEM) by which extension servers know this one.
+    /// Client certificate (PEM) that this server presents to extension servers and peers.
     #[arg(long, value_name = "FILE")]
     pub proxy_client_cert_file: Option<PathBuf>,
 
@@ -17,7 +17,7 @@ pub struct ExtensionFlags {
 }
 
 impl ExtensionFlags {
-    /// The flag that is not given, of those that name the certificate by which peers know this server, and its key.
+    /// Returns the flag that is missing for connections to peers: the client certificate or its key.
     pub fn missing_for_peers(&self) -> Option<&'static str> {
         match (&self.proxy_client_cert_file, &self.proxy_client_key_file) {
             (None, _) => Some("--proxy-client-cert-file"),

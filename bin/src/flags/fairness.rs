@@ -8,31 +8,34 @@ use crate::flaws::Flaws;
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct FairnessFlags {
-    /// Let the priority levels share the server, as flow schemas and priority levels say. Otherwise two plain bounds hold.
+    /// Limit concurrent requests by priority levels and flow schemas (API priority and fairness). If false,
+    /// --max-requests-inflight and --max-mutating-requests-inflight are two plain limits.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = super::forms::boolean, action = clap::ArgAction::Set)]
     pub enable_priority_and_fairness: bool,
 
-    /// Most requests at once that read; 0: no bound. Priority levels share the sum of both bounds.
+    /// Largest number of concurrent reading requests. 0 means no limit. Priority levels share the sum of this
+    /// flag and --max-mutating-requests-inflight.
     #[arg(long, value_name = "NUMBER", default_value_t = 400, allow_negative_numbers = true, value_parser = super::forms::integer::<i32>)]
     pub max_requests_inflight: i32,
 
-    /// Most requests at once that write; 0: no bound. Priority levels share the sum of both bounds.
+    /// Largest number of concurrent writing requests. 0 means no limit. Priority levels share the sum of this
+    /// flag and --max-requests-inflight.
     #[arg(long, value_name = "NUMBER", default_value_t = 200, allow_negative_numbers = true, value_parser = super::forms::integer::<i32>)]
     pub max_mutating_requests_inflight: i32,
 }
 
 impl FairnessFlags {
-    /// Says what is wrong with each bound.
+    /// Adds the error in each limit.
     pub fn check(&self, flaws: &mut Flaws) {
         flaws.take(bound("max-requests-inflight", self.max_requests_inflight));
         flaws.take(bound("max-mutating-requests-inflight", self.max_mutating_requests_inflight));
     }
 
-    /// What they ask for.
+    /// Returns the settings in the flags.
     ///
     /// # Errors
-    /// A bound is negative, or nothing would ever run.
+    /// A limit is negative, or both are 0 and requests would never run.
     pub fn settings(&self) -> Result<Settings, String> {
         let reading = bound("max-requests-inflight", self.max_requests_inflight)?;
         let writing = bound("max-mutating-requests-inflight", self.max_mutating_requests_inflight)?;

@@ -1,34 +1,34 @@
-//! Values of flags by their form. What is said of a wrong one is what Go's parsers say, as kube-apiserver does.
+//! Parsers of flag values. The errors for invalid values are those of Go's parsers, as in kube-apiserver.
 
 use std::net::IpAddr;
 
 use go::quote;
 
-/// Reads an address.
+/// Parses an IP address, with blanks around it.
 pub fn ip(text: &str) -> Result<IpAddr, String> {
     text.trim().parse().map_err(|_| format!("failed to parse IP: {}", quote(text)))
 }
 
-/// Elements separated by commas: the value of a flag that may be given several times.
+/// Elements separated by commas: the value of a flag that is repeatable.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct List(Vec<String>);
 
 impl List {
-    /// The elements of all values.
+    /// Returns the elements of all values.
     pub fn all(values: &[List]) -> Vec<String> {
         values.iter().flat_map(|List(elements)| elements).cloned().collect()
     }
 }
 
 impl From<&str> for List {
-    /// Nothing is a list without elements.
+    /// Splits the text at commas; an empty text is an empty list.
     fn from(text: &str) -> Self {
         let elements = text.split(',').map(str::to_owned);
         List(if text.is_empty() { Vec::new() } else { elements.collect() })
     }
 }
 
-/// Reads a name and what it is for, as `name=value`. Values may have any further `=`.
+/// Parses `name=value`. The value may contain further `=`.
 pub fn pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("malformed pair, expect string=string")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
@@ -37,18 +37,18 @@ pub fn pair(text: &str) -> Result<(String, String), String> {
 /// A port to listen on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Port {
-    /// This one, if there is such a port.
+    /// This number; the range is checked later.
     Number(i64),
-    /// Any that is free.
+    /// Any free port.
     Free,
 }
 
-/// Reads a port, or `free`.
+/// Parses a port number, or `free`.
 pub fn port(text: &str) -> Result<Port, String> {
     if text == "free" { Ok(Port::Free) } else { integer(text).map(Port::Number) }
 }
 
-/// Reads a whole number of a type's range as Go writes them: `10`, `-1`, `0x1f`, `0o17`, `017`, `0b11`, `1_000`.
+/// Parses an integer in the range of `N` in Go's syntax: `10`, `-1`, `0x1f`, `0o17`, `017`, `0b11`, `1_000`.
 pub fn integer<N: TryFrom<i128>>(text: &str) -> Result<N, String> {
     let failed = |why: &str| format!("strconv.ParseInt: parsing {}: {why}", quote(text));
     let (is_negative, digits) = match text.strip_prefix(['-', '+']) {
@@ -69,7 +69,7 @@ pub fn integer<N: TryFrom<i128>>(text: &str) -> Result<N, String> {
     number.and_then(|number| N::try_from(number).ok()).ok_or_else(|| failed("value out of range"))
 }
 
-/// The base of a number, and the digits after the mark of the base.
+/// Returns the base of a number, and the digits after the prefix of the base.
 fn radix(text: &str) -> (u32, &str) {
     let Some(rest) = text.strip_prefix('0').filter(|rest| !rest.is_empty()) else { return (10, text) };
     match rest.as_bytes()[0] {
@@ -80,17 +80,17 @@ fn radix(text: &str) -> (u32, &str) {
     }
 }
 
-/// Reads a number with a fraction.
+/// Parses a floating-point number.
 pub fn float(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| format!("strconv.ParseFloat: parsing {}: invalid syntax", quote(text)))
 }
 
-/// The same in single precision.
+/// Parses a floating-point number and rounds it to single precision.
 pub fn float32(text: &str) -> Result<f32, String> {
     float(text).map(|number| number as f32)
 }
 
-/// Reads a level of detail, which has no sign. Those above the most detailed one are the same.
+/// Parses a level of detail of the log, which has no sign. Values above 255 become 255.
 pub fn level(text: &str) -> Result<u8, String> {
     let failed = |why: &str| format!("strconv.ParseUint: parsing {}: {why}", quote(text));
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -102,7 +102,7 @@ pub fn level(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Checks levels of detail of parts of the program, as pattern=N separated by commas.
+/// Checks levels of detail for modules, as pattern=N separated by commas.
 pub fn levels(text: &str) -> Result<(), String> {
     for item in text.split(',').filter(|item| !item.is_empty()) {
         match item.split('=').collect::<Vec<_>>()[..] {
@@ -120,7 +120,7 @@ pub fn quantity(text: &str) -> Result<(), String> {
     quantity::canonical(text).map(drop).map_err(str::to_owned)
 }
 
-/// Reads the value of a switch.
+/// Parses the value of a Boolean flag.
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -129,7 +129,7 @@ pub fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// What kube-apiserver says of values below zero, which have the form of the flag but are checked later.
+/// The errors of kube-apiserver for negative values, by flag. kube-apiserver parses such values and refuses them later.
 const NEGATIVE: &[(&str, &str)] = &[
     ("--livez-grace-period", "--livez-grace-period can not be a negative value"),
     ("--min-request-timeout", "--min-request-timeout can not be negative value"),
@@ -145,7 +145,7 @@ const NEGATIVE: &[(&str, &str)] = &[
     ),
 ];
 
-/// What is said of a value that does not have its form.
+/// Returns the error for an invalid value of a flag.
 pub fn invalid(flag: &str, value: &str, why: &str) -> String {
     let is_negative = value.starts_with('-')
         && (why.ends_with("must not be negative") || why.ends_with("value out of range"));
@@ -158,7 +158,7 @@ pub fn invalid(flag: &str, value: &str, why: &str) -> String {
     if flag == "--log-format" {
         return format!("format: Invalid value: {}: Unsupported log format", quote(value));
     }
-    // The only flag here that has a short form.
+    // The only flag of the server that has a short form.
     let shown = if flag == "--v" { "-v, --v" } else { flag };
     format!("invalid argument {} for {} flag: {why}", quote(value), quote(shown))
 }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_below_zero_are_said_as_upstream_says_them() {
+    fn negative_values_have_the_errors_of_upstream() {
         for (flag, value, why, want) in [
             (
                 "--request-timeout",

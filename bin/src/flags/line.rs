@@ -1,9 +1,10 @@
-//! From words to flags: the command line is parsed, and what is wrong with it is said in one line.
+//! Parses the command line into flags, and reports an error in it in one line.
 //!
-//! `words ─► names written alike ─► values beside their flags ─► flags without effect and empty values left out ─► clap ─►
-//! Flags, or a command`
+//! `words ─► names with - for _ ─► values joined with their flags ─► flags without effect and empty values removed ─►
+//! clap ─► Flags, or a command`
 //!
-//! Errors are in the words of kube-apiserver's flag library where it has any. Knows no flag by its meaning.
+//! Errors are those of kube-apiserver's flag library where it has the same error. This module does not depend on the meaning of
+//! any flag.
 
 use std::ffi::OsString;
 
@@ -16,11 +17,11 @@ use super::words::{Shown, Words, named};
 use super::{Flags, forms, suggestion, upstream};
 use crate::cli::args::Command;
 
-/// Serves a resource API from its own revision log.
+/// Serves a Kubernetes-style API from its own store.
 ///
-/// Without flags it keeps its store in ./cluster-data, creates its certificates at the first start, listens on
-/// https://127.0.0.1:6443, and writes a kubeconfig for its administrator into the data directory. With a command it
-/// works on a store offline instead.
+/// Without flags, the server stores its data in ./cluster-data, creates its certificates at the first start, listens on
+/// https://127.0.0.1:6443, and writes a kubeconfig for its administrator into the data directory. A command works on a
+/// store and does not start a server.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "cluster-apiserver",
@@ -38,16 +39,16 @@ pub(super) struct CommandLine {
     command: Option<Command>,
 }
 
-/// What the command line asks for.
+/// A parsed command line.
 #[derive(Clone, Debug)]
 pub enum Invocation {
-    /// Serve.
+    /// Start the server with these flags. The pairs are all flags with their values as text.
     Serve(Box<Flags>, Vec<(String, String)>),
-    /// Run an offline command.
+    /// Run a command on a store, without a server.
     Run(Command),
 }
 
-/// The flags whose value is the name of a file.
+/// Returns the flags whose value is the name of a file.
 #[cfg(test)]
 pub fn naming_files() -> Vec<String> {
     let command = CommandLine::command();
@@ -60,7 +61,7 @@ pub fn naming_files() -> Vec<String> {
 
 #[cfg(test)]
 impl Invocation {
-    /// The flags of a command line that asks to serve.
+    /// Returns the flags of a command line that starts the server.
     pub fn flags(self) -> Flags {
         match self {
             Invocation::Serve(flags, _) => *flags,
@@ -72,13 +73,13 @@ impl Invocation {
 /// Why the command line has no flags to continue with.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Stop {
-    /// A text that was asked for, such as the help.
+    /// A requested text, such as the help.
     Print(String),
     /// An error in one line.
     Refuse(String),
 }
 
-/// Returns whether a command line begins with an offline command.
+/// Returns whether a command line begins with a command.
 pub fn is_command(arguments: &[OsString]) -> bool {
     let first = arguments.get(1).map(|first| first.to_string_lossy());
     first.is_some_and(|first| first == "help" || Command::has_subcommand(&first))
@@ -87,14 +88,14 @@ pub fn is_command(arguments: &[OsString]) -> bool {
 /// Parses a command line, program name first.
 ///
 /// # Errors
-/// [`Stop`] when the process should end instead of serving.
+/// [`Stop`] if the process must end instead of serving.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, Stop> {
     let arguments: Vec<OsString> = normalised_all(arguments);
     // The words after a command belong to the command.
     if is_command(&arguments) {
         return match parsed(&without_empty(arguments))?.command {
             Some(command) => Ok(Invocation::Run(command)),
-            None => Err(Stop::Refuse("a command is missing".to_owned())),
+            None => Err(Stop::Refuse("a command is missing: see --help".to_owned())),
         };
     }
     let words = Words::read(arguments).map_err(Stop::Refuse)?;
@@ -117,7 +118,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
     Ok(Invocation::Serve(Box::new(flags), shown(&arguments)))
 }
 
-/// The flags that `-h` lists: those that a first installation sets. `--help` lists all.
+/// The flags that `-h` lists: the flags that a first installation sets. `--help` lists all flags.
 const COMMON: [&str; 14] = [
     "data-dir",
     "naming",
@@ -135,7 +136,7 @@ const COMMON: [&str; 14] = [
     "v",
 ];
 
-/// The command line, with only the [`COMMON`] flags in the short help.
+/// Returns the command line with only the [`COMMON`] flags in the short help.
 fn command() -> clap::Command {
     CommandLine::command().mut_args(|flag| {
         let is_common = flag.get_long().is_some_and(|name| COMMON.contains(&name));
@@ -152,13 +153,13 @@ fn parsed(arguments: &[OsString]) -> Result<CommandLine, Stop> {
     })
 }
 
-/// The text that a flag asks for.
+/// Returns the text that a flag requests.
 fn text(arguments: &[OsString], flag: &str) -> Stop {
     let name = arguments.first().cloned().unwrap_or_default();
     parsed(&[name, flag.into()]).err().unwrap_or(Stop::Print(String::new()))
 }
 
-/// The arguments without flags that name the file "" or no element of a list of texts: that is what there is without them.
+/// Removes flags whose value is the file name "" or an empty list of texts: that equals the absence of the flag.
 fn without_empty(arguments: Vec<OsString>) -> Vec<OsString> {
     let command = CommandLine::command();
     let may_go = |name: &str| {
@@ -175,7 +176,7 @@ fn without_empty(arguments: Vec<OsString>) -> Vec<OsString> {
     arguments.into_iter().filter(is_kept).collect()
 }
 
-/// All flags with their values, for people who ask the server; by name.
+/// Returns all flags with their values, sorted by name, as `/flagz` shows them.
 fn shown(arguments: &[OsString]) -> Vec<(String, String)> {
     let Ok(matches) = CommandLine::command().try_get_matches_from(arguments) else { return Vec::new() };
     let command = CommandLine::command();
@@ -190,7 +191,7 @@ fn shown(arguments: &[OsString]) -> Vec<(String, String)> {
     flags
 }
 
-/// The arguments, with the names of flags written alike.
+/// Replaces `_` by `-` in the names of all flags before `--`.
 fn normalised_all(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut names_follow = true;
     let arguments = arguments.into_iter().enumerate().map(|(i, argument)| {
@@ -200,14 +201,14 @@ fn normalised_all(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString
     arguments.collect()
 }
 
-/// `--a_b=c_d` → `--a-b=c_d`.
+/// Replaces `_` by `-` in the name of a flag: `--a_b=c_d` → `--a-b=c_d`.
 fn normalised(argument: OsString) -> OsString {
     let Some(flag) = argument.to_str().and_then(|text| text.strip_prefix("--")) else { return argument };
     let (name, value) = flag.find('=').map_or((flag, ""), |at| flag.split_at(at));
     if name.contains('_') { format!("--{}{value}", name.replace('_', "-")).into() } else { argument }
 }
 
-/// Clap's errors in the words of kube-apiserver's flag library where it has any.
+/// Returns an error of clap as one line, with the text of kube-apiserver's flag library where it has the same error.
 fn one_line(error: &clap::Error, arguments: &[OsString]) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -239,7 +240,7 @@ fn one_line(error: &clap::Error, arguments: &[OsString]) -> String {
     line.replace(['\n', '\r'], " ")
 }
 
-/// What to say of a flag that is not known. Clap names the letter alone where several were written together.
+/// Returns the error for an unknown flag. If several letters were joined, clap names only the unknown letter.
 fn unknown(flag: &str, arguments: &[OsString]) -> String {
     let written = |is_it: &dyn Fn(&str) -> bool| {
         let texts = arguments.iter().skip(1).map(|argument| argument.to_string_lossy());
@@ -265,7 +266,7 @@ fn unknown(flag: &str, arguments: &[OsString]) -> String {
     }
 }
 
-/// The flag of the server or of one of its commands that is spelled most like `name`.
+/// Returns the flag of the server or of one of its commands whose spelling is closest to `name`.
 fn similar_flag(name: &str) -> Option<String> {
     let server = CommandLine::command();
     let commands = std::iter::once(&server).chain(server.get_subcommands());
@@ -273,7 +274,7 @@ fn similar_flag(name: &str) -> Option<String> {
     suggestion::nearest(name, flags).map(str::to_owned)
 }
 
-/// What to say of words that are no flags.
+/// Returns the error for words that are not flags.
 fn unexpected(words: &[String], naming: &Naming) -> String {
     let commands = CommandLine::command();
     let names = commands.get_subcommands().map(clap::Command::get_name);

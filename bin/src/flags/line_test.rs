@@ -1,4 +1,4 @@
-//! Command lines, and what they mean or are refused for.
+//! Tests of command lines: the flags they set, or the error they cause.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -119,7 +119,10 @@ fn a_wrong_command_line_is_one_line() {
         ("verify -x", "unknown shorthand flag: 'x' in -x"),
         ("verify sure", "\"cluster-apiserver\" does not take any arguments, got [\"sure\"]"),
         ("verify --output=xml", "invalid argument \"xml\" for \"--output\" flag: must be text or json"),
-        ("inspect --from=x", "invalid argument \"x\" for \"--from\" flag: not a revision"),
+        (
+            "inspect --from=x",
+            "invalid argument \"x\" for \"--from\" flag: must be a revision, which is a number",
+        ),
         ("inspect --key=a --prefix=b", "the argument '--key <KEY>' cannot be used with '--prefix <KEY>'"),
         ("--anonymous-auth false", "\"cluster-apiserver\" does not take any arguments, got [\"false\"]"),
         ("--v=1 a -v 2 b", "\"cluster-apiserver\" does not take any arguments, got [\"a\" \"b\"]"),

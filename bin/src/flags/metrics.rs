@@ -16,19 +16,20 @@ use crate::issuers::opening;
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct MetricsFlags {
-    /// Families of metrics that are not shown, separated by commas.
+    /// Names of metrics that /metrics does not show, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub disabled_metrics: Vec<String>,
 
-    /// Show metrics that are hidden because they are deprecated. Names the previous release.
+    /// Show metrics that are hidden because they are deprecated. The value must be the previous release.
     #[arg(long, value_name = "RELEASE")]
     pub show_hidden_metrics_for_version: Option<String>,
 
-    /// Values that a label may have, as family,label=value,value; others are shown as one, unexpected. Repeatable.
+    /// Values that a label of a metric may have, as metric,label=value,value. All other values are shown as
+    /// `unexpected`. Repeatable.
     #[arg(long, value_name = "PAIR", value_parser = pairs)]
     pub allow_metric_labels: Vec<Pairs>,
 
-    /// The same in a file: family,label: value,value (YAML).
+    /// YAML file with the same content as --allow-metric-labels, as metric,label: value,value.
     #[arg(long, value_name = "FILE")]
     pub allow_metric_labels_manifest: Option<PathBuf>,
 }
@@ -36,26 +37,26 @@ pub struct MetricsFlags {
 /// Pairs of `family,label` and values separated by commas.
 pub type Pairs = Vec<(String, String)>;
 
-/// The same by key.
+/// Values separated by commas, by `family,label`.
 type Mapping = BTreeMap<String, String>;
 
 impl MetricsFlags {
-    /// Says what is wrong with them, in the file that they name too.
+    /// Adds the errors in the flags and in the manifest.
     pub fn check(&self, flaws: &mut Flaws) {
         flaws.take(self.check_disabled());
         flaws.take(check_keys(&self.mapping(), "metrics.allowListMapping"));
         flaws.take(self.manifest());
     }
 
-    /// The values that labels may have.
+    /// Returns the values that labels may have.
     ///
     /// # Errors
-    /// A key of another form, or a file that cannot be read.
+    /// A key is not `family,label`, or the manifest cannot be read.
     pub fn allowed(&self) -> anyhow::Result<Allowed> {
         let (mapping, manifest) = (self.mapping(), self.manifest()?);
         check_keys(&mapping, "metrics.allowListMapping")?;
         let pairs = manifest.iter().chain(&mapping).map(|(key, values)| (key.as_str(), values.as_str()));
-        Allowed::parse(pairs).map_err(|key| anyhow!("{key}: no family and label"))
+        Allowed::parse(pairs).map_err(|key| anyhow!("{key} must be a metric and a label, as metric,label"))
     }
 
     fn check_disabled(&self) -> anyhow::Result<()> {
@@ -69,12 +70,12 @@ impl MetricsFlags {
         ))
     }
 
-    /// The pairs of the flag; of equal keys the last one counts.
+    /// Returns the pairs in the flag. If a key is repeated, the last pair counts.
     fn mapping(&self) -> Mapping {
         self.allow_metric_labels.iter().flatten().cloned().collect()
     }
 
-    /// The pairs of the file.
+    /// Returns the pairs in the manifest.
     fn manifest(&self) -> anyhow::Result<Mapping> {
         const FIELD: &str = "metrics.allowListMappingManifest";
         let Some(path) = &self.allow_metric_labels_manifest else { return Ok(Mapping::new()) };
@@ -86,7 +87,7 @@ impl MetricsFlags {
     }
 }
 
-/// Reads a flag's value: one pair, perhaps in quotes, or a line of CSV with a pair in each field (RFC 4180).
+/// Parses a value of the flag: one pair, optionally in quotes, or a line of CSV with a pair in each field (RFC 4180).
 fn pairs(text: &str) -> Result<Pairs, String> {
     let fields = match text.matches('=').count() {
         0 => vec![text.to_owned()],
@@ -100,7 +101,7 @@ fn pairs(text: &str) -> Result<Pairs, String> {
     fields.iter().map(pair).collect()
 }
 
-/// The fields of a line of CSV.
+/// Splits a line of CSV into its fields.
 fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut field) = (Vec::new(), String::new());
     let (mut is_quoted, mut letters) = (false, line.chars().peekable());
@@ -130,7 +131,7 @@ fn check_keys(mapping: &Mapping, field: &str) -> anyhow::Result<()> {
     ))
 }
 
-/// Reads a file of pairs.
+/// Reads a manifest, which maps `family,label` to values.
 fn read(path: &Path) -> anyhow::Result<Mapping> {
     let bytes = crate::files::read(path)
         .map_err(|error| anyhow!("failed to read allow list manifest: {}", opening(path, &error)))?;
@@ -172,7 +173,7 @@ fn parse(bytes: &[u8]) -> Result<Mapping, String> {
     if lines.is_empty() { Ok(mapping) } else { Err(wrong(&lines)) }
 }
 
-/// The tag of a value, and the value where it is a scalar.
+/// Returns the YAML tag of a value, with the value if it is a scalar.
 fn tag(value: &Value) -> String {
     match value {
         Value::Object(_) => "!!map".to_owned(),
@@ -186,7 +187,7 @@ fn tag(value: &Value) -> String {
     }
 }
 
-/// The line where the value of a member of the document begins: that of its key, or the next one with something on it.
+/// Returns the line on which the value of a member begins: the line of the key, or else the next line with content.
 fn line_of(text: &str, key: &str) -> usize {
     let marks = ['"', '\''];
     let found = text.lines().enumerate().find_map(|(at, line)| {
@@ -200,7 +201,7 @@ fn line_of(text: &str, key: &str) -> usize {
     }
 }
 
-/// The number of the first line from `start` on that is neither empty nor a comment.
+/// Returns the number of the first line at or after `start` that is neither empty nor a comment.
 fn content(text: &str, start: usize) -> usize {
     let is_content = |line: &str| !matches!(line.trim(), "" | "---") && !line.trim_start().starts_with('#');
     let line = text.lines().enumerate().skip(start).find(|(_, line)| is_content(line));
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_are_those_of_upstream() {
         let dir = Scratch::new();
         let none = String::new();
         let keys = "must have keys with format `metricName,labelName` where metricName matches \

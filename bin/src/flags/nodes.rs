@@ -1,4 +1,4 @@
-//! Flags of the connections to nodes.
+//! Flags of the connections to kubelets.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use crate::duration;
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct NodeFlags {
-    /// Authorities (PEM) that the agents of nodes are verified against; without, any certificate of theirs will do.
+    /// CA bundle (PEM) that the certificates of kubelets are verified against. Default: their certificates
+    /// are not verified.
     #[arg(long, value_name = "FILE")]
     pub kubelet_certificate_authority: Option<PathBuf>,
 
-    /// Client certificate (PEM) by which the agents of nodes know this server.
+    /// Client certificate (PEM) that this server presents to kubelets.
     #[arg(long, value_name = "FILE")]
     pub kubelet_client_certificate: Option<PathBuf>,
 
@@ -22,7 +23,8 @@ pub struct NodeFlags {
     #[arg(long, value_name = "FILE")]
     pub kubelet_client_key: Option<PathBuf>,
 
-    /// Kinds of node addresses, separated by commas; the first that a node has is where its agent is.
+    /// Types of node addresses, separated by commas. The server connects to a kubelet at the first of these
+    /// addresses that the node has.
     #[arg(
         long,
         value_name = "TYPES",
@@ -31,7 +33,7 @@ pub struct NodeFlags {
     )]
     pub kubelet_preferred_address_types: Vec<String>,
 
-    /// How long the connection to an agent may take.
+    /// How long connecting to a kubelet may take.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::kept)]
     pub kubelet_timeout: Duration,
 }

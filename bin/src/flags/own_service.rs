@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::forms;
 
-/// There is no such way to keep the endpoints of the server's own service.
+/// The value of `--endpoint-reconciler-type` is unknown.
 #[derive(Debug, thiserror::Error)]
 #[error("Reconciler not implemented: {0}")]
 pub struct NoReconciler(String);
@@ -14,21 +14,23 @@ pub struct NoReconciler(String);
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct OwnServiceFlags {
-    /// Port of nodes at which the server's own service is reached too; 0: none.
+    /// Node port at which the server's own service can also be reached. 0 means that the service has no node
+    /// port.
     #[arg(long, value_name = "PORT", default_value_t = 0, allow_negative_numbers = true,
           value_parser = forms::integer::<i64>)]
     pub kubernetes_service_node_port: i64,
 
-    /// How the endpoints of the server's own service are kept: none leaves them to others. One of: lease, master-count, none.
+    /// Whether the server maintains the endpoints of its own service. With lease and master-count it does;
+    /// with none, another program must. Possible values: lease, master-count, none.
     #[arg(long, value_name = "TYPE", default_value = "lease")]
     pub endpoint_reconciler_type: String,
 }
 
 impl OwnServiceFlags {
-    /// The port at nodes, if there is one.
+    /// Returns the node port, or `None` if the flag is 0.
     ///
     /// # Errors
-    /// There is no such port.
+    /// The value is not a port.
     pub fn node_port(&self) -> anyhow::Result<Option<u16>> {
         let port = self.kubernetes_service_node_port;
         let node_port = u16::try_from(port).map_err(|_| {
@@ -40,10 +42,10 @@ impl OwnServiceFlags {
         Ok((node_port != 0).then_some(node_port))
     }
 
-    /// What they ask for; where the server is reached is not known yet.
+    /// Returns the settings in the flags. The address of the server is added later.
     ///
     /// # Errors
-    /// There is no such port, or no such type.
+    /// The value is not a port, or the type of reconciler is unknown.
     pub fn settings(&self) -> anyhow::Result<OwnService> {
         let node_port = self.node_port()?;
         let has_endpoints = match self.endpoint_reconciler_type.as_str() {

@@ -1,4 +1,4 @@
-//! The reference page of the flags, `docs/flags.md`, is written from the same descriptions as `--help`.
+//! Checks the reference page of the flags, `docs/flags.md`, which is generated from the same descriptions as `--help`.
 //!
 //! `UPDATE_GOLDEN=1 cargo test --package cluster-apiserver the_page_of_flags` rewrites the page.
 
@@ -42,12 +42,13 @@ cluster-apiserver --naming=kubernetes --data-dir=/var/lib/cluster-apiserver --se
 ```
 
 The page is generated from the descriptions that `--help` prints. In the name of a flag `_` and `-` are the same. If a flag is given
-several times, the last value counts, except for flags whose description says that they are repeatable. Durations are written `90s` or
-`1h30m`.
+several times, the last value counts, except for flags that are lists or whose description says *repeatable*. Durations are written
+`90s` or `1h30m`. *PEM* is the encoding of certificate and key files. The server's *own service* is the service through which pods reach
+this server.
 
 ";
 
-/// Text of one cell: on one line, without the character that separates cells.
+/// Returns the text of a cell on one line, with the separator of cells escaped.
 fn cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
@@ -68,7 +69,7 @@ fn meaning(flag: &Arg) -> String {
     cell(&text)
 }
 
-/// The page as the flags have it.
+/// Renders the page from the flags.
 fn page() -> String {
     let command = CommandLine::command();
     let mut upstream = BTreeMap::new();
@@ -104,8 +105,8 @@ fn page() -> String {
     }
     page.push_str(
         "\n## Flags of kube-apiserver\n\n\
-         *No effect*: the server accepts the flag if its value is valid, because nothing here depends on it. *Refused*: the\n\
-         start ends with one line that gives the reason.\n\n\
+         *No effect*: the server accepts the flag if its value is valid, and ignores it for the reason given. *Refused*: the\n\
+         server does not start, and prints the reason.\n\n\
          | flag | here | default | meaning |\n|---|---|---|---|\n",
     );
     for (name, (here, default, meaning)) in upstream {

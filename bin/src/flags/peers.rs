@@ -7,17 +7,18 @@ use clap::Args;
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct PeerFlags {
-    /// CA bundle (PEM) of the certificates of the other servers on the same etcd. With it requests for types that only another
-    /// server serves are passed on there. Needs --proxy-client-cert-file and --proxy-client-key-file.
+    /// CA bundle (PEM) that the certificates of other servers on the same etcd are verified against. With
+    /// this flag, the server forwards requests for types that only another server serves. Requires
+    /// --proxy-client-cert-file and --proxy-client-key-file.
     #[arg(long, value_name = "FILE")]
     pub peer_ca_file: Option<PathBuf>,
 
-    /// Address at which the other servers reach this one, together with --peer-advertise-port; by default that of
-    /// --advertise-address, or the one that the server listens at.
+    /// IP address at which other servers on the same etcd reach this one. Requires --peer-advertise-port.
+    /// Default: --advertise-address, or the address that the server listens on.
     #[arg(long, value_name = "IP", default_value = "")]
     pub peer_advertise_ip: String,
 
-    /// Port at which the other servers reach this one, together with --peer-advertise-ip.
+    /// Port at which other servers on the same etcd reach this one. Requires --peer-advertise-ip.
     #[arg(long, value_name = "PORT", default_value = "")]
     pub peer_advertise_port: String,
 }

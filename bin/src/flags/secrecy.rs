@@ -1,4 +1,4 @@
-//! Flags of what leaves the process in other ways than by answers: traces, and the store's files.
+//! Flags of data that leave the process other than in responses: requests to other servers, traces, and stored values.
 
 use std::path::PathBuf;
 
@@ -14,38 +14,41 @@ use crate::encryption::EncryptionConfig;
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct SecrecyFlags {
-    /// Through which proxies other servers are reached (EgressSelectorConfiguration).
+    /// Configuration of the proxies through which the server connects to other servers
+    /// (EgressSelectorConfiguration).
     #[arg(long, value_name = "FILE")]
     pub egress_selector_config_file: Option<PathBuf>,
 
-    /// Where traces of requests go, by the OpenTelemetry protocol over gRPC, and how many are traced (TracingConfiguration).
+    /// Configuration of traces: how many requests are traced, and the OpenTelemetry collector to which traces
+    /// are sent over gRPC (TracingConfiguration).
     #[arg(long, value_name = "FILE")]
     pub tracing_config_file: Option<PathBuf>,
 
-    /// Which values are encrypted where they are stored, and with which keys (EncryptionConfiguration).
+    /// Configuration of encryption: which stored values are encrypted, and with which keys
+    /// (EncryptionConfiguration).
     #[arg(long, value_name = "FILE")]
     pub encryption_provider_config: Option<PathBuf>,
 
-    /// Read --encryption-provider-config again when it changes.
+    /// Reload --encryption-provider-config when the file changes.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub encryption_provider_config_automatic_reload: bool,
 }
 
 impl SecrecyFlags {
-    /// How other servers are reached.
+    /// Returns the networks through which the server connects to other servers.
     ///
     /// # Errors
-    /// The file, or one that it names, is missing or wrong.
+    /// The file, or a file that it names, is missing or invalid.
     pub fn networks(&self, naming: &'static Naming) -> anyhow::Result<Networks> {
         let path = self.egress_selector_config_file.as_deref();
         path.map_or_else(|| Ok(Networks::default()), |path| egress::read(path, naming))
     }
 
-    /// How stored values are encrypted, if they are.
+    /// Returns the configuration of encryption, or `None` if stored values are not encrypted.
     ///
     /// # Errors
-    /// The file is missing or wrong.
+    /// The file is missing or invalid.
     pub fn encryption(&self, naming: &'static Naming) -> anyhow::Result<Option<EncryptionConfig>> {
         let is_reloaded = self.encryption_provider_config_automatic_reload;
         match &self.encryption_provider_config {

@@ -1,6 +1,6 @@
-//! The word that a mistyped one was meant to be.
+//! Suggestions for mistyped words.
 
-/// The candidate that is at most two changes of a letter away, and closest.
+/// Returns the closest candidate that differs from `word` in at most two letters.
 pub(super) fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
     let near = candidates.map(|candidate| (distance(word, candidate), candidate));
     near.filter(|(distance, candidate)| *distance <= 2 && *distance < candidate.len() / 2)
@@ -8,7 +8,7 @@ pub(super) fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>)
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters must be added, removed or replaced to make `b` of `a`.
+/// Returns the number of letters to add, remove or replace to turn `a` into `b` (Levenshtein distance).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

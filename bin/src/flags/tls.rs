@@ -8,7 +8,7 @@ use wire::server::{NamedCertificate, TlsSettings};
 use super::forms;
 use crate::issuers::opening;
 
-/// Cipher suites that may be named: those of Go's library. Weak ones among them are never offered.
+/// Cipher suites that the flag accepts: those of Go's library. The server never offers the weak ones among them.
 const KNOWN_SUITES: &[&str] = &[
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -42,47 +42,51 @@ const KNOWN_SUITES: &[&str] = &[
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct TlsFlags {
-    /// Serve HTTP/1.1 only.
+    /// Serve HTTP/1.1 only, not HTTP/2.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub disable_http2_serving: bool,
 
-    /// Most requests at one time that clients may have on an HTTP/2 connection; 0: as many as the server finds right.
+    /// Largest number of concurrent requests on an HTTP/2 connection. 0 means the server's own default.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true, value_parser = forms::integer::<i64>)]
     pub http2_max_streams_per_connection: i64,
 
-    /// Let other processes of the same user listen on the same port, which the system shares out by connections: further servers
-    /// on the same etcd, or the next one while this one ends.
+    /// Let other processes of the same user listen on the same port (SO_REUSEPORT). The system distributes
+    /// connections among them. Use it for several servers on the same etcd, or to start the next server
+    /// before the previous one ends.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub permit_port_sharing: bool,
 
-    /// Cipher suites of TLS 1.2 that are offered, separated by commas. Default: those that are considered secure.
+    /// TLS 1.2 cipher suites that the server offers, separated by commas. Default: the suites that are
+    /// considered secure.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub tls_cipher_suites: Vec<String>,
 
-    /// Oldest version of TLS that is offered: VersionTLS12, VersionTLS13; with an older one it is VersionTLS12.
+    /// Oldest version of TLS that the server offers. Possible values: VersionTLS10, VersionTLS11,
+    /// VersionTLS12, VersionTLS13. VersionTLS12 is the oldest that is supported: older values mean the same.
     #[arg(long, value_name = "VERSION", default_value = "")]
     pub tls_min_version: String,
 
-    /// Groups for the exchange of keys that are offered, as the numbers of IANA separated by commas.
+    /// Key exchange groups that the server offers, as IANA numbers separated by commas.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = forms::integer::<u16>)]
     pub tls_curve_preferences: Vec<u16>,
 
-    /// A certificate and its key (PEM), CERT,KEY or CERT,KEY:NAMES, for clients that ask for one of these names or of those
-    /// in the certificate; *.example.com stands for any first label. Repeatable; the files are read again.
+    /// A certificate and its private key (PEM) for clients that request certain host names, as CERT,KEY or
+    /// CERT,KEY:NAMES. Without NAMES, the names in the certificate count. *.example.com stands for any first
+    /// label. Repeatable. Reloaded when the files change.
     #[arg(long, value_name = "FILES", value_parser = named_files)]
     pub tls_sni_cert_key: Vec<NamedFiles>,
 }
 
-/// The files of a certificate for some names.
+/// The files of a certificate, and the host names that it is used for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NamedFiles {
-    /// The chain.
+    /// The file of the certificate chain (PEM).
     pub certificate: PathBuf,
-    /// Its key.
+    /// The file of the private key (PEM).
     pub key: PathBuf,
-    /// The names; none: those in the certificate.
+    /// The host names. If empty, the names in the certificate count.
     pub names: Vec<String>,
 }
 
@@ -90,7 +94,7 @@ impl NamedFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// They cannot be read, or do not fit each other.
+    /// The files cannot be read, or the key does not belong to the certificate.
     pub fn read(&self) -> anyhow::Result<NamedCertificate> {
         let open = |path: &Path| crate::files::read(path).map_err(|error| opening(path, &error));
         let read = || -> anyhow::Result<NamedCertificate> {
@@ -116,16 +120,16 @@ fn named_files(text: &str) -> Result<NamedFiles, String> {
 }
 
 impl TlsFlags {
-    /// Most requests at one time on an HTTP/2 connection, if the operator says so.
+    /// Returns the largest number of concurrent requests on an HTTP/2 connection, if the operator sets one.
     pub fn streams_max(&self) -> Option<u32> {
         let given = u64::try_from(self.http2_max_streams_per_connection).ok().filter(|given| *given > 0)?;
         Some(u32::try_from(given).unwrap_or(u32::MAX))
     }
 
-    /// What they ask for.
+    /// Returns the settings in the flags.
     ///
     /// # Errors
-    /// A name that is none, and settings that leave nothing to offer.
+    /// A name is unknown, or the settings leave nothing to offer.
     pub fn settings(&self) -> Result<TlsSettings, String> {
         let is_modern = match self.tls_min_version.as_str() {
             "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => false,

@@ -1,5 +1,5 @@
-//! Flags of kube-apiserver that this server does not have: those without an effect here are taken out of the command
-//! line once their value has the right form, the others are refused with a reason (docs/flags.md).
+//! Flags of kube-apiserver that this server does not implement. A flag without an effect here is removed from the command
+//! line after its value is checked. Each other flag is refused with a reason (docs/flags.md).
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use super::forms::{boolean, integer, invalid, levels, quantity};
 /// The form of a flag's value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Form {
-    /// A switch: the value is optional.
+    /// A Boolean whose value is optional.
     Bool,
     Integer,
     /// A duration, which may be negative.
@@ -20,9 +20,9 @@ enum Form {
     Text,
     /// A size, such as 64Ki.
     Quantity,
-    /// Levels of detail of parts of the program.
+    /// Levels of detail of the log for modules, as `pattern=N`.
     Levels,
-    /// The name of a kind of store.
+    /// The name of a storage backend.
     Backend,
     /// `resource#size`, separated by commas.
     CacheSizes,
@@ -42,19 +42,16 @@ struct Refusal {
 
 const WITHOUT_EFFECT: &[Treatment] = &[
     Treatment {
-        why: "extension servers are reached at the address of their service, and may not point elsewhere",
+        why: "a redirect by an extension server is always refused with 502",
         flags: &[("aggregator-reject-forwarding-redirect", Form::Bool)],
     },
     Treatment {
         why: "certificates that the server creates are in --data-dir",
         flags: &[("cert-dir", Form::Text)],
     },
+    Treatment { why: "it profiles locks of the Go runtime", flags: &[("contention-profiling", Form::Bool)] },
     Treatment {
-        why: "it is about the locks of the Go runtime",
-        flags: &[("contention-profiling", Form::Bool)],
-    },
-    Treatment {
-        why: "servers elect one by a lease of their own",
+        why: "the servers that share an etcd elect the one that runs the controllers with a lease of fixed duration",
         flags: &[
             ("coordinated-leadership-lease-duration", Form::Duration),
             ("coordinated-leadership-renew-deadline", Form::Duration),
@@ -62,11 +59,11 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         ],
     },
     Treatment {
-        why: "the deletes of a collection share their syncs",
+        why: "the deletions of a collection need no workers: they share disk syncs",
         flags: &[("delete-collection-workers", Form::Integer)],
     },
     Treatment {
-        why: "the server knows its store",
+        why: "the server's own store and its connection to etcd have no such setting",
         flags: &[
             ("etcd-count-metric-poll-period", Form::Duration),
             ("etcd-db-metric-poll-interval", Form::Duration),
@@ -76,7 +73,7 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         ],
     },
     Treatment {
-        why: "log lines are written to standard error one by one",
+        why: "each log line is written to standard error at once",
         flags: &[
             ("log-flush-frequency", Form::Period),
             ("log-json-info-buffer-size", Form::Quantity),
@@ -86,20 +83,26 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         ],
     },
     Treatment {
-        why: "connections that are ending keep no server from its port in any case",
+        why: "a server can always listen on a port whose earlier connections are still ending",
         flags: &[("permit-address-sharing", Form::Bool)],
     },
-    Treatment { why: "RUST_LOG sets the level of each module", flags: &[("vmodule", Form::Levels)] },
     Treatment {
-        why: "reads and watches are served from the log and its index, without a cache",
+        why: "the environment variable RUST_LOG sets the level of each module",
+        flags: &[("vmodule", Form::Levels)],
+    },
+    Treatment {
+        why: "reads and watches are served from the store without a cache",
         flags: &[("watch-cache", Form::Bool), ("watch-cache-sizes", Form::CacheSizes)],
     },
 ];
 
-/// The one flag that is refused unless its value says what is done without it.
+/// The only refused flag. A value of 0 or less is accepted, because it means no limit.
 const RATE: &str = "max-connection-bytes-per-sec";
 
-const REFUSED: &[Refusal] = &[Refusal { why: "connections are not slowed down", flags: &[RATE] }];
+const REFUSED: &[Refusal] = &[Refusal {
+    why: "the server cannot limit the bytes per second of a connection; remove the flag or set it to 0",
+    flags: &[RATE],
+}];
 
 impl Form {
     fn check(self, value: &str) -> Result<(), String> {
@@ -141,38 +144,38 @@ impl Form {
     }
 }
 
-/// The flags of kube-apiserver that are accepted without effect, each with the reason.
+/// Returns the flags of kube-apiserver that are accepted without effect, each with the reason.
 #[cfg(test)]
 pub fn all_without_effect() -> impl Iterator<Item = (&'static str, &'static str)> {
     WITHOUT_EFFECT.iter().flat_map(|treatment| treatment.flags.iter().map(|(flag, _)| (*flag, treatment.why)))
 }
 
-/// The flags of kube-apiserver that are refused, each with the reason.
+/// Returns the flags of kube-apiserver that are refused, each with the reason.
 #[cfg(test)]
 pub fn all_refused() -> impl Iterator<Item = (&'static str, &'static str)> {
     REFUSED.iter().flat_map(|refusal| refusal.flags.iter().map(|flag| (*flag, refusal.why)))
 }
 
-/// The form of a flag without effect.
+/// Returns the form of the value of a flag without effect.
 fn without_effect(name: &str) -> Option<Form> {
     let mut flags = WITHOUT_EFFECT.iter().flat_map(|treatment| treatment.flags);
     flags.find(|(flag, _)| *flag == name).map(|(_, form)| *form)
 }
 
-/// Why a flag is refused.
+/// Returns the reason why a flag is refused, or `None` if it is not.
 fn refusal(name: &str) -> Option<&'static str> {
     REFUSED.iter().find(|refusal| refusal.flags.contains(&name)).map(|refusal| refusal.why)
 }
 
-/// Whether the word after one of these flags is its value.
+/// Returns whether the word after one of these flags is its value.
 pub fn takes_value(name: &str) -> bool {
     refusal(name).is_some() || without_effect(name).is_some_and(|form| form != Form::Bool)
 }
 
-/// The arguments without the flags that have no effect. Values stand in one word with their flags.
+/// Removes the flags that have no effect. Expects each flag with its value in one word.
 ///
 /// # Errors
-/// One line about a flag that is refused, or whose value does not have its form.
+/// A flag is refused, or its value is invalid; the error is one line.
 pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let mut kept = Vec::with_capacity(arguments.len());
     let mut logging = Logging::default();
@@ -185,7 +188,7 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
         logging.note(name, value.unwrap_or_default());
         if let (RATE, Some(value)) = (name, value) {
             match integer::<i64>(value) {
-                Ok(..=0) => continue, // no limit, as without the flag
+                Ok(..=0) => continue, // No limit, as without the flag.
                 Ok(_) => {}
                 Err(why) => return Err(invalid(&format!("--{RATE}"), value, &why)),
             }
@@ -203,7 +206,7 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             None => return Err(format!("flag needs an argument: --{name}")),
         };
         form.check(value).map_err(|why| match form {
-            // kube-apiserver checks these values after it has read the command line.
+            // kube-apiserver checks these values after it has parsed the command line.
             Form::Backend | Form::CacheSizes | Form::Timeout if !why.starts_with("time: ") => why,
             Form::Period if why.starts_with("flushFrequency") => why,
             _ => invalid(&format!("--{name}"), value, &why),
@@ -214,13 +217,13 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
     Ok(kept)
 }
 
-/// The flags of logging that are looked at together.
+/// The logging flags that are checked together.
 #[derive(Default)]
 struct Logging {
     is_json: bool,
     has_levels: bool,
     has_alpha_options: bool,
-    /// Streams and sizes that need a feature, in the order in which they are said.
+    /// Streams and sizes that need a feature gate, in the order of their errors.
     options: [(bool, &'static str); 4],
 }
 
@@ -245,7 +248,7 @@ impl Logging {
         self.options[at] = (is_used, path);
     }
 
-    /// What kube-apiserver refuses, though nothing of it would have an effect here.
+    /// Returns the errors of kube-apiserver for combinations of logging flags that have no effect here.
     fn check(&self) -> Result<(), String> {
         let levels = (self.is_json && self.has_levels)
             .then(|| "vmodule: Forbidden: Only supported for text log format".to_owned());
@@ -256,7 +259,7 @@ impl Logging {
     }
 }
 
-/// What `--help` says of flags without effect.
+/// Returns the section of `--help` about flags without effect.
 pub fn help() -> String {
     let mut text = "Flags of kube-apiserver that are accepted without effect:\n".to_owned();
     for Treatment { why, flags } in WITHOUT_EFFECT {
@@ -359,7 +362,10 @@ mod tests {
             ("--max-connection-bytes-per-sec=0 --max-connection-bytes-per-sec=-1", Ok("")),
             (
                 "--max-connection-bytes-per-sec=5",
-                Err("--max-connection-bytes-per-sec is not supported: connections are not slowed down"),
+                Err(
+                    "--max-connection-bytes-per-sec is not supported: the server cannot limit the bytes per second of a connection; \
+                     remove the flag or set it to 0",
+                ),
             ),
             (
                 "--log-flush-frequency=-1s",

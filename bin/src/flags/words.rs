@@ -1,6 +1,6 @@
-//! The words of a command line that asks to serve: flags with their values, what is no flag, and texts that are asked for.
+//! Splits a command line that starts the server into flags with their values, other words, and requests for help or version.
 //!
-//! `--a_b 1 -v 2 x --help` ─► flags `--a-b=1 -v=2`, other words `x`, help. As the flag library of kube-apiserver does, a
+//! `--a-b 1 -v 2 x --help` ─► flags `--a-b=1 -v=2`, other words `x`, help. As in the flag library of kube-apiserver, a
 //! flag with a value takes the next word, whatever it is, and flags may follow other words.
 
 use std::ffi::OsString;
@@ -12,35 +12,35 @@ use super::forms::{boolean, invalid};
 use super::line::CommandLine;
 use super::upstream;
 
-/// The words by what they are.
+/// The words of a command line, sorted by their role.
 #[derive(Debug, Default)]
 pub(super) struct Words {
-    /// Program name and flags, each flag with its value in one word.
+    /// The program name and the flags, each flag with its value in one word.
     pub flags: Vec<OsString>,
-    /// What is neither a flag nor a value.
+    /// The words that are neither flags nor values.
     pub others: Vec<String>,
-    /// The flag that asks for help, if one does.
+    /// The flag that requests help, if present.
     pub help: Option<&'static str>,
-    /// The version that is asked for.
+    /// The form in which the version is requested.
     pub version: Option<Shown>,
-    /// The version that the server is to report.
+    /// The version that the server reports instead of its own.
     pub reported_version: Option<String>,
 }
 
-/// How a version is printed.
+/// The form in which a version is printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Shown {
-    /// Its name.
+    /// The version number.
     Name,
-    /// All that is known of the build.
+    /// All details of the build.
     Raw,
 }
 
 impl Words {
-    /// Takes a command line apart, program name first.
+    /// Splits a command line, program name first.
     ///
     /// # Errors
-    /// One line about a flag without its value, or a value of the flags for help and version.
+    /// A flag has no value, or the value of the flag for help or version is invalid; the error is one line.
     pub fn read(arguments: Vec<OsString>) -> Result<Words, String> {
         let command = CommandLine::command();
         let mut words = Words::default();
@@ -110,7 +110,7 @@ fn joined(mut flag: OsString, value: &OsString) -> OsString {
     flag
 }
 
-/// Whether the word after a flag is its value.
+/// Returns whether the word after a flag is its value.
 fn takes_value(command: &clap::Command, name: &str) -> bool {
     match named(command, name) {
         Some(flag) => flag.get_action().takes_values() && !flag.is_require_equals_set(),
@@ -118,7 +118,7 @@ fn takes_value(command: &clap::Command, name: &str) -> bool {
     }
 }
 
-/// The flag of that name, or of that other name.
+/// Returns the flag whose name or alias is `name`.
 pub(super) fn named<'c>(command: &'c clap::Command, name: &str) -> Option<&'c Arg> {
     command.get_arguments().find(|flag| {
         flag.get_long() == Some(name) || flag.get_all_aliases().is_some_and(|all| all.contains(&name))

@@ -162,10 +162,10 @@ impl Exec {
 
     /// Parses the output of the program.
     fn credential(&self, text: &[u8]) -> anyhow::Result<Credential> {
-        let answer = json::parse(text).map_err(|_| anyhow::anyhow!("exec plugin: the output is no JSON"))?;
+        let answer = json::parse(text).map_err(|_| anyhow::anyhow!("exec plugin: the output is not JSON"))?;
         let (kind, version) = type_of(&answer);
         if kind != "ExecCredential" {
-            bail!("exec plugin: the output is no ExecCredential");
+            bail!("exec plugin: the output is not an ExecCredential");
         }
         if version != self.api_version {
             bail!(
@@ -189,7 +189,7 @@ impl Exec {
         let expires = match text_of(status, "expirationTimestamp") {
             Some(time) => {
                 let seconds = values::clock::parse_seconds(&time);
-                Some(seconds.with_context(|| format!("exec plugin: {time:?} is no time"))?)
+                Some(seconds.with_context(|| format!("exec plugin: {time:?} is not a time"))?)
             }
             None => None,
         };

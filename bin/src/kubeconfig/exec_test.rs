@@ -49,14 +49,14 @@ fn what_a_program_prints_is_a_whole_credential_of_its_version_or_nothing() {
             status(r#"{"token":"t","clientKeyData":"k"}"#),
             "exec plugin returned only certificate or key, not both",
         ),
-        (status(r#"{"token":"t","expirationTimestamp":"soon"}"#), "exec plugin: \"soon\" is no time"),
+        (status(r#"{"token":"t","expirationTimestamp":"soon"}"#), "exec plugin: \"soon\" is not a time"),
         (
             status(r#"{"token":"t"}"#).replace("/v1", "/v1beta1"),
             "exec plugin is configured to use API version client.authentication.k8s.io/v1, plugin returned version \
              client.authentication.k8s.io/v1beta1",
         ),
-        ("secret".to_owned(), "exec plugin: the output is no JSON"),
-        ("{}".to_owned(), "exec plugin: the output is no ExecCredential"),
+        ("secret".to_owned(), "exec plugin: the output is not JSON"),
+        ("{}".to_owned(), "exec plugin: the output is not an ExecCredential"),
     ] {
         let got = exec.credential(text.as_bytes()).err().map(|error| error.to_string()).unwrap_or_default();
         assert_eq!(got, want, "{text}");
@@ -69,7 +69,7 @@ async fn a_program_that_fails_is_named_with_the_hint_where_to_get_it() {
     for (members, want) in [
         ("command: /no/such, installHint: get it there", "exec: cannot run /no/such: get it there: "),
         ("command: 'false'", "exec: false failed with exit status: 1"),
-        ("command: 'true'", "exec plugin: the output is no JSON"),
+        ("command: 'true'", "exec plugin: the output is not JSON"),
         ("command: sh, args: [-c, 'head -c 2000000 /dev/zero']", "exec: sh"),
         (
             "command: sh, args: [-c, 'printf %s \"$KUBERNETES_EXEC_INFO\"']",

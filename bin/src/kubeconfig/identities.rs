@@ -43,11 +43,11 @@ fn identity(reading: &Reading<'_>, user: &Value) -> anyhow::Result<Identity> {
     let certificate = match (certificate, key) {
         (Some(certificate), Some(key)) => Some((certificate.bytes()?, key.bytes()?)),
         (None, None) => None,
-        _ => bail!("there is only one of client-certificate and client-key"),
+        _ => bail!("client-certificate and client-key must be given together"),
     };
     let token = match reading.token(user).as_ref().map(Held::bytes).transpose()? {
         Some(token) => {
-            let token = String::from_utf8(token).ok().context("the token is no text")?;
+            let token = String::from_utf8(token).ok().context("the token is not UTF-8 text")?;
             Some(token.trim().to_owned()).filter(|token| !token.is_empty())
         }
         None => None,

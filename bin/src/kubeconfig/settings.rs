@@ -83,7 +83,7 @@ impl Settings {
         };
         let token = match &self.token {
             Some(token) => {
-                let token = String::from_utf8(token.bytes()?).ok().context("the token is no text")?;
+                let token = String::from_utf8(token.bytes()?).ok().context("the token is not UTF-8 text")?;
                 Some(token.trim().to_owned()).filter(|token| !token.is_empty())
             }
             None => None,
@@ -235,7 +235,7 @@ impl Reading<'_> {
     /// Returns the decoded base64 of the member `data`, or the file that the member `file` names.
     pub(super) fn held(&self, from: &Value, file: &str, data: &str) -> anyhow::Result<Option<Held>> {
         if let Some(text) = text_of(from, data) {
-            let bytes = go::base64::standard(&text).map_err(|why| anyhow!("{data} is no base64: {why}"))?;
+            let bytes = go::base64::standard(&text).map_err(|why| anyhow!("{data} is not base64: {why}"))?;
             return Ok(Some(Held::Here(bytes)));
         }
         Ok(text_of(from, file).map(|file| Held::File(self.dir.join(file))))

@@ -69,7 +69,7 @@ fn unusable_settings_are_named_in_one_line() {
         (
             "certificate-authority: ca.pem",
             "certificate-authority-data: '!'".to_owned(),
-            "certificate-authority-data is no base64: illegal base64 data at input byte 0",
+            "certificate-authority-data is not base64: illegal base64 data at input byte 0",
         ),
         (
             "certificate-authority: ca.pem",

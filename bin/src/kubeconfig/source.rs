@@ -65,7 +65,10 @@ impl Source {
                 Ok(_) => {}
                 Err(error) => {
                     let error = format!("{error:#}");
-                    tracing::warn!(error, "still using the old credentials for another server");
+                    tracing::warn!(
+                        error,
+                        "credentials for another server not reloaded, the old ones stay in use: correct the kubeconfig"
+                    );
                 }
             }
         }

@@ -119,7 +119,7 @@ impl Checkpointing {
         outcome.unwrap_or_else(|error| {
             self.next_at_ms = now_ms + RETRY.as_millis() as u64;
             self.log_bytes_then = 0;
-            tracing::warn!("cannot write a checkpoint at present: {error}");
+            tracing::warn!("cannot write a checkpoint, trying again later: {error}");
             let _ = tools.storage.remove(checkpoint::NEXT_NAME);
             if is_disk_full(&error) && !self.retired.is_empty() {
                 self.remove_retired_without_checkpoint(tools);

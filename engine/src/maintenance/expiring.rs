@@ -73,7 +73,7 @@ impl Expiring {
                 // The record is damaged; its readers get an error.
                 Ok(None) => continue,
                 Err(error) => {
-                    tracing::warn!("cannot delete an expired key at present: {error}");
+                    tracing::warn!("cannot delete an expired key, trying again later: {error}");
                     tools.expiry.add(Due { at_s: retry_s, ..due });
                     continue;
                 }

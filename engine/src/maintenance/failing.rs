@@ -35,7 +35,7 @@ impl Failing {
                 tracing::error!(
                     path = %tools.storage.path(&Segment::name(segment.header.number)).display(),
                     pages,
-                    "the disk cannot read parts of a segment; what is stored there reads as damaged, and verify names it"
+                    "the disk cannot read parts of a segment, and the records there are damaged: run verify to list them"
                 );
                 self.told.insert(segment.header.number, pages);
             }

@@ -53,7 +53,7 @@ impl Forgetting {
         if self.noted < root.oldest && now_ms >= self.note_at_ms {
             let noted = root.segments.in_order().last().is_none_or(|segment| {
                 let written = segment.write_note(Revision::ZERO, root.oldest).inspect_err(|error| {
-                    tracing::warn!("cannot note that history was forgotten: {error}");
+                    tracing::warn!("cannot record the compaction in the log: {error}");
                 });
                 let synced = tools.status.synced();
                 // A failed sync is reported by the status, and nothing is written any more.

@@ -37,7 +37,7 @@ impl Noting {
         if let Err(error) = &noted
             && !self.has_failed
         {
-            tracing::warn!("cannot note how far the log is on disk: {error}");
+            tracing::warn!("cannot record how far the log is durable: {error}");
         }
         self.has_failed = noted.is_err();
         Turn::Worked

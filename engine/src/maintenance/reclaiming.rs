@@ -133,10 +133,10 @@ impl Reclaiming {
                     self.retired.extend(finished.sources);
                     self.unfit.clear();
                 } else {
-                    debug_assert!(false, "the index refers to a segment that was written anew");
+                    debug_assert!(false, "the index still refers to a rewritten segment");
                     tracing::error!(
                         number = number.get(),
-                        "the index refers to a segment that was written anew; it stays"
+                        "the index still refers to a rewritten segment, which is kept"
                     );
                     self.stuck.extend(finished.sources.iter().map(|source| source.header.number));
                 }
@@ -202,7 +202,7 @@ impl Reclaiming {
     }
 
     fn give_up(&mut self, error: &io::Error, tools: &Tools, now_ms: u64) -> Turn {
-        tracing::warn!("cannot give space back at present: {error}");
+        tracing::warn!("reclamation failed, trying again later: {error}");
         // On failure the next opening removes the file.
         let _ = tools.storage.remove(reclaim::NEXT_NAME);
         self.stage = Stage::Resting;

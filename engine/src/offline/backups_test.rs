@@ -180,7 +180,7 @@ async fn a_sender_that_gives_up_is_quoted() {
     let last = outgoing.give_up("the server\nis shutting down");
     assert_eq!(outgoing.next_frame(), None);
     let error = receive(&temp.path().join("backup"), begun.into_iter().chain([last])).unwrap_err();
-    assert_eq!(error.to_string(), "the server gave up: the server is shutting down");
+    assert_eq!(error.to_string(), "the server ended the transfer: the server is shutting down");
 }
 
 #[tokio::test]
@@ -270,7 +270,7 @@ async fn senders_that_lie_are_refused() {
         change(&mut frames);
         let bytes = frames.iter().enumerate().map(|(number, frame)| frame.encode(number as u32));
         let error = receive(&temp.path().join("backup"), bytes).unwrap_err();
-        assert_eq!(error.to_string(), format!("what was received is no backup: {want}"), "{what}");
+        assert_eq!(error.to_string(), format!("the received data are not a backup: {want}"), "{what}");
     };
     assert_eq!(kind(&decoded[2]), kind(&Frame::Data(b"")));
     let (order, belong) = ("its frames come in no order", "a segment does not belong to the others");
@@ -301,7 +301,7 @@ async fn senders_that_lie_are_refused() {
     assert!(!temp.path().join("backup").exists());
     let error =
         receive(&temp.path().join("backup"), [Bytes::from("HTTP/1.1 200 OK\r\n\r\nHello")]).unwrap_err();
-    assert_eq!(error.to_string(), "what was received is no backup: a frame is damaged or missing");
+    assert_eq!(error.to_string(), "the received data are not a backup: a frame is damaged or missing");
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ pub enum OfflineError {
         replaced: PathBuf,
     },
     /// A later release wrote this store.
-    #[error("{}: store format {found} is newer than {supported}, the newest this release reads", path.display())]
+    #[error("{}: store format {found} is newer than {supported}, the newest this release reads: use the release that wrote it, or a later one", path.display())]
     NewerFormat {
         /// The file with the newer format version.
         path: PathBuf,
@@ -88,7 +88,7 @@ pub enum OfflineError {
         dir: PathBuf,
     },
     /// The target contains something other than an earlier backup of this store.
-    #[error("{} has another store: choose an empty directory", dir.display())]
+    #[error("{} contains something other than a backup of this store: choose an empty directory", dir.display())]
     OtherStore {
         /// The directory of the target.
         dir: PathBuf,
@@ -102,7 +102,7 @@ pub enum OfflineError {
         damage: Box<Damage>,
     },
     /// The location for a new store already exists.
-    #[error("{} is there already", dir.display())]
+    #[error("{} already exists", dir.display())]
     NotEmpty {
         /// The location for the new store.
         dir: PathBuf,
@@ -118,7 +118,7 @@ pub enum OfflineError {
         damage: Box<Damage>,
     },
     /// The requested revision was compacted.
-    #[error("revision {asked} is no longer there, the oldest is {oldest}")]
+    #[error("revision {asked} is no longer readable, the oldest is {oldest}")]
     Compacted {
         /// The revision that was requested.
         asked: Revision,
@@ -126,7 +126,7 @@ pub enum OfflineError {
         oldest: Revision,
     },
     /// The requested revision was never written.
-    #[error("revision {asked} is not there, the newest is {newest}")]
+    #[error("revision {asked} does not exist, the newest is {newest}")]
     Future {
         /// The revision that was requested.
         asked: Revision,
@@ -150,13 +150,15 @@ pub enum OfflineError {
         dir: PathBuf,
     },
     /// The received bytes are not a backup: another program answered, or something changed them on the way.
-    #[error("what was received is no backup: {what}")]
+    #[error("the received data are not a backup: {what}")]
     NoBackup {
         /// Description of what is wrong.
         what: &'static str,
     },
     /// A later release sent this backup.
-    #[error("the server sends a backup of version {found}, and {supported} is the newest this release reads")]
+    #[error(
+        "the server sends a backup of version {found}, and {supported} is the newest this release reads: use the release of the server, or a later one"
+    )]
     NewerTransfer {
         /// The transfer version that was found.
         found: u32,
@@ -164,7 +166,7 @@ pub enum OfflineError {
         supported: u32,
     },
     /// The transfer ended before the backup was complete.
-    #[error("the transfer ended early: {received} of {total} bytes came")]
+    #[error("the transfer ended early: {received} of {total} bytes were received")]
     CutShort {
         /// Bytes of records received.
         received: u64,
@@ -172,7 +174,7 @@ pub enum OfflineError {
         total: u64,
     },
     /// The sender reported that it cannot continue.
-    #[error("the server gave up: {reason}")]
+    #[error("the server ended the transfer: {reason}")]
     GivenUp {
         /// The reason that the sender reported.
         reason: String,

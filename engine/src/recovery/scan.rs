@@ -145,7 +145,7 @@ impl Scan {
             tracing::error!(
                 path = %storage.path(&Segment::name(segment.header.number)).display(),
                 records = lost,
-                "records are damaged beyond telling their keys; these show their states before, if they had any"
+                "records are damaged and their keys are unknown: these keys show their previous states, if any"
             );
             self.lost_revisions += lost;
         }
@@ -203,7 +203,7 @@ impl Scan {
             path = %storage.path(&Segment::name(segment.header.number)).display(),
             first = missing.start.get(),
             last = missing.end.before().get(),
-            "records are damaged beyond telling their keys; these show their states before, if they had any"
+            "records are damaged and their keys are unknown: these keys show their previous states, if any"
         );
         self.lost_revisions += missing.end.since(missing.start);
         self.losses.lost.insert(missing.start, missing.end.before());

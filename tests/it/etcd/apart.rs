@@ -104,7 +104,7 @@ async fn events_and_leases_are_kept_in_another_etcd() {
     one.terminate();
     one.restart().await;
     assert_eq!(one.client().get(&path).await.json()["message"], "first");
-    assert!(one.log().matches("the copy of etcd's store is filled").count() == 2, "{}", one.log());
+    assert!(one.log().matches("local copy of etcd filled").count() == 2, "{}", one.log());
 
     // Without the other etcd all other resources are served, and health checks report the failure.
     other.kill(0);

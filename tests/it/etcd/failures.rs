@@ -95,7 +95,7 @@ async fn a_restored_etcd_is_noticed_and_its_state_is_served() {
     etcd.restore(0, &file);
     etcd.answers().await;
     let until = Instant::now() + PATIENCE;
-    while !server.log().contains("the copy of etcd's store is broken") {
+    while !server.log().contains("the local copy of etcd is broken") {
         assert!(Instant::now() < until, "{}", server.log());
         let _ = server.client().try_get(MAPS).await;
         tokio::time::sleep(Duration::from_millis(200)).await;

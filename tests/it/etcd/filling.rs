@@ -93,8 +93,8 @@ async fn a_filling_that_breaks_off_begins_again_with_what_etcd_has_by_then() {
         }
         let log = server.log().split_off(told);
         assert!(is_killed || log.contains("waiting for etcd"), "{row}: {log}");
-        assert_eq!(log.matches("the copy of etcd's store is filled").count(), 1, "{row}: {log}");
-        assert!(!log.contains("filled anew"), "{row}: {log}");
+        assert_eq!(log.matches("local copy of etcd filled").count(), 1, "{row}: {log}");
+        assert!(!log.contains("is rebuilt"), "{row}: {log}");
         let (ours, theirs) = (server.client().get(MAPS).await, other.client().get(MAPS).await);
         assert!(ours.json()["items"] == theirs.json()["items"], "{row}: the copies differ");
         // The copy lacks the changes from before the fill, so such a watch is refused; a watch from now on

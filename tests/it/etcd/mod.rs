@@ -161,7 +161,7 @@ async fn a_killed_server_goes_on_from_its_copy() {
         assert_eq!(two.client().delete(&format!("{MAPS}/a{at}")).await.status, 200);
     }
     one.restart().await;
-    assert_eq!(one.log().matches("is filled").count(), 1, "{}", one.log());
+    assert_eq!(one.log().matches("copy of etcd filled").count(), 1, "{}", one.log());
     let names = |list: &Value| {
         list["items"]
             .as_array()
@@ -173,7 +173,7 @@ async fn a_killed_server_goes_on_from_its_copy() {
     let (ours, theirs) = (one.client().get(MAPS).await.json(), two.client().get(MAPS).await.json());
     assert_eq!(names(&ours), names(&theirs));
     assert_eq!(ours["items"], theirs["items"]);
-    assert!(!one.log().contains("filled anew"), "the copy fits");
+    assert!(!one.log().contains("is rebuilt"), "the copy fits");
 }
 
 #[tokio::test]
@@ -227,14 +227,14 @@ async fn another_etcd_under_the_same_address_is_noticed() {
     etcd.answers().await;
     // The process ends by itself, because its copy belongs to a store that no longer exists.
     let until = Instant::now() + Duration::from_secs(60);
-    while !server.log().contains("the copy of etcd's store is broken") {
+    while !server.log().contains("the local copy of etcd is broken") {
         assert!(Instant::now() < until, "{}", server.log());
         let _ = server.client().try_get(MAPS).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     server.kill();
     server.restart().await;
-    assert!(server.log().contains("filled anew"), "{}", server.log());
+    assert!(server.log().contains("is rebuilt"), "{}", server.log());
     assert_eq!(server.client().get(&format!("{MAPS}/old")).await.status, 404);
     assert_eq!(server.client().post(MAPS, &map("new", "1")).await.status, 201);
 }

@@ -133,7 +133,7 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
     // that is in use.
     let alone = server.data_dir().join("log");
     assert!(!alone.exists() && server.data_dir().join("log.moved").exists());
-    refused(&dir, &etcd.urls(), "there is no store in it");
+    refused(&dir, &etcd.urls(), "contains no store");
     server.restart_with(&[&format!("--etcd-servers={}", etcd.urls())]).await;
     assert_eq!(state(server.client()).await, before);
     let there = server.client().get(MAPS).await.json();
@@ -160,7 +160,7 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
         let to = restored.path().display().to_string();
         let imported = migrated(&file, &to, &[]);
         assert!(imported["revision"].as_u64() > imported["from_revision"].as_u64());
-        refused(&file, &to, "there is a store in it");
+        refused(&file, &to, "already contains a store");
         let from_file = Server::start_in(restored, Options::default()).await;
         assert_eq!(state(from_file.client()).await, before);
         let second = Etcd::start(1).await.expect("it was found before");
@@ -329,10 +329,9 @@ async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
         assert_eq!(made.status, 201, "{}", made.text());
     }
     let (urls, listed) = (format!("--etcd-servers={}", etcd.urls()), Arc::new(AtomicU64::new(0)));
-    for (direction, said, lists_more) in [
-        ("to-etcd", "the store is moved to etcd", 1),
-        ("to-log", "the store is moved to the server's own log", 0),
-    ] {
+    for (direction, said, lists_more) in
+        [("to-etcd", "store moved to etcd", 1), ("to-log", "store moved to the server's own log", 0)]
+    {
         server.terminate();
         let port = format!("--secure-port={}", super::cluster::free_port());
         // The server continues with its store, and moves it once its clients are connected.
@@ -478,7 +477,7 @@ async fn a_server_that_stops_gives_up_its_lead_and_each_has_an_identity() {
     let two = etcd.server(&[]).await;
     let began = Instant::now();
     one.terminate();
-    assert!(one.log().contains("the lead is given up"), "{}", one.log());
+    assert!(one.log().contains("leadership released"), "{}", one.log());
     let holder = &first["spec"]["holderIdentity"];
     let second = two.client().until(&lead, |lease| {
         lease.is_some_and(|lease| {

@@ -62,7 +62,7 @@ pub(super) async fn pass_on(request: Permitted<'_>, servers: Vec<String>) -> Res
     let reached = servers.iter().filter_map(|server| addresses.get(server).cloned()).collect();
     let endpoint = context.peers().one_of(reached).and_then(|address| {
         let endpoint = context.peers().at(address);
-        endpoint.inspect_err(|why| tracing::warn!(why, "a request cannot be passed on to a peer")).ok()
+        endpoint.inspect_err(|why| tracing::warn!(why, "request not forwarded to a peer")).ok()
     });
     let Some(endpoint) = endpoint else {
         let message = "Error getting ip and port info of the remote server while proxying";

@@ -89,7 +89,7 @@ pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Resp
     tracing::warn!(
         key = %String::from_utf8_lossy(&key),
         user = call.user.name,
-        "object that cannot be read was removed"
+        "unreadable object deleted"
     );
     let kind = call.resource.table.kind.clone().into_owned();
     let details = Details { name: name.to_owned(), kind, ..Details::default() };

@@ -149,7 +149,7 @@ impl Pools {
             // The log no longer reaches back to the position of the tail, or part of it is damaged: read the
             // newest state instead.
             if let Err(error) = state.begin(&self.engine, &self.prefix) {
-                tracing::error!(%error, "services cannot be followed");
+                tracing::error!(%error, "cannot follow changes of services");
             }
         }
         state
@@ -189,7 +189,9 @@ impl State {
         for entry in snapshot.prefix(prefix) {
             match entry.read() {
                 Ok(record) => self.set(record.key, held_by(&record.value)),
-                Err(error) => tracing::error!(%error, "what this service has may be handed out again"),
+                Err(error) => {
+                    tracing::error!(%error, "service cannot be read: its addresses and ports may be allocated again")
+                }
             }
         }
         self.tail = Some(engine.tail(snapshot.revision(), prefix.clone())?);

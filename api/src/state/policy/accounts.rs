@@ -47,7 +47,10 @@ impl EngineAccounts {
     /// missing, so its tokens are refused.
     fn read<T: DeserializeOwned>(&self, resource: &str, place: &str) -> Option<T> {
         let entry = self.engine.snapshot().get(format!("/core/{resource}/{place}").as_bytes())?;
-        let record = entry.read().inspect_err(|error| tracing::error!(%error, "token lookup")).ok()?;
+        let record = entry
+            .read()
+            .inspect_err(|error| tracing::error!(%error, "object of a service account token cannot be read"))
+            .ok()?;
         serde_json::from_slice(&record.value).ok()
     }
 

@@ -400,7 +400,7 @@ impl External {
         let keys = match fetch(&*self.calls, &self.metrics).await {
             Ok(keys) => keys,
             Err(error) => {
-                tracing::warn!(%error, "keys of service account tokens were not fetched: the old ones are used");
+                tracing::warn!(%error, "keys of service account tokens not fetched, the old ones stay in use");
                 return false;
             }
         };

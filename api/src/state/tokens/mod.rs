@@ -59,7 +59,7 @@ impl Tokens {
         match &self.signer {
             Signer::Own(issuer) => issuer.issue(spec).map_err(|error| Status::internal(error.to_string())),
             Signer::External(external) => external.issue(spec).await.map_err(|error| {
-                tracing::warn!(%error, "a service account token was not signed");
+                tracing::warn!(%error, "service account token not signed");
                 Status::internal(format!("failed to generate token: {error}"))
             }),
         }

@@ -64,7 +64,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
         let there = found.as_ref().map(data).unwrap_or_default();
         match (merged(&there, own, clock::now_seconds()), found) {
             (Some(wanted), _) if wanted == there => {}
-            (None, _) => tracing::warn!(name = NAME, "a ConfigMap cannot be read and stays as it is"),
+            (None, _) => tracing::warn!(name = NAME, "ConfigMap cannot be read and is not updated"),
             // A conflict means that another writer was faster; its write is an event.
             (Some(wanted), None) => drop(loopback.create(&target, object(&target, &wanted)).await?),
             (Some(wanted), Some(mut found)) => {

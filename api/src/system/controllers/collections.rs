@@ -10,9 +10,10 @@ use values::json::{self, Value};
 pub(super) fn objects(snapshot: &Snapshot, prefix: &Bytes) -> Vec<(Revision, Value)> {
     let read = |entry: engine::Entry| {
         let revision = entry.revision();
-        let record = entry.read().inspect_err(|error| tracing::error!(%error, "cannot be read")).ok()?;
+        let record =
+            entry.read().inspect_err(|error| tracing::error!(%error, "object cannot be read")).ok()?;
         let object = json::parse(&record.value);
-        Some((revision, object.inspect_err(|error| tracing::error!(%error, "cannot be parsed")).ok()?))
+        Some((revision, object.inspect_err(|error| tracing::error!(%error, "object cannot be parsed")).ok()?))
     };
     snapshot.prefix(prefix).filter_map(read).collect()
 }

@@ -72,8 +72,8 @@ pub(super) async fn release(api: &Context, id: &str) {
     spec.insert("leaseDurationSeconds", Value::Int(1));
     spec.insert("renewTime", Value::from(clock::now_micros()));
     match loopback.update(&target, lease).await {
-        Ok(_) => tracing::info!(id, "the lead is given up"),
-        Err(error) => tracing::warn!(%error, "the lead was not given up"),
+        Ok(_) => tracing::info!(id, "leadership released"),
+        Err(error) => tracing::warn!(%error, "leadership not released"),
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) async fn lead(api: Arc<Context>, selection: Selection, id: String) {
                 continue;
             }
             Err(error) => {
-                tracing::warn!(%error, "no election");
+                tracing::warn!(%error, "leader election failed");
                 tokio::time::sleep(RETRY).await;
                 continue;
             }
@@ -115,11 +115,11 @@ pub(super) async fn lead(api: Arc<Context>, selection: Selection, id: String) {
             match tokio::time::timeout(left, elected(&api, &id, &mut observed)).await {
                 Ok(Ok(true)) => renewed = began,
                 Ok(Ok(false)) => break,
-                Ok(Err(error)) => tracing::warn!(%error, "the lead was not renewed"),
+                Ok(Err(error)) => tracing::warn!(%error, "leadership not renewed"),
                 Err(_) => break,
             }
         }
-        tracing::warn!(id, "this server does not run the controllers any more");
+        tracing::warn!(id, "this server no longer runs the controllers");
         tasks.shutdown().await;
     }
 }

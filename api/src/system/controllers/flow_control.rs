@@ -98,7 +98,7 @@ async fn restore(loopback: &Loopback<'_>) -> Result<bootstrap::Outcome, Status> 
                 tracing::info!(
                     resource = plural,
                     name,
-                    "removing an object of flow control that is bundled no more"
+                    "deleting a flow control object that is no longer bundled"
                 );
                 // A conflict means that another writer has just changed the object: the next check decides.
                 let _: Written = loopback.delete(&target(plural, name), object).await?;
@@ -166,7 +166,7 @@ async fn report(api: &Context, objects: &Objects) -> Result<(), Status> {
         let applied =
             loopback.apply(resource, ("", name), (*seen, Endpoint::Status), CONSUMER, &config).await;
         if let Err(error) = applied {
-            tracing::error!(flow_schema = name, %error, "its condition cannot be written");
+            tracing::error!(flow_schema = name, %error, "condition of a flow schema cannot be written");
         }
     }
     Ok(())

@@ -176,7 +176,7 @@ async fn collect_once(api: &Context) -> Result<(), Trouble> {
         let lease = Value::Object(stored.object(resource)?);
         if lease.str_at(&["metadata", "labels", &label]) == server && is_over(&lease, now) {
             let name = lease.str_at(&["metadata", "name"]).to_owned();
-            tracing::info!(name, "the lease of a server that is gone is deleted");
+            tracing::info!(name, "lease of a stopped server deleted");
             loopback.delete(&target(api, &name), &lease).await?;
         }
     }

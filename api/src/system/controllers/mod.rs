@@ -177,7 +177,7 @@ impl Controllers {
                 tokio::join!(election::release(&api, &id), peers::withdraw(&api), own_service::withdraw(&api))
             };
             if tokio::time::timeout(RELEASE_WAIT, given_up).await.is_err() {
-                tracing::warn!(id, "the lead was not given up in time");
+                tracing::warn!(id, "leadership not released in time");
             }
         }
     }
@@ -209,10 +209,10 @@ where
         match AssertUnwindSafe(run).catch_unwind().await {
             Ok(Err(Cancelled(_)) | Ok(Err(Trouble::Tail(TailError::Closed)))) => return,
             Ok(Ok(Err(trouble))) => {
-                tracing::warn!(controller = name, error = %trouble, "controller begins anew");
+                tracing::warn!(controller = name, error = %trouble, "controller restarts");
             }
             Ok(Ok(Ok(never))) => match never {},
-            Err(_) => tracing::error!(controller = name, "controller failed, beginning anew"),
+            Err(_) => tracing::error!(controller = name, "controller failed, restarting"),
         }
         if began.elapsed() > BACKOFF.1 {
             backoff = Backoff::default();
@@ -232,8 +232,8 @@ where
         if !api.backends().is_whole() {
             tracing::warn!(
                 controller = name,
-                "controller is off: the store has records that it cannot read, and what is not found may be one of them; \
-                 accept-loss turns it on"
+                "controller is off: the store has unreadable records, and an object that is not found may be one of them. \
+                 Restore a backup, or run accept-loss to turn the controller on"
             );
         }
         api.backends().until_whole(true).await;
@@ -256,7 +256,7 @@ impl Pass {
     /// Notes the outcome for one object.
     fn note(&mut self, object: &str, outcome: Result<(), Status>) {
         if let Err(error) = outcome {
-            tracing::warn!(object, %error, "object is left as it is for now");
+            tracing::warn!(object, %error, "object left unchanged for now");
             self.failed.get_or_insert(error);
         }
     }

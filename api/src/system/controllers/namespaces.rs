@@ -126,8 +126,10 @@ async fn end(api: Arc<Context>, sweeps: Arc<Semaphore>, name: String) -> String 
     loop {
         match catching_panics(empty(&api, &sweeps, &name, &mut backoff)).await {
             Ok(Ok(()) | Err(Trouble::Tail(TailError::Closed))) => return name,
-            Ok(Err(trouble)) => tracing::warn!(namespace = name, error = %trouble, "emptying begins anew"),
-            Err(Panicked) => tracing::error!(namespace = name, "emptying failed, beginning anew"),
+            Ok(Err(trouble)) => {
+                tracing::warn!(namespace = name, error = %trouble, "namespace deletion restarts")
+            }
+            Err(Panicked) => tracing::error!(namespace = name, "namespace deletion failed, restarting"),
         }
         backoff.pause().await;
     }

@@ -74,7 +74,7 @@ pub(super) async fn withdraw(api: &Context) {
         ensure_endpoints(api, own, true).await
     };
     if let Err(error) = withdrawn.await {
-        tracing::warn!(%error, "the endpoints of the server's own service keep this server for a while");
+        tracing::warn!(%error, "this server not removed from the endpoints of the server's own service");
     }
 }
 
@@ -136,7 +136,7 @@ async fn ensure(loopback: &Loopback<'_>, wanted: Vec<Wanted>) -> Result<(), Stat
         for _ in 0..ATTEMPTS_MAX {
             let existing = match loopback.get(&target) {
                 Err(error) if error.reason == Reason::StorageReadError => {
-                    tracing::error!(?target, %error, "the server's own service cannot be kept in order");
+                    tracing::error!(?target, %error, "the server's own service cannot be updated");
                     break;
                 }
                 existing => existing?,
@@ -159,7 +159,7 @@ async fn ensure(loopback: &Loopback<'_>, wanted: Vec<Wanted>) -> Result<(), Stat
                 Ok(Written::Done) => break,
                 Ok(Written::Conflict) => {}
                 Err(error) if error.reason == Reason::Invalid => {
-                    tracing::error!(?target, %error, "the server's own service cannot be kept in order");
+                    tracing::error!(?target, %error, "the server's own service cannot be updated");
                     break;
                 }
                 Err(error) => return Err(error),

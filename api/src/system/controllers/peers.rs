@@ -64,7 +64,7 @@ pub(super) async fn withdraw(api: &Context) {
     if let (Some(ledger), Some(_)) = (api.ledger(), api.peers().address())
         && let Err(error) = ledger.withdraw(&identity::own_name(api)).await
     {
-        tracing::warn!(%error, "peers were not told that this server stops");
+        tracing::warn!(%error, "peers not notified that this server stops");
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
                         .extend(alive.get(server).map(|process| (server.clone(), (process.clone(), now))));
                     told.push((server.clone(), said));
                 }
-                Err(why) => tracing::debug!(server, why, "a peer does not say what it serves"),
+                Err(why) => tracing::debug!(server, why, "peer does not report the types that it serves"),
             }
         }
         let names: BTreeSet<String> = alive.into_keys().collect();

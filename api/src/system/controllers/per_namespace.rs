@@ -95,7 +95,7 @@ where
         match wanted.ensure(api, &namespace).await {
             Ok(()) => None,
             Err(error) => {
-                tracing::warn!(%namespace, name = wanted.name, %error, "object is refused");
+                tracing::warn!(%namespace, name = wanted.name, %error, "object refused");
                 Some(namespace)
             }
         }
@@ -145,7 +145,7 @@ where
                 // The existing object may be immutable and therefore not repairable (an immutable config
                 // map).
                 Err(error) if error.reason == Reason::Invalid => {
-                    tracing::warn!(?target, %error, "object cannot be put right");
+                    tracing::warn!(?target, %error, "object cannot be restored");
                     return Ok(());
                 }
                 Err(error) => return Err(error),

@@ -73,7 +73,7 @@ async fn ensure(loopback: &Loopback<'_>, api: &Context) -> Result<(), Status> {
     match ensured.await {
         // A retry would fail as well, and the server works without the object.
         Err(error) if matches!(error.reason, Reason::Invalid | Reason::StorageReadError) => {
-            tracing::error!(?target, %error, "the default ServiceCIDR cannot be kept in order");
+            tracing::error!(?target, %error, "the default ServiceCIDR cannot be updated");
             Ok(())
         }
         ensured => ensured,

@@ -26,7 +26,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
         let loopback = Loopback::new(&api);
         for Desired { target, object, .. } in &wanted {
             if loopback.get(target)?.is_none() {
-                tracing::info!(namespace = target.name, "making a system namespace again");
+                tracing::info!(namespace = target.name, "recreating a system namespace");
                 // A conflict means that the namespace exists by now.
                 loopback.create(target, object.clone()).await?;
             }

@@ -38,7 +38,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
         let noted = api.tokens().uses.take().await.into_iter().map(async |used| {
             let Err(error) = write(&loopback, secrets, &used, &label).await else { return true };
             let TokenUse { namespace, secret, .. } = &used;
-            tracing::warn!(%namespace, %secret, error = error.message, "the last use of a token is not noted");
+            tracing::warn!(%namespace, %secret, error = error.message, "last use of a token not recorded");
             false
         });
         let mut noted = stream::iter(noted).buffer_unordered(WRITES_MAX);

@@ -172,7 +172,7 @@ async fn settle<S: ObjectStore>(store: &S, wanted: &Desired, naming: &Naming) ->
                     resource = target.resource,
                     namespace = target.namespace,
                     name = target.name,
-                    "an object of the server is damaged and stays as it is: accept-loss lets it be written anew"
+                    "bootstrap object is damaged and stays as it is: run accept-loss to have it recreated"
                 );
                 return Ok(Settled::Unchanged);
             }

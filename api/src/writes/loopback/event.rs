@@ -65,7 +65,7 @@ impl Loopback<'_> {
         let target = Target { group: "", version: "v1", resource: "events", namespace, name };
         match self.create(&target, event.into()).await {
             Err(refusal) if refusal.code.is_client_error() => {
-                tracing::debug!(%refusal, "event is refused");
+                tracing::debug!(%refusal, "event refused");
                 Ok(())
             }
             outcome => outcome.map(drop),

@@ -57,7 +57,7 @@ impl Switch {
                 // Boxed, because the task may live for days and should not keep the space that its creation
                 // needed.
                 Ok(upgraded) => Box::pin(task(TokioIo::new(upgraded))).await,
-                Err(error) => tracing::debug!(%error, "a connection was not upgraded"),
+                Err(error) => tracing::debug!(%error, "connection not upgraded"),
             }
             held.0.lock().clear();
             drop(connection);

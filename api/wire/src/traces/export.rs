@@ -129,7 +129,10 @@ pub async fn run(
         if warned.is_none_or(|at| at.elapsed() > WARNING_INTERVAL) {
             warned = Some(Instant::now());
             let endpoint = &*collector.endpoint;
-            tracing::warn!(endpoint, spans = batch.len(), %failure, "spans are lost");
+            tracing::warn!(
+                endpoint, spans = batch.len(), %failure,
+                "trace spans lost: check that the collector is reachable"
+            );
         }
     }
 }

@@ -85,8 +85,12 @@ pub fn run(flags: &Migrate, out: &mut impl Write) -> anyhow::Result<Outcome> {
             (End::File(from), End::Dir(to)) => file_to_dir(flags, from, to).await,
             (End::Etcd(from), End::Etcd(to)) => raw::copy(flags, raw::From::Etcd(from), to).await,
             (End::File(from), End::Etcd(to)) => raw::copy(flags, raw::From::File(&snapshot(from)?), to).await,
-            (End::Dir(_), End::Dir(_)) => bail!("from a directory to another: backup and restore do that"),
-            (_, End::File(_)) => bail!("--to {}: it is a file", flags.to),
+            (End::Dir(_), End::Dir(_)) => {
+                bail!("cannot migrate from one data directory to another: use backup and restore")
+            }
+            (_, End::File(_)) => {
+                bail!("--to {} is a file: give a data directory or endpoints of etcd", flags.to)
+            }
         }
     });
     runtime.shutdown_background();
@@ -160,7 +164,7 @@ fn naming(flags: &Migrate, dir: &Path) -> anyhow::Result<Profile> {
 
 async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdConfig) -> anyhow::Result<Report> {
     if !store_dir(from).is_dir() {
-        bail!("--from {}: there is no store in it", from.display());
+        bail!("--from {} contains no store", from.display());
     }
     if moving::recorded(from)? == Some(Place::Etcd) {
         bail!("--from {}: its objects were moved to etcd", from.display());
@@ -278,7 +282,7 @@ async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<
 /// Creates a data directory; refuses one that already has a store of its own.
 fn begin_dir(flags: &Migrate, to: &Path) -> anyhow::Result<Profile> {
     if store_dir(to).exists() && moving::recorded(to)? != Some(Place::Etcd) {
-        bail!("--to {}: there is a store in it", to.display());
+        bail!("--to {} already contains a store: choose an empty directory", to.display());
     }
     files::private_dir(to)?;
     let naming = naming(flags, to)?;

@@ -54,8 +54,8 @@ pub(super) async fn end(api: Arc<Context>, name: String) -> String {
         match cleared {
             Ok(Ok(true) | Err(Trouble::Tail(TailError::Closed))) => return name,
             Ok(Ok(false)) => {}
-            Ok(Err(trouble)) => tracing::warn!(definition = name, error = %trouble, "deletion begins anew"),
-            Err(Panicked) => tracing::error!(definition = name, "deletion failed, beginning anew"),
+            Ok(Err(trouble)) => tracing::warn!(definition = name, error = %trouble, "deletion restarts"),
+            Err(Panicked) => tracing::error!(definition = name, "deletion failed, restarting"),
         }
         backoff.pause().await;
     }

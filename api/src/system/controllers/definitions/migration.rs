@@ -92,8 +92,8 @@ async fn run(api: Arc<Context>, name: String) -> String {
         match catching_panics(migrate(&api, &name)).await {
             Ok(Ok(true) | Err(Trouble::Tail(TailError::Closed))) => return name,
             Ok(Ok(false)) => {}
-            Ok(Err(trouble)) => tracing::warn!(definition = name, error = %trouble, "migration begins anew"),
-            Err(Panicked) => tracing::error!(definition = name, "migration failed, beginning anew"),
+            Ok(Err(trouble)) => tracing::warn!(definition = name, error = %trouble, "migration restarts"),
+            Err(Panicked) => tracing::error!(definition = name, "migration failed, restarting"),
         }
         backoff.pause().await;
     }

@@ -97,7 +97,7 @@ impl Action {
         for owner in &self.strays {
             let _turn = writes.acquire().await;
             if let Err(error) = report_stray(loopback, &self.place, &self.uid, owner).await {
-                tracing::warn!(%error, "no event tells of an owner in another namespace");
+                tracing::warn!(%error, "event about an owner in another namespace not written");
             }
         }
         let (place, uid) = (&self.place, self.uid.as_str());

@@ -84,7 +84,7 @@ impl Queue {
 
     /// Ends a task that failed. It is retried after a pause that grows with each failure.
     pub fn failed(&mut self, task: Task, error: &Status) {
-        tracing::warn!(?task, %error, "garbage is left for later");
+        tracing::warn!(?task, %error, "garbage collection of an object postponed");
         let pause = self.failures.entry(task.clone()).or_default().next();
         self.stages.insert(task.clone(), Stage::Later);
         self.later.push(Reverse((Instant::now() + pause, task)));
