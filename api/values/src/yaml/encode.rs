@@ -366,7 +366,7 @@ fn write_escape(c: char, line: &mut Line<'_>) {
             let code = u32::from(c);
             return line.push_ascii(&match code {
                 ..=0xff => format!("\\x{code:02X}"),
-                ..=0xffff => format!("\\u{code:04X}"),
+                0x100..=0xffff => format!("\\u{code:04X}"),
                 _ => format!("\\U{code:08X}"),
             });
         }
