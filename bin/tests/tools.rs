@@ -486,7 +486,7 @@ async fn a_restore_has_the_state_at_the_requested_revision_or_time() {
         (
             "new",
             &["--time=yesterday"],
-            "invalid argument \"yesterday\" for \"--time\" flag: not a time such as 2026-01-31T12:00:00Z"
+            "invalid argument \"yesterday\" for \"--time\" flag: must be a time such as 2026-01-31T12:00:00Z"
                 .to_owned(),
         ),
     ] {
