@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Directories and files with text of the project, relative to the workspace.
-pub const SOURCES: [&str; 12] = [
+pub const SOURCES: [&str; 14] = [
     "api",
     "auth",
     "benches",
@@ -16,7 +16,9 @@ pub const SOURCES: [&str; 12] = [
     "tests",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "README.md",
+    "SECURITY.md",
 ];
 
 /// Returns the directory of the workspace.
