@@ -1,10 +1,10 @@
 //! Benchmark of commits of 1 KiB with 1, 64 and 1024 writers, compared with plain writes of the same batches.
 //!
-//! A round consists of a third of a second of commits, then the same time of plain writes and syncs of
-//! batches with the engine's mean batch size: appended to a growing file, as a log does, and overwriting
-//! allocated blocks. A disk whose speed varies thus affects all of them alike. The result is the median of
-//! the rounds: time and CPU per commit; the engine's CPU includes all its threads and the writers. Commits
-//! are durable; writers are tasks on one thread that write again as soon as they get a response.
+//! A round has three phases of a third of a second each: commits, plain writes that append to a growing file as a log
+//! does, and plain writes that overwrite allocated blocks. The plain writes are synced, and have the mean batch size of
+//! the engine. The phases alternate, so that a disk whose speed varies affects all of them in the same way. The result
+//! is the median of the rounds: time and CPU per commit. The engine's CPU includes all its threads and the writers.
+//! Commits are durable. Writers are tasks on one thread that write again as soon as they get a response.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,11 +1,13 @@
-//! Benchmark of custom types compared with built-in ones: memory and start time with a thousand definitions,
-//! the time from the response to a new definition to the first response of its type, and creates and lists of
-//! custom objects of the size of a pod, with fifty validated fields and ten rules, compared with those of
-//! pods.
+//! Benchmark of custom types compared with built-in ones. It measures:
 //!
-//! A single definition of the thousand has the size of the largest that users install: four thousand fields with
-//! descriptions. Memory is the anonymous memory of the idle server, so it includes memory that its allocator
-//! keeps. Not measured: conversions, and clients that read documents.
+//! - memory and start time with a thousand definitions;
+//! - the time from the response to a new definition until objects of its type are served;
+//! - creates and lists of custom objects compared with those of pods. The custom objects have the size of a pod, fifty
+//!   validated fields and ten rules.
+//!
+//! The largest of the thousand definitions has four thousand fields with descriptions, as many as the largest that
+//! users install. Memory is the anonymous memory of the idle server, so it includes memory that its allocator
+//! keeps. The benchmark does not measure conversions, nor clients that read OpenAPI documents.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,7 @@ use tests::{Options, Server};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Number of fields of an ordinary definition of the thousand, and of the largest.
+/// Number of fields of an ordinary definition, and of the largest one.
 const FIELDS: usize = 50;
 const FIELDS_LARGEST: usize = 4000;
 
@@ -69,7 +71,7 @@ fn definition(group: &str, fields: usize, rules: usize) -> String {
     )
 }
 
-/// Returns an object of [`data::POD_BYTES`] of a definition with [`FIELDS`] fields, which has all of them.
+/// Returns an object of [`data::POD_BYTES`] bytes that has all [`FIELDS`] fields of its definition.
 fn thing(group: &str, name: &str) -> String {
     let value = |at: usize, padding: usize| match at % 5 {
         2 => (at * 7 % 1000).to_string(),
@@ -87,14 +89,14 @@ fn thing(group: &str, name: &str) -> String {
     // Three of five fields are padded, as far as their limits allow.
     let padding = data::POD_BYTES.saturating_sub(text(1).len()) / (FIELDS * 3 / 5) + 1;
     let mut made = text(padding.min(64));
-    // The remaining bytes are spaces between the parts, which cost as much as other blanks.
+    // Spaces fill the object up to its size. The parser skips them like the spaces of an indented document.
     let missing = data::POD_BYTES.saturating_sub(made.len());
     made.insert_str(1, &" ".repeat(missing));
     made
 }
 
-/// Returns the time from the response to the POST of a definition to the first response of its type, and the
-/// time of the POST.
+/// Creates a definition. Returns the duration of the POST, and the time from its response to the first successful list
+/// of the new type.
 fn establish(runtime: &Runtime, server: &Server, group: &str, text: &str) -> (Duration, Duration) {
     let list = load::get(&format!("/apis/{group}/v1/things"), &[]);
     let post = load::request("POST", DEFINITIONS, text);

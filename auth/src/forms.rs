@@ -7,8 +7,8 @@ pub(crate) struct Fault<'n> {
     pub(crate) why: String,
 }
 
-/// Returns the errors of a key that must be a domain, a slash and a path. An error about the whole key is the
-/// only one.
+/// Returns the errors of a key that must consist of a domain, a slash and a path. The result is a single error
+/// about the whole key if the key does not have this form.
 pub(crate) fn domain_prefixed_path(key: &str) -> Vec<Fault<'_>> {
     let Some((domain, path)) =
         key.split_once('/').filter(|(domain, path)| !domain.is_empty() && !path.is_empty())

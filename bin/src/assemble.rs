@@ -53,8 +53,8 @@ const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 /// Maximum time that the exit waits for a checkpoint, which makes the next start faster.
 const CHECKPOINT_MAX: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// Maximum disk space that is reserved for deletes, steps of deletions and leases: ten of the largest
-/// objects, or a hundred thousand deletes.
+/// Maximum disk space that is reserved for deletes, for updates that continue a deletion (such as the removal of a
+/// finalizer) and for leases: enough for ten of the largest objects, or for a hundred thousand deletes.
 const RESERVE_BYTES: u64 = 16 << 20;
 
 /// The action that follows the end of a run.

@@ -129,7 +129,8 @@ pub struct Config {
     pub shutdown_delay: Duration,
     /// Maximum time of the shutdown after `shutdown_delay`, whatever hangs.
     pub shutdown_deadline: Duration,
-    /// The time over which the ends of watches are spread, once the server accepts no more requests.
+    /// Maximum time that a watch continues after the server has stopped accepting requests. Each watch ends after a
+    /// random part of it.
     pub watch_grace: Duration,
     /// Longest duration of a request that is not long-running.
     pub request_timeout: Duration,

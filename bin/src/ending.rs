@@ -148,8 +148,7 @@ impl Ending {
         });
     }
 
-    /// Returns the phases of the shutdown that has begun; without one, the deadlines are practically
-    /// unlimited.
+    /// Returns the phases of the shutdown. If no shutdown has begun, the deadlines are practically unlimited.
     pub fn phases(&self) -> Phases {
         match *self.0.ends_at.borrow() {
             Some(ends_at) => Phases::until(ends_at, self.0.deadline),

@@ -27,7 +27,7 @@ use crate::moving;
 /// Name of the directory of the copy.
 pub const COPY_DIR: &str = "etcd-copy";
 
-/// Name of the file that identifies the cluster of etcd that the copy is of.
+/// Name of the file that identifies the cluster of etcd that the copy belongs to.
 const CLUSTER_FILE: &str = "etcd-cluster";
 
 /// Maximum time of one call of etcd, with all its attempts.
@@ -53,7 +53,7 @@ pub struct EtcdConfig {
     pub compaction_interval: Duration,
     /// Timeout of health checks of etcd.
     pub check_timeout: Duration,
-    /// How values are encrypted; `None`: not at all.
+    /// How values are encrypted; `None`: values are not encrypted.
     secrecy: Option<Arc<Secrecy>>,
     /// How the members of etcd are reached.
     egress: Egress,
@@ -293,7 +293,7 @@ impl EtcdConfig {
         Ok((engine, replica))
     }
 
-    /// Fills the copy. If filling breaks off, it starts again as long as each attempt makes progress.
+    /// Fills the copy. After an interruption it continues, as long as each attempt makes progress.
     async fn filled(&self, replica: &Arc<Replica>) -> anyhow::Result<engine::Revision> {
         loop {
             let before = replica.revision();
@@ -310,8 +310,8 @@ impl EtcdConfig {
         }
     }
 
-    /// Refuses an etcd that a move is filling, or that the store has left. A move of this server that had
-    /// only to be concluded is concluded.
+    /// Refuses an etcd that a move is filling, or that the store has left. If the mark belongs to a move of this server
+    /// of which only the removal of the mark is missing, removes the mark.
     async fn check_mark(&self, replica: &Replica, id: &str, data_dir: &Path) -> anyhow::Result<()> {
         let Some((mark, _)) = self.asked(|| replica.mark()).await? else { return Ok(()) };
         if mark == format!("filling {id}") && moving::recorded(data_dir)? == Some(moving::Place::Etcd) {
@@ -324,7 +324,7 @@ impl EtcdConfig {
         bail!("etcd has the mark of a move, {mark:?}: see docs/api/etcd.md#moving")
     }
 
-    /// Waits until the copy, which must be followed, has the newest state of etcd.
+    /// Waits until the copy has the newest state of etcd. The copy must follow etcd meanwhile.
     ///
     /// # Errors
     /// The copy is not up to date after a minute.
@@ -360,7 +360,7 @@ impl EtcdConfig {
     }
 }
 
-/// Makes the next start fill a new copy.
+/// Forgets which cluster of etcd the copy belongs to, so that the next start fills a new copy.
 ///
 /// # Errors
 /// The file cannot be removed.

@@ -57,8 +57,8 @@ impl Identity {
     }
 }
 
-/// Refuses a store of another naming profile before anything is changed, as far as the profile is known
-/// without opening the store.
+/// Refuses a store that has another naming profile, before the server changes anything. Reads only the profile file
+/// or the first records of the log; without an identity there, the check is left to [`settle`].
 ///
 /// # Errors
 /// The store has another profile.
@@ -81,7 +81,7 @@ pub fn check_early(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a directory whose file names another naming profile.
+/// Refuses a directory whose profile file names another naming profile.
 ///
 /// # Errors
 /// The file names another profile, or cannot be read.
@@ -118,8 +118,8 @@ fn read(engine: &Engine) -> anyhow::Result<Option<Identity>> {
     }
 }
 
-/// Returns the other naming profile that the objects of a store without an identity have, if any: the store
-/// has namespaces with the names of that profile.
+/// Guesses the naming profile of a store without an identity from the name of its system namespace. Returns the
+/// profile only if it is not `naming`.
 fn shown(engine: &Engine, naming: Profile) -> Option<Profile> {
     let snapshot = engine.snapshot();
     let has = |profile: Profile| {

@@ -61,8 +61,8 @@ pub fn set_level(verbosity: i32) {
     }
 }
 
-/// Starts logging for the whole process. RUST_LOG selects the lines, or else `verbosity`. Lines that cannot
-/// be written are counted in `metrics`.
+/// Starts logging for the whole process. RUST_LOG selects the lines; if it is not set, `verbosity` does. Lines that
+/// cannot be written are counted in `metrics`.
 pub fn start(format: LogFormat, verbosity: u8, metrics: Arc<Metrics>) {
     let queue = QUEUE.get_or_init(|| Arc::new(Queue::new(metrics)));
     let worker = queue.clone();

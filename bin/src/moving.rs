@@ -44,8 +44,8 @@ const MOVED_DIR: &str = "log.moved";
 /// during the move.
 pub const ROOM: u64 = 2000;
 
-/// Limit at which the room is no longer doubled before the objects are written: the source may write as fast
-/// as etcd does.
+/// Limit above which the room is no longer doubled, and the objects are written although the room may be too small:
+/// the source may write as fast as etcd, and would then use up any room.
 const ROOM_MAX: u64 = 64 * ROOM;
 
 /// Pause before a failed move starts again.
@@ -268,8 +268,8 @@ impl IntoEtcd {
         let digests = self.replica.compare(&snapshot, &self.engine.snapshot())?;
         drop(snapshot);
         record(&self.data_dir, Place::Etcd)?;
-        // Up to this point a crash leaves a log that is served; after it, an etcd whose mark the next start
-        // removes.
+        // After a crash before this point the next start serves the log. After a crash behind it the next start
+        // serves etcd, and removes the mark.
         self.replica.conclude().await?;
         self.replica.catch_up().await?;
         // A client that knows a revision of the source must list again. The newest change is kept, because
@@ -304,8 +304,8 @@ pub fn put_log_aside(data_dir: &Path) -> anyhow::Result<()> {
     files::sync_dir(data_dir)
 }
 
-/// Stops all writes to etcd, and makes the copy, which must be followed, the server's own log. `open` opens a
-/// leader.
+/// Stops all writes to etcd, waits until the copy has the last one, and turns the copy into the server's own log. The
+/// copy must follow etcd during the call. `open` opens a leader.
 ///
 /// # Errors
 /// The directory is still served from etcd, unless the last step failed.
@@ -328,7 +328,7 @@ pub async fn out_of_etcd(
     Ok(digests)
 }
 
-/// Makes a copy that is no longer followed the server's own log.
+/// Turns a copy into the server's own log. The copy must no longer follow etcd. `open` opens a leader.
 ///
 /// # Errors
 /// The same as those of [`out_of_etcd`].

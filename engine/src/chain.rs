@@ -56,9 +56,10 @@ pub(crate) fn order(headers: &[Header]) -> Order {
 }
 
 /// Returns which of the segments are superseded by a rewritten one. A superseded segment supersedes nothing
-/// itself. This rule is necessary because a crash can undo a reclamation although its file already has its
-/// name; then another reclamation may rewrite the same segments, or only some of them. A reclamation that
-/// rewrote part of the stretch of another rewritten segment did not know of that segment.
+/// itself. This rule is necessary because a crash can undo a reclamation after the rewritten file was renamed
+/// to its final name. A later reclamation may then rewrite the same segments, or only some of them. A
+/// reclamation that rewrote only a part of the revisions in another rewritten segment ran without that
+/// segment.
 fn superseded(headers: &[Header]) -> Vec<bool> {
     let mut newest_first: Vec<usize> = (0..headers.len()).collect();
     newest_first.sort_unstable_by_key(|&at| std::cmp::Reverse(headers[at].number));

@@ -3,8 +3,8 @@
 //!
 //! History older than the retention is found by the times in the records. The oldest readable revision is
 //! raised first. Then the log between the old and the new oldest revision is walked, because every key with
-//! history to compact was written there, and the index drops the history key by key. So a compaction costs as
-//! much as was written, not as much as is stored.
+//! history to compact was written there, and the index drops the history key by key. So the cost of a
+//! compaction depends on the number of writes in that range, not on the size of the store.
 
 use std::time::Duration;
 

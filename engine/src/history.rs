@@ -139,8 +139,8 @@ pub(crate) fn at<'h>(
         return Some(newest);
     }
     let mut chunk = older.as_deref()?;
-    // The search stops at the first chunk whose oldest version is old enough. The search jumps as long as
-    // even the newest version of the target is too young.
+    // The search stops at the first chunk whose oldest version is not above `revision`. The search jumps as
+    // long as all versions of the target are above `revision`.
     while chunk.versions.first().is_none_or(|oldest| oldest.revision > revision) {
         let target = match chunk.jump.as_deref() {
             Some(far) if far.versions.last().is_some_and(|v| v.revision > revision) => far,
@@ -171,8 +171,8 @@ pub(crate) fn from_newest_first(versions: &[Version]) -> Option<(Version, Option
 /// Returns how many of the newest versions are needed to read at `oldest` and later; 0 if the key can be
 /// dropped from the index.
 ///
-/// Needed are all versions younger than `oldest`, and the version visible at `oldest`. If the visible version
-/// is a delete, it shows nothing; it is needed only if `oldest` is its own revision, because a tail may have
+/// The needed versions are all versions above `oldest`, and the version visible at `oldest`. A visible delete
+/// has no state to read. The delete is needed only if `oldest` is its own revision, because a tail may have
 /// reported the deletion.
 pub(crate) fn kept<'h>(newest_first: impl Iterator<Item = &'h Version>, oldest: Revision) -> usize {
     let mut count = 0;

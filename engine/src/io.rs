@@ -146,7 +146,8 @@ pub(crate) fn read_around(file: &dyn File, offset: u64, out: &mut [u8]) -> Optio
     first
 }
 
-/// Returns whether the error means that there is no room, which may pass, rather than that the disk fails.
+/// Returns whether the error means that the disk or the quota is full. Unlike a failure of the disk, this
+/// condition may pass.
 pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -241,7 +242,7 @@ impl Storage for Dir {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
-            // The store uses no names that are not UTF-8.
+            // All names that the store uses are UTF-8, so other names are skipped.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }

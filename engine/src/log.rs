@@ -25,12 +25,13 @@ use crate::types::{Revision, SegmentNumber};
 /// Name of a segment file that is being made. Opening ignores its content.
 pub(crate) const NEXT_NAME: &str = "next.segment";
 
-/// Number of bytes that zeros are kept ahead of the records. Enough for some hundred typical writes, and
-/// little enough that recovery, which searches them for torn records, takes no noticeable time.
+/// Number of zero bytes that the log keeps ready behind the last record. This number is large enough for some
+/// hundred typical writes, and small enough that recovery searches these bytes for torn records in a short
+/// time.
 pub(crate) const FILL_AHEAD: u64 = 1024 * 1024;
 
-/// Batch size from which on writing zeros ahead does not pay: the sync of such a batch takes its time for the
-/// bytes, not for the file system's block allocation.
+/// Minimum size of a batch for which no zeros are written ahead. The sync of such a batch spends its time on the
+/// bytes, not on the file system's block allocation, so zeros would not make it faster.
 const BULK_BYTES: u64 = 128 * 1024;
 
 /// The segments of a log. Cheap to clone.

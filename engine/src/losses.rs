@@ -187,7 +187,8 @@ pub struct LossReport {
     pub known: Losses,
     /// Losses that an operator accepted.
     pub accepted: Losses,
-    /// Number of lost revisions that are only counted, by the checkpoint of a release without a ledger.
+    /// Number of lost revisions of which only the count is known. The count is from the checkpoint of a release
+    /// without a ledger.
     pub unnamed: u64,
 }
 
@@ -353,7 +354,8 @@ impl LossRegistry {
         report.known.extend(found);
         let (count, until) = self.state.lock().before;
         if report.known.lost.count() < count {
-            // The log does not show which revisions these are either.
+            // Neither the ledger nor the log shows which revisions are lost, so all revisions up to `until`
+            // count as lost.
             report.known.lost.insert(Revision::FIRST, until);
         }
         report.unnamed = 0;

@@ -206,7 +206,7 @@ async fn the_revision_is_stamped_where_the_writer_says() {
     // Without a stamp the state stays unchanged.
     put(&engine, "/k", "unstamped").await.unwrap();
     assert_eq!(value(&delete(&engine, "/k").await.unwrap().entry), "unstamped");
-    // If both are queued together, the state to stamp again is not on disk yet.
+    // The put and the delete are queued together, so the state that the delete stamps again is not on disk yet.
     let (_, gone) = tokio::join!(
         commit(&engine, "/k", Expected::Any, Change::Put(stamped("<>", 1))),
         delete(&engine, "/k")

@@ -115,7 +115,7 @@ async fn what_is_accepted_stays_accepted_and_further_damage_is_not() {
     assert!(engine.accept_losses(&Losses::default()).await.unwrap());
     assert!(unaccepted(&engine).is_empty());
     assert!(!engine.accept_losses(&Losses::default()).await.unwrap(), "once is enough");
-    // With a checkpoint and without.
+    // The store remembers the acceptance with a checkpoint and without one.
     for _ in 0..2 {
         engine.checkpoint().await;
         engine.close().await;
@@ -128,8 +128,8 @@ async fn what_is_accepted_stays_accepted_and_further_damage_is_not() {
     let again = open(&temp);
     again.close().await;
     drop(again);
-    // The value of the second record was accepted as unreadable; an unknown key of that record is another
-    // loss.
+    // The accepted loss is that the value of the second record cannot be read. If the head of that record is
+    // damaged as well, its key is unknown, which is a new loss.
     for (place, byte, want) in [
         (&all[1], 9, LossCounts { lost: 1, damaged: 0 }),
         (&all[4], 9, LossCounts { lost: 1, damaged: 0 }),

@@ -38,8 +38,8 @@ impl SizeHints for Unknown {
     }
 }
 
-/// Compiles and evaluates a text. The written form of a tree becomes stable, and an evaluation can be
-/// repeated.
+/// Compiles and evaluates a text. A tree that is written and read again repeatedly must reach a stable text, and a
+/// repeated evaluation must have the same cost and outcome.
 pub fn expressions(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let environment = &*ENVIRONMENT;

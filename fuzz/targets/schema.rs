@@ -115,8 +115,8 @@ pub(super) fn check_canonical(message: &Message, object: Object) {
     assert_eq!((Value::Object(conformed.object), conformed.strict), (object, Vec::new()));
 }
 
-/// Returns whether a field set is not an object. It is kept as its JSON text, which a tree reads as a string
-/// and quotes again.
+/// Returns whether the value contains a field set that is not a JSON object. The decoder stores such a field set as a
+/// string with its JSON text. `conform` would read this string as the value, and quote it a second time.
 pub(super) fn has_odd_set(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(has_odd_set),

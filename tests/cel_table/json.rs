@@ -203,7 +203,8 @@ pub fn from_value(value: &Value<'_>) -> Json {
             if unnamed == 0 {
                 return json!({ "object": fields });
             }
-            // The reference has a key without a value for each member that its schema does not know.
+            // The reference has an entry with a nil key and an error as its value for each member that the schema does
+            // not declare.
             let mut entries: Vec<Json> =
                 fields.into_iter().map(|(name, value)| json!([name, value])).collect();
             entries.sort_by_cached_key(|entry| entry[0].to_string());

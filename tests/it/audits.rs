@@ -96,7 +96,8 @@ fn numbers(server: &Server, end: usize, judge: impl Fn(&Value, usize)) -> Vec<u8
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_is_in_the_audit_log_once() {
-    /// A request in this many creates an object of a megabyte; the others get a missing object.
+    /// Distance of the requests that create an object of a megabyte. All other requests get an object that does not
+    /// exist.
     const PERIOD: usize = 5000;
     let is_large = |n: usize| n % PERIOD == PERIOD / 2;
     let requests = from_environment("AUDITED_REQUESTS", 20_000);

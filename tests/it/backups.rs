@@ -1,5 +1,6 @@
-//! Backups of a server under full load and their restore: exactly the state at one revision, with every write
-//! acknowledged by then, at revisions that no client has seen.
+//! Backups of a server under full load, and their restore. A backup has exactly the state at one revision, with every
+//! write that was acknowledged before the backup began. The restored store continues at revisions that no client has
+//! seen.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -136,7 +137,8 @@ async fn a_backup_under_full_load_restores_to_exactly_the_state_at_its_revision(
         let reply = server.client().get(&path).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
         let want = state(&reply.json());
-        // Every write acknowledged by then is in the backup, or a later one of the same name.
+        // The backup has every acknowledged write up to its revision, unless a later write replaced or deleted the
+        // object.
         for (version, (name, data)) in acknowledged.range(..=revision) {
             if let Some((found, held)) = want.get(name).filter(|(found, _)| found <= version) {
                 assert_eq!((found, Some(held)), (version, data.as_ref()), "{name}");

@@ -26,7 +26,7 @@ use crate::support::{anonymous_bytes, from_environment, pod_of_many_containers};
 /// Default number of hostile clients.
 const CLIENTS: usize = 100;
 
-/// Duration of the test: for each client, and in total at least.
+/// Duration of the test: the time for each client, and the minimum for all clients together.
 const LASTS: (Duration, Duration) = (Duration::from_millis(40), Duration::from_secs(6));
 
 /// Maximum duration of a request of the other client.
@@ -314,7 +314,8 @@ async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_serve
         });
     }
     tokio::time::sleep((LASTS.0 * clients as u32).max(LASTS.1)).await;
-    // On a slow machine some clients wait for the responses of others first.
+    // On a slow machine some clients have to wait for the responses to other clients. Wait until at least one client
+    // of each behaviour has reached the server.
     let missing = || WAYS.iter().zip(&reached).find(|(_, reached)| reached.load(Relaxed) == 0);
     let began = Instant::now();
     while missing().is_some() && began.elapsed() < PATIENCE {

@@ -63,7 +63,7 @@ pub async fn establish(server: &Server, definition: &Value) {
     server.client().until(&path, is_established).await;
 }
 
-/// Returns whether an outcome has the parts of `want` between its `…`, in order.
+/// Returns whether an outcome matches `want`, in which each `…` stands for any text.
 fn fits(got: &str, want: &str) -> bool {
     let mut parts = want.split('…');
     let start = parts.next().unwrap_or_default();

@@ -84,8 +84,8 @@ struct Shared {
 /// The acknowledged writes of one writer, in order: version and tag.
 type Acknowledged = Vec<(u64, String)>;
 
-/// Writes an object repeatedly, until some writes have succeeded after room was made. Checks each refusal and
-/// then tries the next write.
+/// Writes an object repeatedly, until the disk has room again and some more writes have succeeded. Checks each refusal
+/// and then tries the next write.
 async fn write(client: Client, name: String, shared: Arc<Shared>) -> Acknowledged {
     let mut acknowledged = Acknowledged::new();
     let (mut refused, mut with_room) = (false, 0);

@@ -93,7 +93,8 @@ async fn a_slow_reader_costs_one_chunk_in_every_encoding() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    // The readers miss nothing: one of each encoding continues to its end, or to an object written meanwhile.
+    // The readers miss nothing: for each encoding one reader reads its list to the end, or its watch up to an object
+    // that was written meanwhile.
     for ((_, mut body), (query, accept, encoding)) in readers.into_iter().zip(forms) {
         let is_watch = query.contains("watch");
         let mut all = 0;
@@ -168,8 +169,8 @@ async fn content_that_becomes_much_of_little_is_refused() {
     assert!(added < values::memory::WORK_BYTES as u64, "{} KiB", added / 1024);
 }
 
-/// Bytes of responses of a route that are requested and not read, and the bounds of the number of requests:
-/// fewer than large responses may have together, so that the metrics can still be read.
+/// Total size of the responses of one route that the clients request and do not read, and the bounds of the number of
+/// requests. The total is less than the limit for all large responses, so that the metrics can still be read.
 const UNREAD_BYTES: usize = 28 << 20;
 const UNREAD_REQUESTS: std::ops::RangeInclusive<usize> = 20..=1000;
 
@@ -180,8 +181,8 @@ const PER_CONNECTION: usize = 100;
 const CONNECTION_BYTES: u64 =
     (memory::CONNECTION_BYTES + memory::CONNECTION_REQUESTS * memory::REQUEST_BYTES + 128 * 1024) as u64;
 
-/// Bytes of the process that are not charged to the account: threads, lists of the allocator, documents that
-/// are built once.
+/// Bytes of the process that are not charged to the account: threads, free lists of the allocator,
+/// documents that are built once.
 const PROCESS_SLACK_BYTES: u64 = 16 << 20;
 
 /// Returns every path of the server: those of its index, and the collections of all resources.
@@ -276,7 +277,7 @@ async fn what_no_client_reads_of_any_route_is_in_the_account() {
     }
     let routes = routes(client).await;
     assert!(routes.len() > 150 && routes.contains("/metrics"), "{routes:?}");
-    // Each document is built once before, so that memory that all responses share is already in use.
+    // Request each document once before the measurement, so that memory that all responses share is already in use.
     for route in &routes {
         client.get(route).await;
     }

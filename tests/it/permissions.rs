@@ -1,9 +1,10 @@
-//! The permission matrix: kind of user × resource × verb, of the real route table and the roles that every
-//! server has (docs/api/authorization.md#rbac), as a readable page: `tests/golden/permissions.txt`.
+//! The permission matrix, a readable page in `tests/golden/permissions.txt`: the verbs that each kind of user may use
+//! on each resource. The resources are those of the real route table, and the roles are those that every server has
+//! (docs/api/authorization.md#rbac).
 //!
-//! Rows come from discovery, so a new route has no row and fails the test; `UPDATE_GOLDEN=1` writes the page
-//! again, and the change is reviewed. Letters: g get, l list, w watch, c create, u update, p patch, d delete,
-//! D deletecollection; `-` none.
+//! The test takes the rows from discovery, so it fails for a new route, which the page does not have yet.
+//! `UPDATE_GOLDEN=1` writes the page again, and a reviewer reads the change. Letters: g get, l list, w watch, c create,
+//! u update, p patch, d delete, D deletecollection; `-` means no permission.
 
 use std::path::Path;
 use std::sync::Arc;

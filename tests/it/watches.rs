@@ -176,8 +176,8 @@ async fn a_deletion_carries_the_last_state_at_its_own_version() {
     }
 }
 
-/// The last version of an object whose deletion waited for finalizers is the one before the last finalizer
-/// was removed, as in a store that sends the value before a delete.
+/// If a deletion waited for finalizers, the DELETED event has the object as it was before the last finalizer was
+/// removed, as with a store whose delete events contain the previous value.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deletion_that_waited_carries_the_finalizers_that_held_it() {
     let fixture = Fixture::new("waited").await;

@@ -2,7 +2,7 @@
 //!
 //! The rules are those of docs/api/paths-and-verbs.md#request-info, including the unusual ones (a request for
 //! a namespace object counts as being in that namespace; a field selector on `metadata.name` gives a list a
-//! name). This module does not know which resources exist.
+//! name). This module does not check whether the resource exists.
 
 use std::borrow::Cow;
 

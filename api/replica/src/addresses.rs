@@ -129,7 +129,8 @@ pub(super) fn record(resource: &Resource, metadata: Value, subset: Value) -> Res
     Ok(out.into())
 }
 
-/// Decodes such a value: the object, its first subset, and the first address of that subset.
+/// Decodes a value that [`record`] encoded. Returns the object, its first subset, and the first address of
+/// that subset.
 pub(super) fn read(registry: &Registry, resource: &Resource, value: &[u8]) -> Option<[Value; 3]> {
     let unknown = Unknown::read(value).ok()?;
     let object = protobuf::decode(registry, &resource.stored().message, unknown.raw).ok()?;

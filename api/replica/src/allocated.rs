@@ -143,7 +143,7 @@ impl Replica {
     }
 }
 
-/// The ports of a range, one bit each, in a number that is written with its highest byte first.
+/// The ports of a range as a bit set with one bit for each port. The stored form is a big-endian number.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Bits {
     range: String,

@@ -49,8 +49,8 @@ pub async fn run(replica: Arc<Replica>, interval: Duration) {
 }
 
 impl Replica {
-    /// Runs one round. `round` is the version of the key at the previous round, `newest` was etcd's revision
-    /// then. Returns both values for the next round.
+    /// Runs one round. `round` is the version of the key at the previous round, and `newest` is the revision
+    /// of etcd at that time. Returns the values of `round` and `newest` for the next round.
     async fn compact_round(&self, round: i64, newest: i64) -> Result<(i64, i64), Error> {
         let key = Bytes::from_static(KEY);
         let value = newest.to_string().into();

@@ -35,9 +35,9 @@ const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// A step of a fill at a revision.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// Adopts the state of a key of etcd.
+    /// Writes the state of an etcd key to the engine.
     Put(Bytes),
-    /// Removes a key of the engine.
+    /// Removes a key from the engine.
     Remove(Bytes),
 }
 

@@ -1,16 +1,18 @@
 //! Filling of the copy: applies everything that etcd has at one revision, as changes of the engine's state.
 //!
 //! The procedure is the same for an empty engine and for one that lags too far behind for the stream. States
-//! are applied in the order of revisions; keys that are gone are deleted; keys that were deleted and created
-//! again get both changes. Watches that would miss changes in between are ended before and must start over
-//! (410); afterwards history before that revision is compacted.
+//! are applied in the order of revisions. A key that is gone in etcd is deleted; a key that was deleted and
+//! created again gets both changes. A fill skips intermediate changes. Therefore watches that would miss them
+//! are ended with a 410 before the fill and must start over, and the history before the target revision is
+//! compacted after the fill.
 //!
-//! Until its end the copy is not the state of any revision, because it still contains keys that are gone.
-//! Therefore a key of the copy, written with the first record, contains the target revision of the fill. A
-//! fill that was interrupted, even by the end of the process, is repeated before the stream is followed.
+//! Until the end of the fill, the copy is not the state of any revision, because it still contains keys that
+//! are gone in etcd. Therefore the first record of the fill also writes the target revision to a key of the
+//! copy. If a fill is interrupted, even by the end of the process, it is repeated before the server follows
+//! the stream.
 //!
-//! Memory: the keys that differ are held until they are sorted. The values follow in that order, with a
-//! bounded read-ahead (`fetch.rs`).
+//! Memory: the keys that differ are held until they are sorted. The values are then read in that order, with
+//! a bounded read-ahead (`fetch.rs`).
 
 use std::sync::Arc;
 
@@ -95,7 +97,7 @@ impl Replica {
         self.engine.revision() == Revision::ZERO || self.engine.revision() < self.filled_until()
     }
 
-    /// Compacts the incomplete history of a fill that ended before it could do so.
+    /// Compacts the incomplete history of a fill that ended before it compacted the history itself.
     pub async fn forget_filled(&self) {
         let until = self.filled_until().min(self.engine.revision());
         if self.engine.stats().oldest < until {
@@ -111,8 +113,8 @@ impl Replica {
         let had = self.engine.revision();
         let (states, at) = self.differing().await?;
         let mut batch = Batch::new(self);
-        // Keys that are gone are removed last. A key that was created again is removed just before its
-        // creation.
+        // Keys that are gone in etcd are removed last. A key that was deleted and created again is removed
+        // just before the new creation.
         let mut steps: Vec<(Revision, Step)> = Vec::new();
         for changed in states.changed {
             if let Some(key) = self.keys.place(&changed.key).key()
@@ -149,7 +151,7 @@ impl Replica {
                     batch.filling(revision, at);
                 }
             }
-            // Apply at once: meanwhile the next windows are being converted.
+            // Apply without waiting for more, because the next windows are converted at the same time.
             batch.apply().await?;
         }
         if self.engine.revision() < at {
@@ -192,7 +194,7 @@ impl Replica {
                 if known.is_some() {
                     seen.insert(ours.clone());
                 }
-                // A key that is not newer than the copy but missing from it has an unreadable value.
+                // If the copy is at least as new as a key but lacks it, the value of the key is unreadable.
                 let is_hidden = known.is_none() && revision(kv.mod_revision) <= had;
                 if known != Some(revision(kv.mod_revision)) && !is_hidden {
                     changed.push(Changed {

@@ -4,8 +4,8 @@
 //! no mark ─ claim ─► filling <store> ─ conclude ─► no mark ─ leave ─► left <store> ─ claim by the same store ─► filling <store>
 //! ```
 //!
-//! The transaction of each write has the condition that the mark is as the writer knows it. etcd gives each
-//! change the next revision, so the revision is raised by writes of one key.
+//! The transaction of each write requires that the mark has not changed since the writer read it. etcd gives
+//! each change the next revision. Therefore the server raises the revision by writing one key repeatedly.
 
 use std::sync::atomic::Ordering;
 
@@ -30,10 +30,10 @@ const FILLER: &str = "migration-revisions";
 /// restored.
 const RAISE_MAX: u64 = 50_000_000;
 
-/// Maximum number of concurrent writes.
+/// Maximum number of concurrent writes that raise the revision.
 const WRITES_MAX: usize = 32;
 
-/// Number of such writes after which etcd is compacted.
+/// Number of writes that raise the revision, after which etcd is compacted.
 const RAISED_MAX: u64 = 100_000;
 
 impl Replica {
@@ -211,7 +211,7 @@ impl Replica {
         Ok(now)
     }
 
-    /// Updates whether the store has left this etcd, if the event changes the mark.
+    /// Records whether the store was moved away from this etcd. Ignores events that do not change the mark.
     pub(super) fn note_move(&self, event: &Event) {
         let Some(kv) = event.kv.as_ref().filter(|kv| kv.key == self.mark_key()) else { return };
         let has_left = event.kind == EVENT_PUT && kv.value.starts_with(b"left ");

@@ -388,8 +388,8 @@ fn object_error(key: &Bytes, why: impl std::fmt::Display) -> MoveError {
     MoveError::Object { key: String::from_utf8_lossy(key).into_owned(), why: why.to_string() }
 }
 
-/// Returns the time until a second since 1970. A time of more than a minute is rounded up to full minutes, so
-/// that objects share leases.
+/// Returns the remaining time until `expires_s`, which is in seconds since 1970. A result of more than a
+/// minute is rounded up to full minutes, so that objects share leases.
 fn left_of(expires_s: u32) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let left = u64::from(expires_s).saturating_sub(now).max(1);

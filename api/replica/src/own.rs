@@ -5,10 +5,10 @@
 //! write ─► payload ─ encode ─► value ─► etcd ─ stream ─► the same value ─► that payload
 //! ```
 //!
-//! Decoding a value that was encoded here yields the original payload, so all copies have the same bytes,
-//! whichever server wrote. Builds with assertions decode it anyway and compare. An entry lasts as long as its
-//! write, which waits until the engine has it. So there are no more entries than writes, and they share the
-//! memory of the writes.
+//! Decoding a value that was encoded here yields the original payload. Therefore all copies have the same
+//! bytes, no matter which server wrote the value. Builds with assertions decode the value anyway and compare
+//! the payloads. A write lasts until the engine has its value, and its entry is kept for the same time. So
+//! there are no more entries than writes, and an entry shares the memory of its write.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use engine::Payload;
 use etcd::rpc::KeyValue;
 use parking_lot::Mutex;
 
-/// Writes by key of etcd. Several writes of one key may be under way.
+/// The writes under way, by etcd key. Several writes of one key may be under way at the same time.
 #[derive(Default)]
 pub(super) struct OwnWrites(Mutex<HashMap<Bytes, Vec<Own>>>);
 

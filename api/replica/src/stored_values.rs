@@ -173,7 +173,8 @@ impl Values {
     }
 
     /// Returns etcd's value of an object of a built-in type, given as the engine's payload. `old` is the
-    /// value that it replaces, if that has fields that this release does not know.
+    /// replaced value; fields of `old` that this release does not know are kept. `None` if there are no such
+    /// fields.
     ///
     /// # Errors
     /// Fails if the object cannot be represented.

@@ -1,8 +1,8 @@
 //! The metric labels of requests (docs/api/operations.md#metrics).
 //!
-//! Requests for built-in types have the scope of their path. Requests for custom types, and requests that end
-//! early, have the scope of their target: a list whose field selector names one object counts as a GET of
-//! that object.
+//! The path of a request for a built-in type determines its scope label. The scope label of a request for a
+//! custom type, or of a request that ends early, is that of its target. For example, a list whose field
+//! selector names one object counts as a GET of that object.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};

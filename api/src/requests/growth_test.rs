@@ -203,8 +203,8 @@ async fn body_of(server: &Server, object: &str, shape: &Shape) -> String {
     shape.body.replacen(r#""metadata":{"#, &format!(r#""metadata":{{"resourceVersion":"{revision}","#), 1)
 }
 
-/// Returns the requests for objects at `path` with these elements: each verb, and other encodings than the
-/// stored form. The first request creates the object for the others.
+/// Returns the requests for an object at `path` with `count` elements: one request for each verb, and a
+/// creation from YAML. The first request creates the object that the other requests use.
 fn shapes(path: &str, what: &str, name: &str, rest: &str, element: &str, count: usize) -> Vec<Shape> {
     let whole = |word: &str| {
         let rest = rest.replace("{e}", &elements(element, count, word));

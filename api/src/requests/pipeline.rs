@@ -87,7 +87,7 @@ pub struct Exchange<'c> {
     stages: Vec<(&'static str, Duration)>,
     /// Collects the durations and webhook calls that lower layers report for the request.
     scope: Arc<RequestScope>,
-    /// Reason of a refusal, for the log: clients do not get all of it.
+    /// Full reason of a refusal, for the log. The client does not get all details.
     refusal: Option<String>,
     /// The trace, if the request is traced.
     trace: Option<Trace>,
@@ -373,8 +373,8 @@ impl<'c> Exchange<'c> {
         })
     }
 
-    /// Estimates the work of the request. A list is assumed to have as many bytes as its objects, if all are
-    /// as large as the first one.
+    /// Estimates the work of the request. The estimated size of a list is the number of objects that
+    /// it reads, multiplied by the size of the first object.
     fn work(&self, info: &RequestInfo) -> Work {
         match info.verb {
             Verb::List | Verb::Watch => {}
@@ -615,7 +615,8 @@ fn timed_out() -> Response {
     respond_text(StatusCode::GATEWAY_TIMEOUT, BODY)
 }
 
-/// Returns the name under which requests of a user are counted, so that each user does not create a series.
+/// Returns the name under which requests of a user are counted. Most users share a name, so that the
+/// number of series stays small.
 fn shown_user(name: &str) -> &str {
     match name {
         "admin" | "client" | "kube_proxy" | "kubelet" => name,

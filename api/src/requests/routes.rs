@@ -88,7 +88,8 @@ pub struct Permitted<'e> {
     pub peer: IpAddr,
     /// Account that memory for the response is charged to.
     pub account: Account,
-    /// Resolves when the store has everything that was acknowledged before, if that was requested early.
+    /// Resolves when the store has all writes that were acknowledged before the request. `None` if the
+    /// pipeline did not start this check in advance.
     pub newest: Option<Pending<'e, Result<(), Status>>>,
 }
 
@@ -492,9 +493,8 @@ fn has_method(builtin: &Registry, path: &str, method: &Method) -> bool {
     *method == Method::GET
 }
 
-/// Returns whether a path is below the server's version, the core group or a group of built-in types, to
-/// which all paths below them belong. This does not hold for a group whose versions are all disabled by the
-/// operator.
+/// Returns whether a path is below `/version`, the core group or a group of built-in types. All paths below
+/// these prefixes belong to the server. A group does not count if the operator has disabled all its versions.
 fn is_below_own_prefix(builtin: &Registry, served: &Registry, path: &str) -> bool {
     if path.starts_with("/api/") || path.starts_with("/version/") {
         return true;
@@ -536,8 +536,8 @@ async fn run(
     }
 }
 
-/// Returns whether the request must see everything that was acknowledged before it. That is so for reads
-/// without a resourceVersion, and for writes that read the store in addition to the write path
+/// Returns whether the request must see everything that was acknowledged before it. Reads without a
+/// resourceVersion must, and writes that read the store outside the write path
 /// (docs/api/etcd.md#consistency).
 fn wants_newest(call: &Call<'_>) -> bool {
     match is_read(call.info.verb) {

@@ -323,8 +323,8 @@ fn combined(endpoint: Endpoint, verdicts: &[(&str, Verdict)], remarks: Remarks, 
     }
 }
 
-/// Returns a second name under which a check can be excluded: the checks of all etcds share the names of the
-/// first one.
+/// Returns a second name under which a check can be excluded. For the check of an additional etcd, this is
+/// the name of the same check of the first etcd.
 fn group_of(name: &str) -> &str {
     match name.strip_prefix("etcd-override-") {
         Some(rest) if rest.starts_with("readiness-") => "etcd-readiness",
@@ -383,7 +383,8 @@ fn report(
     (lines, failed)
 }
 
-/// Returns the paths outside the resource API for the list of paths of a server with these parts.
+/// Returns the paths outside the resource API, which the server adds to its list of all paths. `parts` are
+/// the optional parts that the server has.
 pub fn paths(naming: &'static Naming, parts: &[Part]) -> Vec<String> {
     let mut paths: Vec<String> = [
         "/.well-known/openid-configuration",

@@ -21,7 +21,8 @@ use wire::response::{Response, respond, respond_text};
 const NOT_PARSEABLE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                              guarantees and is for debugging purposes only.";
 
-/// Media types of the pages. The object forms need parameters in addition.
+/// Media types of the pages. A client that asks for JSON or YAML must also send the parameters of the object
+/// type.
 const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "text/plain"];
 
 /// Name of the component in the pages, whatever the program is called.
@@ -33,7 +34,7 @@ const SEPARATORS: [&str; 4] = [":", ": ", "=", " "];
 /// Versions of the objects, and whether the version is deprecated.
 const VERSIONS: [(&str, bool); 2] = [("v1beta1", false), ("v1alpha1", true)];
 
-/// Further paths for diagnosis that the pages list.
+/// Other paths for diagnosis. The pages list them.
 const PATHS: [&str; 5] = ["/healthz", "/livez", "/metrics", "/readyz", "/version"];
 
 /// The data that the pages show.

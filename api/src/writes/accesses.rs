@@ -107,7 +107,7 @@ impl Context {
     pub fn watched(&self, resource: &Resource, asked: Asked, took: Duration) {
         match asked {
             Asked::Version => self.listed(resource, asked, Some(took)),
-            // kube-apiserver does not count this access as a list of its own.
+            // kube-apiserver counts this access to the store, but does not count it as a list.
             Asked::Object | Asked::Objects => self.asked(resource, asked, None),
         }
     }

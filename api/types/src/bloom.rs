@@ -31,9 +31,9 @@ const FILTER_BITS: u64 = 96;
 
 const LAYOUT: BloomFilter = BloomFilter::from_bits(u32::MAX as u128);
 
-/// Maximum number of values of an `in` requirement that are tested one by one. With more values only the key
-/// is required: each value would be compared with every filter, and together they would let most objects
-/// pass.
+/// Maximum number of values of an `in` requirement for which the query tests each value. For a longer list the
+/// query tests only the key: each value costs one comparison with every filter, and a long list of values
+/// would match the filters of most objects anyway.
 pub const VALUES_MAX: usize = 32;
 
 /// An element that sets bits of a filter.

@@ -127,7 +127,7 @@ fn dotted(numbers: &[u32]) -> String {
     numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
 }
 
-/// Component that versions may be given for.
+/// The only component that the version flags accept, as in `kube=1.35`.
 const COMPONENT: &str = "kube";
 
 /// Releases of the process; set once, before the first request.

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! Several threads compress pieces at the same time. Each compressed piece ends on a byte boundary (RFC 1951,
-//! an empty stored block), so the concatenated pieces are one stream; the checksum of the stream is combined
-//! from theirs (RFC 1952). A compressed list holds as many pieces as there are tasks. This module does not
-//! interpret the bytes; the caller decides which responses may be compressed.
+//! an empty stored block), so the concatenated pieces are one stream. The checksum of the stream is combined
+//! from the checksums of the pieces (RFC 1952). While a response is compressed, it needs memory for at most
+//! one piece per task. This module does not interpret the bytes; the caller decides which responses may be
+//! compressed.
 
 use std::collections::VecDeque;
 use std::num::NonZero;

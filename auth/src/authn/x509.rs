@@ -64,8 +64,7 @@ pub enum CertificateError {
     /// authentication.
     #[error("verifying the client certificate: {0}")]
     Unverified(webpki::Error),
-    /// The certificate is accepted without a path, but is outside its validity or not for client
-    /// authentication.
+    /// The certificate needs no path, but it is outside its validity period or not for client authentication.
     #[error("verifying the client certificate: {0}")]
     Unfit(Unfit),
     /// The certificate cannot be parsed.
@@ -181,8 +180,8 @@ impl CaBundle {
         self.anchors.iter().any(|own| other.anchors.iter().any(|theirs| is_same(own, theirs)))
     }
 
-    /// Checks that `chain` (leaf first) leads to this bundle or that its leaf is in it, that it is within its
-    /// validity, and that it is for client authentication.
+    /// Checks that `chain` (leaf first) leads to this bundle or that its leaf is in this bundle, that the chain
+    /// is valid at `now`, and that it is for client authentication.
     pub fn verify(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> Result<(), CertificateError> {
         let (leaf, intermediates) = chain.split_first().ok_or(CertificateError::Malformed)?;
         let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO));

@@ -279,7 +279,7 @@ mod tests {
             (r#"{"user":"a"}"#.to_owned(), "a", pods, true),
             (r#"{"user":"a","readonly":true}"#.to_owned(), "a", ("delete", "pods", "ns"), false),
             (r#"{"resource":"pods"}"#.to_owned(), "a", pods, true),
-            // `apiVersion` and `kind` are read in any case, other members are not.
+            // The names `apiVersion` and `kind` are not case-sensitive; all other names are.
             (line(r#"{"user":"b"}"#).replace("apiVersion", "apiversion"), "a", pods, false),
             (line(r#"{"user":"b"}"#).replace("apiVersion", "apiVer\u{17f}ion"), "a", pods, false),
             (line(r#"{"user":"a","resource":"*","namespace":"*"}"#).replace("kind", "Kind"), "a", pods, true),

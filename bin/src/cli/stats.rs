@@ -30,7 +30,7 @@ struct Report {
     /// Files that other segments have replaced; opening the store deletes them.
     superseded_segments: u32,
     damages: u64,
-    /// Whether a server has the store open: the report then covers only what is known durable.
+    /// Whether a server has the store open. The report then covers only records that are known to be durable.
     running: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Contents of a simulated file: the bytes that reads see, the bytes on the platter, and the writes in
 //! between.
 //!
-//! After a power loss, those writes remain as on a real disk: not at all, completely, up to some byte, or
-//! sector by sector (or page by page), each as it was after any number of the writes to it, perhaps torn in
-//! its middle.
+//! A power loss keeps a part of those writes, as on a real disk: none, all, all bytes up to some offset, or a
+//! different part in each sector (or page). A sector then has the state after any number of the writes to it,
+//! and the next write may be torn in its middle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -113,8 +113,8 @@ impl Content {
         self.sized = true;
     }
 
-    /// Fails a sync: a part of the writes is on the platter now, and the rest never will be, although it can
-    /// be read, because the kernel takes its pages for clean.
+    /// Fails a sync. Only a part of the writes reaches the platter. The kernel marks the other pages as clean,
+    /// so their bytes can still be read but are never written.
     pub fn fail_sync(&mut self, random: &mut Random) {
         self.keep(random);
         self.unsynced.clear();
@@ -132,7 +132,7 @@ impl Content {
         self.now.clone_from(&self.platter);
     }
 
-    /// Changes the bytes everywhere.
+    /// Changes the bytes that reads see and the bytes on the platter.
     pub fn damage(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
         change(&mut self.now);
         self.platter.clone_from(&self.now);
@@ -176,7 +176,8 @@ impl Content {
     }
 }
 
-/// Leaves each unit as it was after some of the writes to it, perhaps torn within the next write.
+/// Gives each unit the state after some of the writes to it. If `torn`, the unit also gets a part of the next
+/// write.
 fn keep_units(platter: &mut [u8], writes: &[(usize, Vec<u8>)], unit: usize, torn: bool, random: &mut Random) {
     let mut touched: BTreeMap<usize, Vec<&(usize, Vec<u8>)>> = BTreeMap::new();
     for write in writes {

@@ -79,7 +79,7 @@ impl Stepper {
         if let Some(outcome) = now(outcome.as_mut()) {
             return outcome;
         }
-        // Maintenance steps may have their turn first.
+        // The sequencer may carry out maintenance steps before it answers, so it may need several turns.
         for _ in 0..100 {
             self.commit();
             if let Some(outcome) = now(outcome.as_mut()) {

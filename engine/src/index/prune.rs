@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Adds a version whose Bloom filter consists of its revision.
+    /// Adds a version. The revision of the version is also the bits of its Bloom filter.
     fn push(tree: &mut Tree, key: &[u8], version: Version) {
         tree.push(key, version, BloomFilter::from_bits(version.revision.get().into()));
     }

@@ -1,8 +1,9 @@
 //! Backups: copies of a store as of one revision, from its directory, with or without a running engine.
 //!
-//! Complete segments never change, and the active segment only grows. So a backup consists of all segments in
-//! the directory at one moment, and of the last one up to a revision that is known durable. Files that
-//! reclamation removes in the meantime are held open. The copy is a store like any other.
+//! Complete segments never change, and the active segment only grows. So a backup consists of all segments
+//! that are in the directory at one moment, but of the last segment only the records up to a revision that is
+//! known durable. The backup holds the files open, so reclamation may remove them in the meantime. The copy is a
+//! store like any other.
 //!
 //! A backup into a directory with an earlier backup of the same store copies only new segments: an existing
 //! segment is kept if its header and all checksums show that it is the same and complete.

@@ -405,7 +405,7 @@ impl Store {
         self.checkpoints.last().map(|(revision, _)| *revision)
     }
 
-    /// Returns the number of bytes that may contain records: as many as a walk over all of them reads.
+    /// Returns the number of bytes that may contain records. A walk over all records reads this many bytes.
     pub fn data_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| records::written_end(&*segment.file) - RECORDS_START).sum()
     }

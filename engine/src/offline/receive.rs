@@ -6,7 +6,7 @@
 //!
 //! The receiver trusts nothing: frames must come in order and make up a log, records must match their
 //! checksums, and a segment that is not sent must be one that the receiver said it holds. Until the last
-//! frame has arrived there is only an unfinished directory. Memory is one frame.
+//! frame has arrived there is only an unfinished directory. The receiver keeps about one frame in memory.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

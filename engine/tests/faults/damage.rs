@@ -82,8 +82,8 @@ fn opened(disk: &Disk) -> Checked<(Engine, Stepper)> {
     })
 }
 
-/// Damages a copy of a store whose `history` is known: the damage affects only what it hit, also after
-/// maintenance of the store.
+/// Damages a copy of a store whose `history` is known, and checks that the damage affects only the records
+/// that it hit, also after maintenance of the store.
 pub fn check_copy(files: &Files, history: &History, random: &mut Random) -> Checked {
     let disk = Disk::with_files(random.next(), files);
     // The copy is closed properly first, so that no damage passes for a torn tail.
@@ -206,8 +206,9 @@ fn check_maintenance(disk: &Disk, engine: Engine, mut stepper: Stepper) -> Check
     unchanged(&engine, "after maintenance and opening")
 }
 
-/// Checks that the store serves what was written, except for at most `at_most` revisions: those are reported,
-/// or their keys show their previous states, which is reported as well.
+/// Checks that the store serves everything that was written, except for at most `at_most` damaged revisions.
+/// A read of a damaged revision returns an error, or the key shows its previous state and the store reports
+/// the revision as lost.
 fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut Random) -> Checked {
     let (mut damaged, mut unnamed) = (BTreeSet::new(), BTreeSet::new());
     let (newest, oldest) = (engine.revision(), engine.stats().oldest);
@@ -399,7 +400,7 @@ fn after_a_lying_sync_nothing_is_served_that_was_not_written() {
             assert!(known.is_some() || entry.revision() > history.revision(), "seed {seed}: {entry:?}");
         }
     }
-    // The next sync makes up for most lies.
+    // Most lies do no harm, because the next sync makes the same bytes durable.
     assert!(opened > 500 && complete > 300, "{opened} opened, {complete} complete");
 }
 
@@ -415,7 +416,7 @@ fn write(engine: &Engine, stepper: &mut Stepper, key: &str, value: Vec<u8>) -> P
 /// A value contains a record at its right position, and the record around it is damaged: the search for the
 /// next record must not take the bytes of a client for a record of the engine.
 pub fn record_in_a_value(_seed: u64) -> Checked {
-    // A client can know such a record only from a store of its own.
+    // The client copies the record from another store, because it cannot read the records of this one.
     let own = Disk::new(1);
     let (engine, mut stepper) = fault::open(&own, &options()).unwrap();
     write(&engine, &mut stepper, "/first", vec![b'x'; 1_000]);

@@ -170,7 +170,7 @@ impl Fixture {
         &self.running.as_ref().expect("it is open").0
     }
 
-    /// Lets the store take a turn.
+    /// Runs `turn` on the stepper. Reads may fail only during this call.
     fn work<T>(&mut self, turn: impl FnOnce(&mut Stepper) -> T) -> T {
         self.at_work.store(true, Ordering::Relaxed);
         let done = turn(&mut self.running.as_mut().expect("it is open").1);
@@ -389,7 +389,7 @@ impl Fixture {
 
     fn hear(&mut self) -> Checked {
         let now_ms = self.disk.time_ms();
-        // No caller gets an answer for what the store does by itself, but it is in the log.
+        // The log also contains the writes of the store itself, for which no caller gets an answer.
         let mut news = match &self.running {
             Some((engine, _)) => VecDeque::from(news(engine, self.history.revision())?),
             None => VecDeque::new(),
@@ -412,7 +412,7 @@ impl Fixture {
         check(Guarantee::NoGhost, news.is_empty(), || format!("{news:?} was not asked for"))
     }
 
-    /// Adds the next of the news to the history if the store did it by itself.
+    /// Moves the next event from `news` to the history if the store wrote it without a request.
     fn expire(&mut self, news: &mut VecDeque<Arc<Event>>) -> Checked<bool> {
         let Some(event) = news.front() else { return Ok(false) };
         let now_ms = self.disk.time_ms();
@@ -635,7 +635,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// Damages redundant or dispensable data, which must cost nothing but time.
+    /// Damages redundant or dispensable data. The store must lose nothing; opening may only take longer.
     fn damage_spares(&mut self) {
         let files = self.disk.files();
         let random = &mut self.random;

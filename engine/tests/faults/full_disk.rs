@@ -57,7 +57,7 @@ fn is_refused(outcome: &Result<Committed, CommitError>) -> bool {
     matches!(outcome, Err(CommitError::Refused(Refusal::DiskFull)))
 }
 
-/// Lets everything except callers have its turn, for `seconds` of simulated time.
+/// Runs maintenance, the sequencer and the keeper, but no caller, for `seconds` of simulated time.
 fn pass(disk: &Disk, stepper: &mut Stepper, seconds: u64) {
     for _ in 0..seconds {
         disk.pass(Duration::from_secs(1));
@@ -183,7 +183,7 @@ fn deletes_succeed_on_a_full_disk_until_writes_resume() {
         }
         eprintln!("{len} bytes: {deleted} of {all} deleted until writes resumed");
         full.check(None);
-        // History was compacted to get there.
+        // The store compacted history to make room for the writes.
         assert!(full.engine.stats().oldest > Revision::ZERO);
         for n in 0..3 {
             let key = format!("/objects/again-{n}");
@@ -202,8 +202,8 @@ fn watches_that_replay_the_log_get_the_last_state_of_what_was_deleted_on_a_full_
     for key in &keys {
         full.stepper.write(&full.engine, delete(key, None)).unwrap();
     }
-    // There are more events than the ring holds, so some are read from the log; after reopening, all of them
-    // are.
+    // There are more events than the ring holds, so some are read from the log. After the store is reopened,
+    // all events are read from the log.
     for reopen in [false, true] {
         if reopen {
             full.disk.restart();
@@ -228,8 +228,8 @@ fn watches_that_replay_the_log_get_the_last_state_of_what_was_deleted_on_a_full_
 #[test]
 fn essential_writes_do_not_use_up_what_reclamation_needs() {
     let mut full = Full::new(6, 3_000);
-    // Each write ends the previous state, whose space is reclaimed. A refused write succeeds once reclamation
-    // had its turn.
+    // Each write replaces the previous state, and reclamation frees the space of that state. A refused write
+    // succeeds after reclamation has run.
     let mut refused = 0;
     for round in 0..400 {
         let lease = || put("/lease", 20_000, true);

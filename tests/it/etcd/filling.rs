@@ -9,8 +9,8 @@ use super::{MAPS, map, version};
 const MAPS_MADE: usize = 800;
 const MAP_BYTES: usize = 4_000;
 
-/// Bytes from etcd after which a fill is interrupted. By then a window has been applied: the four that may be
-/// in flight have fewer bytes.
+/// Bytes from etcd after which a fill is interrupted. This is more than the four windows that may be in flight, so at
+/// least one window has been applied by then.
 const BREAK_OFF_AT: usize = 2_200_000;
 
 /// Number and size of values that are too large to read a hundred at a time.

@@ -306,9 +306,10 @@ impl Informer {
 }
 
 /// Environment variables: `MOVE_WRITERS` and `MOVE_WATCHERS` set the numbers of writers and watchers.
-/// `MOVE_RATE` is the number of writes per second of all writers together; 0: as many as possible.
-/// `MOVE_SHARES`: each watcher follows only one of so many shares of the objects. `MOVE_OBJECTS` is the
-/// number of additional objects. `MOVE_SECONDS` is how long clients write before and after the move.
+/// `MOVE_RATE` is the number of writes per second of all writers together; 0 means as many as possible.
+/// `MOVE_SHARES` is the number of shares into which the objects are divided; each watcher follows one share.
+/// `MOVE_OBJECTS` is the number of additional objects. `MOVE_SECONDS` is the time for which clients write before the
+/// move, and again after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
     let number =

@@ -21,7 +21,8 @@ use values::cancellation;
 use values::field::{Element, FieldSet, Node};
 use values::json::{Object, Value};
 
-/// Stand-in for the value of a repeated element, which is owned as a whole.
+/// Placeholder for the value of a list element that occurs more than once. Such an element is owned as a
+/// whole, so the fields inside it are not compared.
 pub(super) static NULL: Value = Value::Null;
 
 /// The difference of two versions of an object.

@@ -6,9 +6,9 @@
 //!                        fields the manager applied last time that have no owner now
 //! ```
 //!
-//! This is a pure function that knows no requests. It works in the version of the request, and both objects
-//! are given in that version. The field sets of managers that wrote in another version are compared in their
-//! own version.
+//! The computation is a pure function of its arguments. The caller passes both objects in the version of the
+//! request, and the result has the same version. The field sets of managers that wrote in another version are
+//! compared in their own version.
 
 use super::check::{TypeError, check, check_live, join};
 use super::collect::{field_set, with_named_fields};

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `track` handles creates, updates and patches; `configuration` handles applies. All functions are pure:
-//! they know no requests, stores or clocks. Each field set belongs to one version and is compared in that
+//! they access no request, store or clock. Each field set belongs to one version and is compared in that
 //! version (`versions`). `reset` defines the fields that an endpoint does not own.
 
 mod brought;

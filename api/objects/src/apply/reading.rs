@@ -77,7 +77,8 @@ fn items(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Vec<Value>> {
     Some(items)
 }
 
-/// Parses a value of any type where `of` is expected. `of` only provides the names of members below.
+/// Parses a value, which need not have the expected type `of`. The function uses `of` only to look up the names
+/// of members inside the value.
 fn value(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Value> {
     cancellation::step();
     Some(match cursor.peek() {

@@ -48,7 +48,8 @@ pub struct Reset {
 }
 
 impl Reset {
-    /// Returns the reset for the body of a subresource, whose fields are all owned.
+    /// Returns the reset for an endpoint that owns all fields of its body, except identity and metadata that
+    /// the server maintains. The subresource `scale` uses it.
     pub fn none() -> Reset {
         Reset { skipped: Cow::Borrowed(&OWNED_BY_NOBODY), only: None }
     }

@@ -122,7 +122,8 @@ fn a_writer_owns_what_it_changes_and_others_lose_it() {
         [r#"one Update t1 {"f:data":{".":{},"f:a":{}}}"#, r#"two Update t2 {"f:data":{"f:b":{},"f:c":{}}}"#]
     );
 
-    // Removing fields changes sets but no time. A manager without fields is dropped.
+    // If fields are removed, their managers lose these fields but keep the time of their last write. A manager
+    // without fields is dropped.
     let mut third = object(r#"{"kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}"#);
     updated(&versions, &writer("one", "t3"), &reset, &second, &mut third);
     assert_eq!(owners(&third), [r#"one Update t1 {"f:data":{".":{},"f:a":{}}}"#]);

@@ -50,7 +50,7 @@ pub struct Converter {
     services: Arc<Services>,
     naming: &'static Naming,
     agent: String,
-    /// Certificate authorities that verify webhooks, for those that name none themselves.
+    /// Certificate authorities that verify webhooks that do not configure their own.
     identities: Identities,
 }
 
@@ -68,8 +68,8 @@ impl Converter {
         Converter { services, naming, agent, identities: Identities::default() }
     }
 
-    /// Sets the networks in which webhooks are called, and the system's certificate authorities, as PEM, for
-    /// webhooks that name none.
+    /// Sets the networks in which webhooks are called, and the certificate authorities of the system (PEM).
+    /// The system's authorities verify webhooks that do not configure their own.
     pub fn calling(self, system: Vec<u8>, networks: Networks) -> Converter {
         Converter { identities: self.identities.believing(system).reaching(networks), ..self }
     }

@@ -1,4 +1,4 @@
-//! The custom types that are served, by definition.
+//! The custom types that are served, grouped by the definition that declares them.
 //!
 //! ```text
 //! definition (newest state) ─ is_current? ─┬─ yes: the types stay, and so do their watches

@@ -38,10 +38,10 @@ use values::json::{Object, Value};
 /// million per second. The largest request has one and a half million values.
 const FUEL: u64 = 10_000_000;
 
-/// Number of bytes in an error's texts that cost one unit.
+/// Number of bytes in the texts of an error that together cost one unit.
 const BYTES_PER_UNIT: usize = 64;
 
-/// Number of `enum` values or names that are compared with a value for one unit.
+/// Number of comparisons, with `enum` values or with names, that together cost one unit.
 const COMPARISONS_PER_UNIT: usize = 8;
 
 /// Result of the validation of a write.

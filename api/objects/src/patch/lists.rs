@@ -1,8 +1,8 @@
 //! Merging of lists: identification of elements, and the order of the result
 //! (docs/api/patches.md#strategic-merge-patch).
 //!
-//! This module handles only values and knows no schema or directives. All costs are linear in the lengths of
-//! the lists, because positions are looked up by hash.
+//! This module handles only values; its callers handle schemas and directives. All costs are linear in the
+//! lengths of the lists, because positions are looked up by hash.
 
 use std::hash::{Hash, Hasher};
 

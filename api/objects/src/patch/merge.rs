@@ -1,9 +1,9 @@
 //! Merge patch (RFC 7386, docs/api/patches.md#merge-patch): objects merge, `null` deletes, and everything
 //! else replaces.
 //!
-//! Objects that the patch enters are sorted by name. The reference server goes beyond the RFC, and so does
-//! this module: `null` members are also removed from the objects in a new list, unless the list replaces an
-//! object.
+//! If the patch changes or adds an object, the members of the result are sorted by name. The reference server
+//! goes beyond the RFC, and so does this module: `null` members are also removed from the objects in a new
+//! list, unless the list replaces an object.
 //!
 //! The cost is the sum of both sizes. The result is never deeper than the deeper document, so the parser's
 //! limit of depth also limits the recursion here.
@@ -42,7 +42,7 @@ pub(super) fn apply(original: Value, patch: Value) -> Value {
     }
 }
 
-/// Returns `current` after a change of it.
+/// Returns `current` with the merge patch `change` applied.
 fn merged(current: Value, change: Value) -> Value {
     cancellation::step();
     match (current, change) {
@@ -75,7 +75,8 @@ fn merge_members(original: Object, patch: Object) -> Object {
     merged
 }
 
-/// Removes the `null` members of all objects in `value` and sorts the others. List elements are kept.
+/// Removes the `null` members of all objects in `value` and sorts the other members. List elements are kept,
+/// even if they are `null`.
 fn prune(value: &mut Value) {
     cancellation::step();
     match value {

@@ -1,11 +1,11 @@
 //! Assignment of resources to engines, and of writes to their ledgers.
 //!
 //! ```text
-//! resource, key ─► Backends ─┬─► the main backend: all resources except
-//!                            └─► those kept apart, each backend with its own revisions
+//! resource, key ─► Backends ─┬─► the main backend: all other resources
+//!                            └─► a separate backend: the resources with its key prefixes
 //! ```
 //!
-//! Revisions of different backends cannot be compared.
+//! Each backend has its own revisions. Revisions of different backends cannot be compared.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,14 +63,14 @@ fn begins_with_one(key: &[u8], prefixes: &[String]) -> bool {
 }
 
 impl Backends {
-    /// Creates backends from the main one and from those of the resources whose keys begin with the given
-    /// prefixes.
+    /// Creates backends from the main one and from separate ones. A separate backend stores the resources
+    /// whose keys begin with one of its prefixes.
     pub fn new(main: Backend, apart: Vec<(Vec<String>, Backend)>) -> Backends {
         let apart = apart.into_iter().map(|(prefixes, backend)| Apart { prefixes, backend });
         Backends { main, apart: apart.collect() }
     }
 
-    /// Returns the backend of all resources that are not kept apart.
+    /// Returns the backend of all resources that have no separate backend.
     pub fn main(&self) -> &Backend {
         &self.main
     }
@@ -94,7 +94,7 @@ impl Backends {
         std::iter::once(&self.main).chain(self.apart())
     }
 
-    /// Returns the backends of the resources that are kept apart.
+    /// Returns the separate backends.
     pub fn apart(&self) -> impl Iterator<Item = &Backend> {
         self.apart.iter().map(|apart| &apart.backend)
     }
@@ -177,7 +177,7 @@ impl Backends {
 /// Snapshots of all backends, each pinned at its own revision.
 pub struct Snapshots {
     main: Snapshot,
-    /// Snapshots of the resources that are kept apart, by key prefixes.
+    /// Snapshots of the separate backends, with the key prefixes of their resources.
     apart: Vec<(Vec<String>, Snapshot)>,
 }
 
@@ -195,7 +195,7 @@ impl Snapshots {
     }
 }
 
-/// The changes of all backends. Changes in the main backend to resources that are kept apart are ignored.
+/// The changes of all backends. Changes in the main backend to resources of separate backends are ignored.
 pub struct Changes {
     /// Tails with their key prefixes. The first one is polled first, and moves behind the others afterwards.
     tails: Vec<(String, Tail)>,

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! In a path, `[]` goes through the elements of a list, `{}` goes through the values of a map, and `?` marks
-//! a member that is also removed if it becomes empty. This module knows no kinds. It reads before it
-//! modifies: an object without these fields is not changed, so its settled parts stay settled.
+//! a member that is also removed if it becomes empty. This module contains no code for particular kinds. It
+//! reads before it modifies: an object without these fields is not changed, so its settled parts stay settled.
 
 use values::json::{Object, Value};
 

@@ -335,7 +335,7 @@ fn forget_devices(new: &mut Object, old: &Object) {
     }
 }
 
-/// Last part of the label in the old topology map that names the node.
+/// Name, after the last `/`, of the label that contains the node in the old topology map of an endpoint.
 const TOPOLOGY_NODE: &str = "hostname";
 
 /// Removes the old topology map of endpoints. A node that the stored slice names in that map is kept as

@@ -21,7 +21,8 @@ pub async fn command(call: &mut Call<'_>, options: Options<'_>, object: &mut Obj
     validate(call, options, object).await
 }
 
-/// Runs both admission phases for a connection. Returns its options as plugins left them.
+/// Runs both admission phases for a connection. Returns the options of the connection, which plugins may have
+/// changed.
 ///
 /// # Errors
 /// A plugin refused the request, or parameters are invalid (400).

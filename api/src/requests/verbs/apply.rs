@@ -201,7 +201,8 @@ fn read(format: PatchKind, body: &[u8], message: &Message) -> Result<(Value, Opt
     let mut document = yaml::parse(body)
         .map_err(|error| Status::bad_request(format!("error decoding YAML: {CONVERTING}: {error}")))?;
     let duplicates = document.strict_error();
-    // The reference server reads a configuration as a tree without a schema.
+    // Convert long numbers to doubles, as the reference server does: it parses a configuration without a
+    // schema.
     document.value.round_numbers();
     Ok((document.value, duplicates))
 }

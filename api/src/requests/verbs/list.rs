@@ -42,11 +42,11 @@ pub(super) const CHUNK_BYTES: usize = PIECE_BYTES;
 /// Additional space for the last item of a chunk: most items fit, a larger one makes the buffer grow.
 pub(super) const ITEM_BYTES: usize = 8 * 1024;
 
-/// Size from which an object is sent by itself: in stored form as a reference to the file, otherwise in a
-/// chunk with its own charge.
+/// Size from which an object is sent by itself. An object in stored form is sent as a reference to the file;
+/// an object in another encoding is sent as a chunk with its own charge.
 pub(super) const LARGE_BYTES: usize = ITEM_BYTES;
 
-/// Number of bytes that are gathered for indented output, which can be four times as long.
+/// Number of bytes of a chunk before indentation. Indented output can be four times as long as its input.
 const PRETTY_CHUNK_BYTES: usize = 12 * 1024;
 
 /// Maximum size of an object in another encoding, as a multiple of its stored form.

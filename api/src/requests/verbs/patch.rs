@@ -124,7 +124,8 @@ pub fn patched(
 ) -> Result<Object, Status> {
     let (kind, validation) = (reading.kind, reading.validation);
     let patch = reading.patch()?;
-    // Managed fields are text in a tree. They are set aside, or expanded if the patch concerns them.
+    // The tree of an object contains its managed fields as text. They are set aside; if the patch changes
+    // managed fields, the text is expanded to JSON first.
     let managed = take_managed_fields(&mut current);
     let whole = || {
         let mut whole = current.clone();
@@ -133,8 +134,8 @@ pub fn patched(
     };
     let concerns_managed = patch.touches_managed_fields();
     let given = || Value::from(if concerns_managed { whole() } else { current.clone() });
-    // The result is moved into its schema. In the rare case that it does not conform, it is computed again
-    // for the error message.
+    // Decoding consumes the result. In the rare case that the result does not conform to the schema, it is
+    // computed again for the error message.
     let refused = |error: &str| match patch.shown(message, whole().into()) {
         Ok(shown) => undecodable(shown, error),
         Err(status) => status,

@@ -112,7 +112,7 @@ impl<'t> View<'t> {
                 set_meta(&mut scale, name, Some(value.into()));
             }
         }
-        // As after decoding: a zero that is omitted in JSON is absent.
+        // Omit a zero, so that the object looks like one that was decoded from JSON, where zeros are omitted.
         let wanted = scale.object_entry("spec");
         let replicas = parts.wanted.unwrap_or(NOT_SET);
         if replicas != 0 {
@@ -241,7 +241,7 @@ async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -
     write(call, view, Options::Patch(&options), |call, live| {
         let revision = meta(&live, "resourceVersion").to_owned();
         let versions = Versions::of_body(call.types.registry(), &view.api_version, view.message);
-        // The view was built by hand: no part of it is known to conform to its type.
+        // This module built the view, so no part of it is known to conform to its type. Pass an empty object.
         let objects = (&live, &Object::new(), &config);
         let mut scale =
             super::apply::laid_over(call, &versions, SUBRESOURCE, &Reset::none(), objects, &options)?;

@@ -173,7 +173,7 @@ impl Found {
         }
     }
 
-    /// Reads the object; returns `None` for a pause.
+    /// Reads the object. Returns `None` if `self` is a pause.
     ///
     /// # Errors
     /// The object cannot be read.

@@ -201,7 +201,7 @@ fn rest(audience: u32) -> Duration {
     if rest < REST_MIN { Duration::ZERO } else { rest }
 }
 
-/// Returns the error for the client of a tail that cannot continue after `seen`.
+/// Returns the error for the client if its tail cannot continue after `seen`.
 fn broken(seen: Revision, error: &TailError) -> Status {
     match error {
         TailError::Compacted { oldest } => {
@@ -242,7 +242,7 @@ struct Counts {
     initial: Option<Arc<AtomicU64>>,
     changes: Option<Arc<AtomicU64>>,
     bookmarks: Option<Arc<AtomicU64>>,
-    /// Histogram and start time, until the list that the watch begins with is sent.
+    /// Histogram of the time to send the initial list, and the start time; `None` after the list was sent.
     lists: Option<(Arc<Histogram>, Instant)>,
 }
 
@@ -267,7 +267,7 @@ impl Counts {
         }
     }
 
-    /// Records that the list that the watch began with is sent.
+    /// Records the time that it took to send the initial list.
     fn listed(&mut self) {
         if let Some((lists, began)) = self.lists.take() {
             lists.record(micros(began.elapsed()));
@@ -604,8 +604,8 @@ impl State {
         }
     }
 
-    /// Returns whether both states of a change are in the version of the resource. They are not checked for
-    /// built-in types.
+    /// Returns whether both states of a change are in the version of the resource. For built-in types the
+    /// result is always `true`.
     fn is_as_served(&self, event: &Event) -> Result<bool, Status> {
         let resource = self.renderer.resource();
         if resource.versions.is_none() {

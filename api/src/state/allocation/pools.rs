@@ -6,10 +6,10 @@
 //! writes between their choice and their commit ─► reservations ┘
 //! ```
 //!
-//! The log is the only source: allocations are not stored separately from the services, so nothing can
-//! contradict them after a crash, and every removal of a service releases its items. A reservation is made
-//! under the lock that also catches up with the log, and ends after its write, when the write's event is in
-//! the log. So two writers never get the same item.
+//! The log is the only source. Allocations are not stored separately from the services, so nothing can
+//! contradict them after a crash, and every removal of a service releases its items. A single lock covers both
+//! steps: reading the log to its end and making a reservation. A reservation ends after its write, when the
+//! event of the write is already in the log. So two writers never get the same item.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;

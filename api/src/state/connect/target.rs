@@ -221,7 +221,7 @@ fn not_allowed() -> Status {
 }
 
 fn random() -> usize {
-    // Any number will do if there is no randomness, because nothing depends on it.
+    // If no random bytes are available, use 0. The choice only spreads load, so any number is correct.
     getrandom::u64().map_or(0, |number| number as usize)
 }
 

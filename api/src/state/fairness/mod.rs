@@ -61,7 +61,8 @@ const PART_MAX: f64 = 0.15;
 /// The settings of the operator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Settings {
-    /// Whether levels share the server. If not, two plain limits apply.
+    /// Whether priority levels share the capacity of the server. If not, only the limits `reading` and
+    /// `writing` apply.
     pub is_shared: bool,
     /// Maximum number of concurrent reads; 0 means unlimited.
     pub reading: u32,

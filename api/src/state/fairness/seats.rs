@@ -98,7 +98,7 @@ struct Queue {
     waiting_seats: u32,
     executing: u32,
     in_use: u32,
-    /// Virtual time at which its first request may start.
+    /// Virtual time at which the first request of the queue may start.
     next: f64,
 }
 
@@ -165,7 +165,7 @@ impl Why {
 /// The seats of a request. Dropping it frees them.
 #[derive(Debug)]
 pub struct Seat {
-    /// `None` only while the value is being dismantled.
+    /// `None` only while the value is being dropped.
     level: Option<Arc<Level>>,
     taken: Taken,
     /// Number of seats of its flow, including these; 0 in a level without queues.
@@ -179,7 +179,7 @@ struct Taken {
     /// Hash of its flow.
     hash: u64,
     seats: u32,
-    /// Whether the seats are reserved ones, for flows with few running requests.
+    /// Whether the seats are reserved seats. The level reserves them for flows with few running requests.
     is_kept: bool,
     began: Instant,
 }
@@ -246,7 +246,7 @@ impl Level {
         &self.executing
     }
 
-    /// Changes the behavior without a free seat. Waiting requests keep their positions.
+    /// Changes what the level does with a request if no seat is free. Waiting requests keep their positions.
     pub fn set_manner(self: &Arc<Level>, manner: Manner) {
         let mut state = self.state.lock();
         if state.manner != manner {
@@ -399,7 +399,7 @@ impl Level {
 pub struct Report {
     /// Name of the level.
     pub name: String,
-    /// Behavior without a free seat.
+    /// The behavior of the level if no seat is free.
     pub manner: Manner,
     /// Number of running requests.
     pub executing: u32,
@@ -511,7 +511,7 @@ impl State {
         let passed = now.saturating_duration_since(self.read_at).as_secs_f64();
         self.read_at = self.read_at.max(now);
         if self.executing == 0 && self.waiting == 0 {
-            return; // virtual time orders no request
+            return; // no request needs virtual time
         }
         if self.active > 0 {
             let seats = (self.in_use + self.waiting_seats).min(self.limit);

@@ -91,8 +91,8 @@ impl State {
     /// Applies all events up to `revision`, which is already published, so this does not wait.
     fn catch_up(&mut self, engine: &Engine, revision: Revision) {
         while self.tail.progress() < revision {
-            // A no-op waker is enough: if the future is not ready, it waits only to let other tasks run, or
-            // for events after `revision`. Progress tells which.
+            // A no-op waker is enough. If the future is not ready, it either yields to other tasks, or it
+            // waits for events after `revision`. In the second case the loop condition ends the loop.
             let next = pin!(self.tail.next(BATCH_MAX)).poll(&mut Context::from_waker(Waker::noop()));
             match next {
                 Poll::Ready(Ok(events)) => events.iter().for_each(|event| apply(&mut self.policy, event)),

@@ -9,8 +9,9 @@
 //! identity   the value
 //! ```
 //!
-//! A value is written with the first key of its provider and read with the key that its head names. With
-//! `aesgcm` and `kms` it is bound to the key under which it is stored: it cannot be opened under another one.
+//! A value is written with the first encryption key of its provider and read with the encryption key that its
+//! head names. `aesgcm` and `kms` bind a value to its key in the store: a value that was copied to another
+//! key in the store cannot be decrypted.
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::cipher::{

@@ -158,7 +158,7 @@ pub enum FetchError {
 /// The reason why a token was not issued.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// The draft failed, because there is no randomness.
+    /// The draft of the token failed, because no random bytes are available.
     #[error(transparent)]
     Draft(#[from] IssueError),
     /// The call to the signer failed.
@@ -380,7 +380,7 @@ impl External {
         Ok(assemble(&header, claims, &signature, &keys.verifying())?)
     }
 
-    /// Fetches the keys because the key `id` is unknown. Returns whether it is known afterwards.
+    /// Fetches the keys because the key `id` is unknown. Returns whether the fetched keys include it.
     async fn learn(&self, id: &str) -> bool {
         let came = Instant::now();
         let Ok(_place) = self.waiting.try_acquire() else { return false };

@@ -1,8 +1,9 @@
 //! The ConfigMap from which extension servers learn how to authenticate users: it contains the authorities
 //! and headers of this server (docs/api/extension-servers.md#identity).
 //!
-//! Other servers of the cluster, and this server before a change of its settings, write the same object. The
-//! object contains the values of all of them, so that no extension server refuses requests from one of them.
+//! All servers of the cluster write the same object. It contains the values of all servers, and the values
+//! that this server had before a change of its settings. So no extension server refuses requests from any of
+//! these servers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ const PROXY_BUNDLE: &str = "requestheader-client-ca-file";
 /// Key of the list that is present only if it has an entry: servers of older releases do not know it.
 const UID_HEADERS: &str = "requestheader-uid-headers";
 
-/// Keys of the lists about authenticating proxies, which are JSON arrays of strings.
+/// Keys of the settings for authenticating proxies. The value of each key is a JSON array of strings.
 const PROXY_LISTS: [&str; 5] = [
     "requestheader-allowed-names",
     "requestheader-extra-headers-prefix",

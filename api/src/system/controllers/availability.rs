@@ -43,7 +43,7 @@ const AGENT: &str = "Go-http-client/1.1";
 /// Error message for a server that exceeds the time limit.
 const TIMED_OUT: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
 
-/// Running checks, at most one for each APIService, and running queries of documents, likewise.
+/// Running checks and running queries of documents: at most one check and one query for each APIService.
 pub(super) struct Checks<'a> {
     api: &'a Context,
     running: FuturesUnordered<BoxFuture<'a, Ended>>,
@@ -314,7 +314,7 @@ mod tests {
         format!(r#"{{"metadata":{{"name":"s"}},"spec":{{"clusterIP":"10.0.0.9","ports":[{ports}]}}}}"#)
     }
 
-    /// Returns a slice of the service, whose endpoint is ready or not.
+    /// Returns an endpoint slice of the service, with one endpoint that is ready if `ready` is set.
     fn slice(name: &str, port: &str, ready: bool) -> String {
         format!(
             r#"{{"metadata":{{"name":"{name}","labels":{{"kubernetes.io/service-name":"s"}}}},"addressType":"IPv4",

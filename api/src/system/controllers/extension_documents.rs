@@ -104,7 +104,7 @@ struct Answer {
     body: outgoing::Reply,
 }
 
-/// Sends a query as if it were passed on for the user. Returns `None` without a successful response.
+/// Sends a query in the name of the user. Returns `None` if the response is not a success.
 async fn get(endpoint: &Endpoint, path: &str, (user, accept): (&User, &str)) -> Option<Answer> {
     let endpoint = endpoint.to(path).ok()?;
     let headers = headers(&endpoint, path, (user, accept)).ok()?;

@@ -149,7 +149,7 @@ fn damaged(rested: &Rested, hit: Option<(u64, u32)>) -> Server {
 async fn settled(server: &Server) {
     made(server, "/api/v1/namespaces", r#"{"metadata":{"name":"canary"}}"#).await;
     until(server, "GET /api/v1/namespaces/canary/serviceaccounts/default", 200).await;
-    // The garbage collector has read everything long before.
+    // The garbage collector has already read all objects. The pause gives it time to act on them.
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 

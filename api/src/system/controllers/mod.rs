@@ -130,8 +130,8 @@ fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Context>, selection: &Selecti
             }
         };
     }
-    // These controllers delete or take away something because of an absent object, or because of a state that
-    // may not be the newest one.
+    // These controllers delete or remove something if an object is absent or has a certain state. In a
+    // damaged store, objects may be missing or stale, so these controllers run only while the store is whole.
     macro_rules! run_while_whole {
         ($name:literal, $follow:path) => {
             if selection.has($name) {
@@ -222,8 +222,8 @@ where
 }
 
 /// Does the same as [`supervise`], but only while the store is whole. If damage is found, a running
-/// controller ends between two steps. It starts again with a check of everything if the store becomes whole
-/// again.
+/// controller ends between two steps. When the store is whole again, the controller starts again and checks
+/// all objects.
 async fn supervise_while_whole<R>(name: &'static str, api: Arc<Context>, run: fn(Arc<Context>) -> R)
 where
     R: Future<Output = Ending> + Send,

@@ -177,7 +177,7 @@ impl Protection<'_> {
     }
 }
 
-/// Returns the key of an object for which `uses` is true; `last` is checked first.
+/// Returns the key of an object for which `uses` is true. The object at the key `last` is checked first.
 fn find(
     snapshot: &Snapshot,
     resource: &Resource,

@@ -22,8 +22,9 @@ use values::field::{FieldError, go_quote};
 use values::json::{Object, Value};
 use values::object::{at, same_at, same_values};
 
-/// Returns a field error for each part of the status that the writer may not change. Objects of other
-/// resources have no such parts. The objects are in the stored form, and the new one is valid.
+/// Returns a field error for each part of the status that the writer may not change. For a resource other
+/// than the status of resource claims, the result is empty. Both objects are in the stored form, and the new
+/// one is valid.
 pub async fn refused(
     authorizer: &Authorizer,
     asked: &Attributes<'_>,
@@ -223,7 +224,7 @@ mod tests {
         account
     }
 
-    /// Returns a claim with a status that is allocated to nodes of these names. `term` and `status` add
+    /// Returns a resource claim that is allocated to the nodes with these names. `term` and `status` add
     /// members to the node selector term and to the status.
     fn allocated(names: &str, term: &str, status: &str) -> Object {
         object(&format!(

@@ -47,8 +47,9 @@ pub async fn commit(
     }
 }
 
-/// Encodes an object for storage in place of one with the selector attributes `replaced`. If the object is
-/// too large only because of managed fields that no client requested, it is stored without them.
+/// Encodes an object for storage. `replaced` contains the selector attributes of the stored object that it
+/// replaces. If the object is too large only because of managed fields that no client requested, it is stored
+/// without them.
 pub(super) fn fitting_payload(resource: &Resource, object: &mut Object, replaced: &[u8]) -> Payload {
     let payload = store::payload_of_change(resource, object, replaced);
     if payload.value.len() <= engine::VALUE_BYTES_MAX {

@@ -64,7 +64,9 @@ fn is_stopped_first(intent: &Intent<'_>, object: &Object) -> bool {
     intent.resource.table.graceful_delete && !intent.dry_run && !node.is_empty()
 }
 
-/// Removes an object that was just marked, unless another writer added a finalizer or removed it first.
+/// Removes an object that this request has just marked. The object stays if another writer has added a
+/// finalizer in the meantime. If another writer has removed the object, this function returns the marked
+/// object as removed.
 async fn remove_marked<C: Caller>(
     caller: &mut C,
     intent: &Intent<'_>,

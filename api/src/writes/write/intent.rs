@@ -195,7 +195,7 @@ impl<'w> Intent<'w> {
         Subject { group: &self.resource.group, kind: &self.resource.table.kind, name }
     }
 
-    /// Returns the object by kind, in the group of the stored form, as validation errors name it.
+    /// Returns the object as named in validation errors: by kind, with the group of the stored form.
     pub fn subject_of_rules<'s>(&'s self, name: &'s str) -> Subject<'s> {
         let stored = self.resource.storage.as_ref();
         let group = stored.map_or(&self.resource.group, |storage| &storage.group);

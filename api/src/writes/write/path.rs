@@ -26,8 +26,8 @@
 //! round survives except what the source keeps.
 //!
 //! If other servers write too, the first round begins with the local store, without asking whether it lags.
-//! If it does, the commit detects that. Results that the commit does not decide (a refusal, a no-op write)
-//! are returned only for a state that does not lag: the round is repeated if the store lacked something. A
+//! If the local store lags, the commit detects that. A refusal and a no-op write have no commit. Before such
+//! a result is returned, the server checks whether the local store lags, and repeats the round if it does. A
 //! webhook that was called is called again only if the object has changed or another plugin refused, so that
 //! it sees a write once for each version of the object.
 
@@ -148,12 +148,13 @@ enum Round<'w> {
 
 /// A write before its commit.
 struct Ready<'w> {
-    /// The name of an object that must be new; empty for others, whose name is that of the intent.
+    /// The name of the object if it must be new, which may be a generated name. Empty for other writes, which
+    /// use the name of the intent.
     name: String,
     encoded: Encoded,
     new: Object,
     current: Option<Current>,
-    /// The prefix from which the name was generated, if it was.
+    /// The prefix of the name, if the name was generated.
     generated_from: Option<String>,
     held: Held<'w>,
 }
@@ -166,8 +167,8 @@ struct Held<'w> {
     _allocated: Option<Reservation<'w>>,
 }
 
-/// Runs the stages from the newest state to the encoded change. Records in `seen` what it read, even if a
-/// stage refuses.
+/// Runs the stages from reading the object to encoding the change. Records the state that was read in `seen`,
+/// even if a stage refuses.
 async fn prepared<'w, C: Caller, S: Source<C>>(
     caller: &mut C,
     intent: &Intent<'w>,

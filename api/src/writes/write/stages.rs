@@ -1,6 +1,6 @@
 //! The stages of the write path, as functions of the caller's intent and of the object on its way.
 //!
-//! `path` defines their order; no stage knows another one. A stage that the caller skips does nothing.
+//! `path` defines their order; no stage refers to another one. A stage that the caller skips does nothing.
 
 use std::time::Instant;
 
@@ -512,7 +512,8 @@ pub(super) enum Encoded {
     Change {
         /// The change for the store. Custom objects are in the stored version.
         change: Change,
-        /// The new version in the form of the resource; `None` if the object is removed as it is stored.
+        /// The new state of the object, in the version of the request. `None` if the object is removed
+        /// without another change.
         shown: Option<Payload>,
     },
 }

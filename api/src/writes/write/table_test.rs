@@ -89,7 +89,7 @@ impl Table {
         self.text.push('\n');
     }
 
-    /// Creates what a row needs, without a row of its own.
+    /// Creates an object that a later row needs. The creation itself gets no row.
     async fn given(&self, path: &str, body: &str) {
         let (code, _, answer) = self.server.ask(&format!("POST {path}"), body).await;
         assert_eq!(code, 201, "{path}: {answer:?}");

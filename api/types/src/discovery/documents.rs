@@ -1,7 +1,7 @@
 //! Construction of the JSON trees of the discovery documents from the registry
 //! (docs/api/discovery.md#discovery-documents, #aggregated-discovery).
 //!
-//! Members are in the reference server's declaration order. This module does not know HTTP.
+//! Members are in the reference server's declaration order. This module does not depend on HTTP.
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Plain documents are small and rarely read, so each request builds its own. Aggregated documents are built
-//! at the first request and cached. Constructing a `Discovery` is cheap. This module does not know
+//! at the first request and cached. Constructing a `Discovery` is cheap. This module does not check
 //! authorization; it sees only path and headers of a request.
 
 pub mod accept;

@@ -220,9 +220,9 @@ fn camel(text: &str) -> String {
 
 /// Parts of the operation names of one version.
 struct Names {
-    /// `AppsV1`, for operation ids.
+    /// Group and version in operation ids, for example `AppsV1`.
     id: String,
-    /// `apps_v1`, for tags.
+    /// Tag of the operations, for example `apps_v1`.
     tag: String,
 }
 

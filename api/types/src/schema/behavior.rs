@@ -95,7 +95,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// Paths below `src` of handlers that belong to one kind, and of code that types reference in the schema.
+    /// Paths whose code may name kinds: handlers of a single kind, and code that the schema references.
     const OF_KINDS: [&str; 7] = [
         "objects/src/validation/internal.rs",
         "objects/src/validation/rules/",
@@ -106,7 +106,7 @@ mod tests {
         "types/src/schema/defaults_rules.rs",
     ];
 
-    /// Comparisons that can precede the name of a kind.
+    /// Source text that compares a name with the literal name of a kind or resource.
     const COMPARISONS: [&str; 6] =
         ["kind == \"", "kind != \"", "name == \"", "name != \"", "plural == \"", "plural != \""];
 

@@ -17,7 +17,7 @@
 //! first one. If a text is rejected, it is read a second time in a careful mode: strings are repaired as in
 //! Go's `encoding/json`, and integers are taken from their original text.
 //!
-//! This module knows no kinds: the caller checks `kind`, `apiVersion` and the namespace.
+//! This module contains no code for particular kinds: the caller checks `kind`, `apiVersion` and the namespace.
 
 use std::fmt;
 

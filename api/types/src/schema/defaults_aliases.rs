@@ -46,8 +46,8 @@ pub fn unreadable_annotation(message: &Message, object: &Object) -> Option<Strin
     })
 }
 
-/// Sets the members that upstream's internal form of a kind always has. Upstream creates bookmarks, which
-/// otherwise equal an empty object, from that form.
+/// Sets the members that an empty object of a kind has upstream. Bookmarks contain such an object: upstream
+/// creates it in its internal form, which always has these members.
 pub fn complete_empty(message: &Message, object: &mut Object) {
     match &*message.name {
         _ if message.custom => {}

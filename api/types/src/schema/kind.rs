@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Fields, list elements and map values each have a kind, and each of them defines the meaning of `null`.
-//! This module does not know the path of a value, and knows only the outermost layer of its form in protobuf
-//! and OpenAPI.
+//! A kind does not depend on the path of the value. This module describes only the outermost layer of a value's
+//! encoding in protobuf and OpenAPI.
 
 use super::handle::{Ref, Slice, Text};
 use super::limits::Limits;

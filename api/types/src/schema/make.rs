@@ -6,8 +6,8 @@
 //!
 //! The resulting types follow the rules of structural schemas: all given values are kept as they are,
 //! including zeros and empty lists, and `null` is a value only if the schema says so. Every object begins
-//! with `kind`, `apiVersion` and `metadata`; its other fields are sorted by name. This module does not know
-//! where descriptions of types come from.
+//! with `kind`, `apiVersion` and `metadata`; its other fields are sorted by name. This module does not
+//! depend on the source of the type descriptions.
 
 use std::collections::HashSet;
 use std::sync::Arc;

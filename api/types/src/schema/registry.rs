@@ -336,12 +336,12 @@ impl Resource {
         if self.ending.load(Relaxed) { ENDING_VERBS } else { self.table.verbs }
     }
 
-    /// Returns why the objects have no type. A lazily made type is made first.
+    /// Returns the error for which the objects have no type. Creates a lazy type first.
     pub fn fault(&self) -> Option<&MakeError> {
         self.fault.as_deref()?.as_ref()
     }
 
-    /// Makes the parts of the type that are lazy.
+    /// Creates the parts of the type that are normally created on first use.
     pub fn complete(&self) {
         let Resource { table, published, fault, .. } = self;
         let ResourceTable { message, rules, form, .. } = &**table;

@@ -254,7 +254,7 @@ pub struct Check {
     pub unique: bool,
     /// Closed set in the order in which errors list it; empty means the published order.
     pub reported: &'static [&'static str],
-    /// Whether code checks the closed set instead of the table.
+    /// Whether a validation rule of the kind checks the closed set. The generic check of the table then skips it.
     pub set_in_code: bool,
     /// Whether the closed set rejects an empty text too.
     pub empty_is_refused: bool,

@@ -17,10 +17,10 @@ use crate::schema::table::{ResourceTable, Scope, Selectable};
 use values::field::go_quote;
 use values::status::Status;
 
-/// Label that every resource has.
+/// Field label that every resource has.
 pub const NAME: &str = "metadata.name";
 
-/// Label of namespaced resources and of resources without selectable fields of their own.
+/// Field label that namespaced resources have, and also resources that declare no selectable fields.
 pub const NAMESPACE: &str = "metadata.namespace";
 
 /// A parsed field selector with unresolved labels. The terms are in upstream's order.

@@ -23,8 +23,8 @@ const INPUTS_MAX: usize = 32;
 /// Maximum length of a text that is kept for comparison, in bytes.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
 
-/// Maximum number of members that no column reads and whose text is kept, so that equal text is skipped
-/// faster.
+/// Maximum number of members without a column whose text is kept as well. If the text of such a member is
+/// the same in the next row, the scan skips it faster.
 const SKIPPED_MAX: usize = 4;
 
 /// Minimum length of such a text, in bytes.
@@ -96,8 +96,8 @@ impl Inputs {
     }
 }
 
-/// Returns the selected members, each with whether it is a member of the metadata; `None` if the whole object
-/// or its size is selected.
+/// Returns the selected members. The flag of each is true for a member of the metadata. Returns `None` if
+/// `reads` selects the whole object or its size.
 fn members_of(reads: &Reads) -> Option<Vec<(bool, &str, &Reads)>> {
     let mut members = Vec::new();
     for (name, below) in reads.single_members()? {

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A function name without dots is a call without arguments (`podStatusReason`). `cells` translates column
-//! descriptions in prose into this language. This module knows no kind.
+//! descriptions in prose into this language. This module contains no code for particular kinds.
 
 use super::functions::{self, Function};
 use super::reads::Reads;

@@ -8,7 +8,7 @@
 //!
 //! A table is streamed as head, rows and tail; nothing is buffered. Cells are computed from the *stored* form
 //! of an object, so that every requested version has the same table. The object of a row is a range of stored
-//! bytes and is not encoded again. This module does not know where objects come from.
+//! bytes and is not encoded again. The caller provides the objects.
 
 mod alike;
 pub mod cell;
@@ -257,7 +257,8 @@ impl TableFormat {
     }
 
     /// Returns the format of a custom resource: its name, then the declared columns, or the age if none are
-    /// declared. A column whose path is not in the grammar of [`jsonpath`] ends the columns.
+    /// declared. If the path of a column is not in the grammar of [`jsonpath`], the table omits this column and
+    /// all columns after it.
     pub fn for_custom(columns: &[PrinterColumn]) -> Self {
         let name = PrinterColumn {
             name: "Name",

@@ -343,8 +343,8 @@ fn write_custom_cell(kind: ColumnKind, value: Option<&Value>, row: &Row, out: &m
 /// Largest number up to which doubles represent all integers exactly: 2^53.
 const DOUBLE_EXACT: u64 = 1 << 53;
 
-/// Returns the integer part of a double. For a double outside of 64 bits or NaN, the result is that of the
-/// reference server's processors.
+/// Returns the integer part of a double. For NaN and for doubles outside the range of `i64` the result is
+/// `i64::MIN`, as in the reference server on x86-64.
 fn whole(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0; // 2^63
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The tree is then handled like one from JSON: by `schema::conform`, or by the apply verb for
-//! configurations. This module knows no schemas and no kinds.
+//! configurations. This module does not depend on schemas or kinds.
 //!
 //! The scanner and the grammar are our own because no maintained crate accepts the same language: the
 //! reference server uses goyaml v2, an old libyaml with YAML 1.1 and with its own rules for tabs, indentation

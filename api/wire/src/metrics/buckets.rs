@@ -12,8 +12,8 @@ const ONE: u64 = 1;
 /// Histograms of ratios count thousandths.
 const MILLIS: u64 = 1_000;
 
-/// Converts bounds as written to numbers in the counting unit; `unit` counting units make one unit of the
-/// output. Results are rounded down, so a bound below one counting unit is 0.
+/// Converts bounds from the unit of the output to the counting unit. `unit` is the number of counting units
+/// in one unit of the output. Results are rounded down, so a bound below one counting unit is 0.
 const fn bounds<const N: usize>(unit: u64, shown: [&'static str; N]) -> [Bound; N] {
     let mut made = [(0, ""); N];
     let mut index = 0;

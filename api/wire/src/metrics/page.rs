@@ -271,7 +271,7 @@ impl Numbers<'_, '_> {
         self.merge("_count", labels, count as f64);
     }
 
-    /// Writes a histogram. `unit` is the number of its counting units in one unit of the metric.
+    /// Writes a histogram. `unit` is the number of counting units of the histogram in one unit of the output.
     pub fn histogram(&mut self, labels: &str, histogram: &Histogram, unit: f64) {
         self.begin();
         if self.is_left_out {

@@ -1,5 +1,6 @@
-//! The failure of a response with a code other than success, with the wording of the reference server's HTTP
-//! client: a Status in the body takes precedence over the code with a part of the text.
+//! The failure for a response with a code other than success, with the wording of the reference server's HTTP
+//! client. If the body is a Status, the failure is taken from the Status. Otherwise it consists of the code
+//! and the beginning of the text.
 
 use http::StatusCode;
 
@@ -10,7 +11,7 @@ use values::yaml;
 /// Maximum number of bytes of a text that become part of a message.
 const TEXT_BYTES_MAX: usize = 2048;
 
-/// Returns the failure that such a response means.
+/// Returns the failure for a response whose code is not a success.
 pub(super) fn failure(code: StatusCode, media_type: &str, body: &[u8]) -> Failure {
     if let Some(failure) = status(body) {
         return failure;

@@ -71,8 +71,8 @@ impl Guard {
     }
 }
 
-/// Returns whether an address can be that of a pod: not of this host, not of a link, and not of several
-/// receivers. The same must hold for each address that it stands for.
+/// Returns whether an address can be the address of a pod. It must not be unspecified, loopback, link-local,
+/// broadcast or multicast. The same must hold for each IPv4 address that it contains.
 pub fn is_global(address: IpAddr) -> bool {
     stands_for(address).all(|ip| {
         let is_of_link = match ip {

@@ -272,7 +272,8 @@ fn framed(packet: &Packet) -> Bytes {
 /// Returns a number that distinguishes this dial from others.
 fn random() -> i64 {
     let mut bytes = [0; 8];
-    // Without randomness the number is 0, which is harmless: only one dial is made per call.
+    // If no random bytes are available, the number is 0. This is harmless, because a call makes only one
+    // dial.
     let _ = getrandom::fill(&mut bytes);
     i64::from_le_bytes(bytes) & i64::MAX
 }

@@ -1,7 +1,8 @@
 //! A connection after its handshake: HTTP framing, requests to the handler, and supervision.
 //!
-//! The socket and the requests update [`Activity`]. [`next`] is a pure function of it that decides whether
-//! the connection is kept and when to check again. [`drive`] acts on the decision with a single timer.
+//! The socket and the requests update [`Activity`]. From this state, the pure function [`next`] decides
+//! whether the connection is kept and when to check again. [`drive`] acts on the decision with a single
+//! timer.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -43,12 +44,12 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Size from which a piece of a response must be written before another piece is produced.
 const LARGE_PIECE_BYTES: usize = 16 * 1024;
 
-/// States of the room for more response bytes on HTTP/1.1.
+/// Values that say whether an HTTP/1.1 connection has room for more response bytes.
 mod room {
     pub(super) const FREE: u8 = 0;
     /// Nothing has been written since a large piece was produced, or since the socket was full.
     pub(super) const TAKEN: u8 = 1;
-    /// As `TAKEN`, and the connection has polled the response for more bytes.
+    /// The same as `TAKEN`; in addition the connection has polled the response for more bytes.
     pub(super) const AWAITED: u8 = 2;
 }
 

@@ -154,9 +154,9 @@ pub struct Limits {
     /// Time without any request in flight after which the connection is closed. Clients pool connections for
     /// 90 s.
     pub idle_timeout: Duration,
-    /// Time limit for the peer to take a byte that waits for it. Longer than the default retention of
-    /// history, so that a watcher that was merely stopped for a while still resumes; about as long as the
-    /// kernel waits for a dead peer.
+    /// Maximum time for which a write may make no progress because the peer reads nothing. The default is
+    /// longer than the default retention of history, so that a watcher that was only stopped for a while can
+    /// resume. It is about as long as the kernel waits for a dead peer.
     pub write_stall_timeout: Duration,
     /// Time limit after the last response for the peer to finish sending and to close. Closing with unread
     /// input would reset the connection and could destroy the response (a refused large body) on its way.

@@ -1,9 +1,9 @@
 //! Futures that are rarely ready, in a task that is often woken for other reasons.
 //!
-//! A task that is woken polls all its futures, no matter which one woke it. The shutdown of the server,
-//! timers and the like use locks, some of which are shared by all connections, and a watch would take each of
-//! these locks for every event. [`PollGate`] gives such futures their own waker, and polls them only after that
-//! waker was used.
+//! A task that is woken polls all its futures, no matter which one woke it. Polling the shutdown of the
+//! server, a timer and similar futures takes locks, and all connections share some of these locks. Without a
+//! gate, a watch would take each of them for every event. [`PollGate`] gives such futures their own waker,
+//! and polls them only after that waker was used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ impl Default for PollGate {
 }
 
 impl PollGate {
-    /// Returns a value that is due, so that the first poll happens.
+    /// Returns a gate that is due, so that the first call polls.
     pub fn new() -> PollGate {
         PollGate(Arc::new(Shared { is_due: AtomicBool::new(true), task: AtomicWaker::new() }))
     }

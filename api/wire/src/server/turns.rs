@@ -9,15 +9,15 @@
 //! The runtime runs ready tasks in first-in, first-out order. Without turns, hundreds of connections of a
 //! flood that are ready at the same time would all run before a short request. Therefore they wait here, and
 //! only as many of them as there are turns are queued in the runtime, each to run after the other ready tasks
-//! and after the sockets were polled. The thread then yields its core to other threads before it continues:
-//! the threads that commit writes, and the kernel threads that sync them, need a core for some microseconds,
-//! and next to an always busy thread they would wait for the end of its time slice.
+//! and after the sockets were polled. The thread then yields its core to other threads before it continues.
+//! The threads that commit writes, and the kernel threads that sync them, need a core for some microseconds.
+//! If the thread did not yield, they would wait for the end of its time slice.
 //!
 //! A turn lasts from when the task is queued in the runtime until the task pauses, whatever it then waits
 //! for; so connections do not wait for the peers of other connections. A task that blocks its thread longer
 //! (on a file or on a peer) delays the others by at most [`WAIT_MAX`].
 //!
-//! This module knows no requests: flow control decides which connections are crowded.
+//! This module does not interpret requests. Flow control decides which connections are crowded.
 
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -32,7 +32,7 @@ const TURN_BYTES: usize = 128 * 1024;
 /// Number of steps after which the runtime runs other tasks.
 const STEPS_PER_TURN: usize = 128;
 
-/// Charges the current task for written bytes, as a number of steps.
+/// Converts a number of written bytes to steps, and subtracts them from the budget of the current task.
 fn charge(cx: &mut Context<'_>, bytes: usize) {
     for _ in 0..bytes / (TURN_BYTES / STEPS_PER_TURN) {
         if !coop::has_budget_remaining() {

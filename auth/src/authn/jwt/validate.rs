@@ -50,7 +50,7 @@ impl Settings {
     /// [`faults`](Self::faults).
     ///
     /// # Errors
-    /// All problems, on one line unless an expression has several.
+    /// All problems, as text of one line. The text has more lines if one expression has several problems.
     pub fn validate(
         &self,
         own_issuers: &[String],

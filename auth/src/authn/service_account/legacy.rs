@@ -1,5 +1,5 @@
-//! Legacy tokens: they have no end and are stored in a secret. A legacy token is valid as long as its secret
-//! contains it.
+//! Legacy tokens: tokens that never expire and are stored in a secret. A legacy token is valid as long as its
+//! secret contains it.
 
 use aws_lc_rs::constant_time;
 

@@ -1,7 +1,8 @@
 //! Decodes CBOR to a tree: one item, within limits.
 //!
-//! A length reserves no more memory than the bytes that follow it, so a forged head does no harm. Names may
-//! be text or byte strings. A repeated name in one map is an error, because no later step could detect it.
+//! The decoder allocates memory only for bytes that are present in the input, so a short input that declares a
+//! huge length does no harm. Names may be text or byte strings. A repeated name in one map is an error, because
+//! no later step could detect it.
 
 use std::fmt::Write as _;
 

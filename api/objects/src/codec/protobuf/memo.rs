@@ -6,9 +6,9 @@
 //! location in the object ─► slot { field, text, bytes }     the input begins with text ─► copy bytes, skip the text
 //! ```
 //!
-//! The cache is exact: a part is one whole JSON object or list, whose end does not depend on the text after
-//! it, and its bytes depend only on the field, the text and the depth. A slot whose texts keep differing is
-//! tried rarely. The size of the cache is limited.
+//! A hit always gives the correct bytes: the encoding of a part depends only on its field, text and depth, and
+//! a part is one whole JSON object or list, so the text after it cannot change where it ends. A slot with many
+//! misses is tried rarely. The size of the cache is limited.
 
 use types::schema::table::Field;
 

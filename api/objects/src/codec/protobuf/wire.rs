@@ -1,4 +1,4 @@
-//! The protobuf wire format: tags, variable-length integers, lengths. This module knows no message types.
+//! The protobuf wire format: tags, variable-length integers, lengths. This module does not depend on message types.
 //!
 //! Reading never copies and never allocates: the bytes of a field are a slice of the input. Writing a length
 //! before the bytes that it counts would need an extra pass. Instead one byte is reserved, and the bytes are

@@ -81,8 +81,8 @@ impl State {
 /// Reason while a definition is not yet established.
 const INSTALLING: &str = "Installing";
 
-/// Returns the state that a stored definition should have: names are granted, and it is established at once,
-/// because there is a single server.
+/// Returns the state that a stored definition should have. The server grants the names and establishes the
+/// definition in one step, because there is a single server.
 pub fn derive(
     naming: &Naming,
     definition: &Definition,

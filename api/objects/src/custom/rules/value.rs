@@ -26,8 +26,8 @@ use types::schema::limits::Limits;
 use types::schema::table::{Field, Kind, Message};
 use values::json;
 
-/// Maximum number of elements that are read again when they are appended to a list, because the cost of `+`
-/// does not depend on their number.
+/// Maximum number of appended elements that `+` converts by the schema of the list. The cost limit of
+/// expressions charges `+` the same for lists of any length, so the work must be bounded here.
 const READ_AGAIN_MAX: usize = 1000;
 
 /// Type and limits of a value below an object.
@@ -136,9 +136,9 @@ fn formed<'v>(format: &str, text: &'v str) -> Result<Value<'v>, EvalError> {
     }
 }
 
-/// Returns an element that was appended to a list, as the reference server reads it: by the schema of the
-/// list, from its JSON form. Times, bytes, and lists and maps that the expression made have no JSON form, so
-/// they are faults.
+/// Returns an element that was appended to a list. The reference server reads such an element from its JSON
+/// form by the schema of the list. Times, bytes, and lists and maps that the expression made have no JSON
+/// form, so they are faults.
 fn read_again<'v>(kind: &Kind, item: Value<'v>) -> Value<'v> {
     let wanted = match (kind, &item) {
         (_, Value::Timestamp(_)) => "expected string, got time.Time",
@@ -224,7 +224,8 @@ impl HostList for ValueNode {
         if let Some(sum) = keyed::sum(&kind.merge, &own, other, &read) {
             return Some(Ok(sum));
         }
-        // The reference server appends the JSON forms and reads them by the schema when they are used.
+        // The reference server appends the elements as JSON, and reads each one by the schema of the list when
+        // the expression uses it.
         if other.len() > READ_AGAIN_MAX {
             return None;
         }

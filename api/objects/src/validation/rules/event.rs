@@ -29,9 +29,9 @@ const IMMUTABLE: [&str; 14] = [
     CONTROLLER,
     "reportingInstance",
 ];
-/// Stored name of [`NEWER_CONTROLLER`], which the core group uses.
+/// Name of the member for the reporting controller in stored events, as in the core group.
 const CONTROLLER: &str = "reportingComponent";
-/// Name of [`CONTROLLER`] in the newer group.
+/// Name of the member for the reporting controller in the newer group.
 const NEWER_CONTROLLER: &str = "reportingController";
 
 fn is_newer(validator: &Validator) -> bool {

@@ -194,8 +194,8 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, driver: View) {
     }
 }
 
-/// Checks that `attachRequired` of a driver does not change. The error has another name for it, as in the
-/// reference server.
+/// Checks that `attachRequired` of a driver does not change. The error calls the field `attachedRequired`, as
+/// in the reference server.
 pub(super) fn driver_update(validator: &mut Validator, new: View, old: View) {
     let said = |driver: View| driver.child("spec").flag("attachRequired");
     if said(new) != said(old) {

@@ -30,7 +30,7 @@ pub(super) fn namespace(validator: &mut Validator, path: &Path, spec: View) {
 pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
     let metadata = path.child("metadata");
     node_annotations(validator, &metadata.child("annotations"), node);
-    // The path of errors of taints is that in the reference server.
+    // Errors about taints have a path in the metadata instead of the spec, as in the reference server.
     taints(validator, &metadata.child("taints"), node.child("spec").items("taints"));
     // A node may register with its capacity. Later writes of the status have their own endpoint.
     let status = node.child("status");
@@ -45,7 +45,7 @@ pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
     pod_networks(validator, &root.child("podCIDRs"), spec);
 }
 
-/// Checks the swap space of a node, which the reference server only checks in writes of the whole object.
+/// Checks the swap space of a node. The reference server checks it only if a write contains the whole object.
 fn swap(validator: &mut Validator, path: &Path, swap: View) {
     if let Some(capacity) = swap.int("capacity").filter(|capacity| *capacity <= 0) {
         validator.invalid(path.child("capacity"), capacity, "must be greater than zero");

@@ -73,8 +73,8 @@ fn conditions(object: &Object) -> &[Value] {
     conditions.and_then(Value::as_array).unwrap_or_default()
 }
 
-/// Returns whether an object has a condition of this type, which then is true
-/// (docs/api/authentication.md#certificate-signing-requests).
+/// Returns whether an object has a condition of this type. The status of such a condition is always true
+/// (docs/api/authentication.md#certificate-signing-requests), so this function does not check it.
 fn has(object: &Object, kind: &str) -> bool {
     conditions(object).iter().any(|condition| condition.str_at(&["type"]) == kind)
 }

@@ -57,7 +57,8 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
         names = tokio::select! {
             events = tail.next(EVENTS_MAX) => events?.iter().map(|event| name_of(&event.key)).collect(),
             Some(ended) = migrations.join_next() => {
-                // The storage version may have changed just before the task ended. Tasks catch their panics.
+                // The storage version may have changed just before the task ended, so check the definition
+                // again. Tasks catch their panics, so an error means that the task was aborted.
                 if let Ok(name) = &ended {
                     migrating.remove(name);
                 }

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The types are served before the status says so: a client that sees an established definition finds its
-//! objects. A name is granted to the first definition that asks for it. When a definition releases names,
-//! those of its group that were refused a name are checked again.
+//! objects. A name is granted to the first definition that asks for it. When a definition releases names, the
+//! definitions of its group that were refused a name are checked again.
 
 mod deletion;
 mod load;
@@ -56,7 +56,8 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let mut definitions = Definitions::new(&api);
     definitions.look_at(names).await?;
     let context = Arc::clone(&api);
-    // This task is not awaited: it is short, and a request that comes earlier does its part of the work.
+    // The server does not wait for this task. It is short, and a request that arrives before its end reads
+    // the schema that it needs by itself.
     drop(tokio::task::spawn_blocking(move || load::complete(&context)));
     loop {
         tokio::select! {
@@ -118,15 +119,15 @@ impl<'a> Definitions<'a> {
         self.api.establish(|established, changes| established.remove(name, changes));
     }
 
-    /// Processes the newest states of the definitions with these names, and then of the definitions that can
-    /// get names that these released.
+    /// Processes the newest states of the definitions with these names. If they released names, definitions
+    /// that were refused a name in the same group are processed as well.
     async fn look_at(&mut self, mut names: Vec<String>) -> Result<(), Status> {
         while !names.is_empty() {
             let mut seen = HashSet::new();
             names.retain(|name| seen.insert(name.clone()));
             let mut freed = HashSet::new();
             if names.len() > READ_MAX {
-                // The names that all definitions have must be known before the first decision.
+                // The accepted names of all definitions must be known before the first decision.
                 for name in &names {
                     self.read(std::slice::from_ref(name), load::outlined, &mut freed)?;
                 }
@@ -156,9 +157,9 @@ impl<'a> Definitions<'a> {
         Ok(())
     }
 
-    /// Reads the newest states of definitions; `parse` converts a stored text to an object. The names that
-    /// they have are recorded before any decision. The groups in which names were released are added to
-    /// `freed`.
+    /// Reads the newest states of definitions; `parse` converts a stored text to an object. This function
+    /// also records the accepted names of each definition, which later decisions need. It adds the groups in
+    /// which names were released to `freed`.
     fn read<'n>(
         &mut self,
         names: &'n [String],
@@ -260,8 +261,8 @@ impl<'a> Definitions<'a> {
         taken
     }
 
-    /// Writes the states of definitions. A definition that becomes established is first written with the
-    /// state before that (installing).
+    /// Writes the states of definitions. If a definition becomes established, this function first writes the
+    /// preceding state, which is installing.
     async fn tell(&self, untold: Vec<Untold>) -> Result<(), Status> {
         let (api, loopback) = (self.api, &Loopback::new(self.api));
         let writes = untold.into_iter().map(|Untold { name, taken }| async move {

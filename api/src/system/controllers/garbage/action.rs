@@ -73,8 +73,8 @@ pub enum Write {
     },
     /// Remove the foreground finalizer, because the blocking dependents are gone.
     Release,
-    /// Write nothing yet: first the owners must be looked up in the newest state of these resources, which
-    /// are in other stores.
+    /// Write nothing yet. The owners belong to resources in other stores, so they must first be looked up in
+    /// the newest state of those stores.
     LookAgain {
         /// Resource types of the owners.
         owners: Vec<Arc<Resource>>,

@@ -50,7 +50,7 @@ pub struct Graph {
     dependents: HashMap<Arc<str>, Dependents>,
     /// Uids of owners in foreground deletion, with their keys.
     waiting: HashMap<Arc<str>, Bytes>,
-    /// Keys of the same owners.
+    /// Keys of the owners in `waiting`.
     waiting_keys: HashSet<Bytes>,
 }
 

@@ -1,7 +1,8 @@
 //! The checks of pod security: their levels, the versions in which they apply, and the evaluation of a pod.
 //!
-//! The restricted level includes the checks of the baseline level, except those that a stricter check of its
-//! own replaces. Source: the Pod Security Standards of the Kubernetes documentation.
+//! The restricted level includes the checks of the baseline level. If the restricted level has a stricter
+//! check of the same property, that check replaces the baseline check. Source: the Pod Security Standards of
+//! the Kubernetes documentation.
 
 mod baseline;
 mod offenders;

@@ -223,7 +223,7 @@ mod tests {
         Authorizer::new(vec![Module::Rbac], Arc::new(jane_may_get_pods()), "rbac")
     }
 
-    /// Starts a server with one policy of each sort for each of these kinds of parameters.
+    /// Starts a server with a validating and a mutating policy for each kind of parameters in this list.
     async fn server() -> Server {
         let server = Server::start();
         for (name, kind) in [

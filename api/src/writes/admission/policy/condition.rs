@@ -1,7 +1,8 @@
-//! Match conditions of policies and webhooks, which decide whether they apply to a write.
+//! Match conditions, which decide whether a policy or webhook applies to a write.
 //!
-//! All conditions are evaluated. A false condition decides, even if other conditions fail, as long as the
-//! budget lasts. Errors decide only if no condition is false.
+//! All conditions are evaluated. If a condition is false, the policy or webhook does not apply, even if the
+//! evaluation of another condition fails. The result is an error only if no condition is false, or if the
+//! conditions exceed their cost budget.
 
 use std::time::{Duration, Instant};
 

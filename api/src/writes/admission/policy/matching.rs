@@ -48,8 +48,9 @@ impl Matching {
         }
     }
 
-    /// Returns the resource as which a write is matched: that of the request, or the same in another version.
-    /// `labels` returns the namespace of the object; it is called only if its labels matter.
+    /// Returns the resource that matches the rules: the resource of the request, or the same resource in
+    /// another version. Returns `None` if the write does not match. `labels` returns the namespace of the
+    /// object; this function calls it only if a selector needs the labels of the namespace.
     pub fn matches<'r>(
         &self,
         asked: &Asked<'r>,

@@ -52,7 +52,7 @@ type Decision = Result<Option<Share>, Refusal>;
 /// The amounts that a write took of one quota.
 #[derive(Clone, Debug)]
 struct Taken {
-    /// Identity of the quota. A quota of the same name that is created later does not contain these amounts.
+    /// Uid of the quota. A quota that is created later under the same name does not contain these amounts.
     uid: String,
     amounts: Amounts,
     /// The snapshot of a recount that added these amounts without knowing whether the write is in the snapshot.
@@ -184,8 +184,8 @@ impl Account {
         }
     }
 
-    /// Starts the decider if there is work and it is not running. Without a runtime, as at the end of the
-    /// process, the work stays in the book.
+    /// Starts the decider if there is work and it is not running. If there is no runtime, for example because
+    /// the process ends, this function does nothing and the work stays in the book.
     fn wake(self: &Arc<Self>, store: &Arc<dyn QuotaStore>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut book = self.book.lock();
@@ -207,7 +207,8 @@ impl Account {
                         Ok(taken) => Ok(Some(self.open(request.store, request.ask, taken))),
                         Err(why) => Err(Refusal::Exceeded(why)),
                     };
-                    // If the write has given up, the send returns its share, and dropping that gives it back.
+                    // If the write no longer waits, `send` returns the share as an error. Dropping the share
+                    // gives its amounts back.
                     drop(request.answer.send(decision));
                 }
             }

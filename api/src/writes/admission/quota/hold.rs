@@ -13,8 +13,8 @@ use values::object::{at, meta};
 pub struct Quota {
     /// Name of the quota object.
     pub name: String,
-    /// Identity of the quota. A quota that was created again under the same name does not contain earlier
-    /// amounts.
+    /// Uid of the quota. If the quota is deleted and created again under the same name, the new quota has
+    /// another uid and does not contain the amounts of the old one.
     pub uid: String,
     /// The limits in effect, from the status. Limits in the specification take effect once their usage has
     /// been counted.

@@ -17,10 +17,9 @@
 //! ```
 //!
 //! The decider waits only for the store. A write waits only for its decision, and holds no share while it
-//! waits. A recount counts concurrently with the writes and waits for none of them. So no task waits for
-//! another one that needs something it holds. (An earlier protocol let a recount hold the turn of the
-//! namespace until all shares were closed, while the owners of decided shares queued behind it for the same
-//! turn.)
+//! waits. A recount counts concurrently with the writes and waits for none of them. Therefore these tasks
+//! cannot deadlock. (An earlier protocol could deadlock: a recount held the turn of the namespace until all
+//! shares were closed, and the owners of these shares waited for the same turn.)
 //!
 //! # How a recount counts each write once
 //!
@@ -28,9 +27,9 @@
 //! decider. The usage that the decider stores for a quota is the sum of
 //! - the total in S,
 //! - the shares that were kept at a revision after S since the recount began: they are not in S,
-//! - the open shares: they may be in S or not. A share that is later kept at a revision in S was counted
-//!   twice, and its surplus is given back then. A share that is dropped gives back what this sum added for
-//!   it.
+//! - the open shares: they may be in S or not. If a share is later kept at a revision in S, it was counted
+//!   twice, and the decider then subtracts it once. If a share is dropped, the decider subtracts the amount
+//!   that this sum contains for it.
 //!
 //! A share that was kept before the recount began is in S, because a write is visible before its share is
 //! kept. So the usage is never too low, and it is exact as soon as the shares that are open at that time are
@@ -57,7 +56,7 @@ use values::status::Status;
 /// Longest wait of a write for its decision, as in kube-apiserver.
 const DECISION_WAIT: Duration = Duration::from_secs(10);
 
-/// Number of accounts below which accounts of namespaces without quotas are not removed.
+/// Minimum number of accounts at which the ledger removes accounts of namespaces without quotas.
 const UNSWEPT: usize = 64;
 
 /// The accounts of all namespaces that have quotas.

@@ -147,8 +147,8 @@ pub(super) async fn request(
     Ok(Request { uid, body: body.into() })
 }
 
-/// Replaces the field sets in managed fields, which are texts in a tree, by the objects that they are in
-/// JSON.
+/// Parses the field sets in managed fields: the tree of an object contains each set as text, but webhooks
+/// expect a JSON object.
 fn open_managed_fields(object: &mut Object) {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let entries = metadata.and_then(|metadata| metadata.get_mut("managedFields"));

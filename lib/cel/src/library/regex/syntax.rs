@@ -16,8 +16,8 @@ use regex::{Regex, RegexBuilder};
 use self::translator::{NESTING_MAX, Translator};
 use crate::error::EvalError;
 
-/// Maximum number of Unicode classes in a compiled pattern. Each takes kilobytes before the total size is
-/// known.
+/// Maximum number of Unicode classes in a compiled pattern. The crate allocates kilobytes for each class
+/// before it knows the total size.
 const UNICODE_CLASSES_MAX: usize = 2000;
 /// Maximum size of a compiled pattern in bytes.
 const COMPILED_BYTES_MAX: usize = 20 << 20;
