@@ -81,7 +81,8 @@ async fn bodies_of_every_bad_shape_are_refused() {
             "deep inside an unknown field",
             "POST $core/configmaps?dryRun=All",
             wrap(&format!("\"what\":{arrays}")),
-            "400 BadRequest: …exceeded max depth…",
+            "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): couldn't get \
+             version/kind; json parse error: invalid character '[' exceeded max depth …",
         ),
         (
             "deep inside an unknown field, but not too deep",
