@@ -5,7 +5,7 @@ default:
 
 # All checks before a merge; writes nothing. CI runs them, except for licences and advisories.
 check:
-    .ci/run
+    .ci/check
     cargo deny check
 
 # Formats and applies automatic fixes.
