@@ -23,7 +23,7 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration:
 /// Listens on `address`. With `is_shared`, other processes that also set the option may listen there too.
 ///
 /// # Errors
-/// One line with the address, if it is in use or not an address of this machine.
+/// Returns one line with the address if it is in use, or if it is not an address of this machine.
 pub fn listen(address: SocketAddr, is_shared: bool) -> anyhow::Result<TcpListener> {
     let open = || -> io::Result<TcpListener> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };

@@ -67,7 +67,9 @@ fn comments(text: &str) -> Vec<String> {
         } else if !is_code && (comment.is_empty() || comment.starts_with(['-', '|', '#'])) {
             blocks.extend((!block.is_empty()).then(|| block.join(" ")));
             block.clear();
-            block.extend((!comment.is_empty()).then(|| comment.trim_start_matches(['-', '|', '#', ' '])));
+            // A heading such as `# Errors` is no part of the sentence below it.
+            let begins_block = !comment.is_empty() && !comment.starts_with('#');
+            block.extend(begins_block.then(|| comment.trim_start_matches(['-', '|', ' '])));
         } else if !is_code {
             block.push(comment);
         }
@@ -254,6 +256,7 @@ fn the_rules_recognise_what_they_forbid() {
         ("/// What it is. The server waits.\nfn a() {}", "opening", 1),
         ("// A list. One of them\n// ends here. Of that nothing.", "opening", 2),
         ("// Whatever happens, the log stays.", "opening", 0),
+        ("/// # Errors\n/// None of them fits.\nfn a() {}", "opening", 1),
         ("/// An empty one is none.", "negated", 1),
         ("//! ```text\n//! What is drawn here\n//! ```", "opening", 0),
         ("/// Its name.\npub fn name() {}", "filler", 1),

@@ -59,7 +59,7 @@ impl Settings {
     /// Reads the current context of a kubeconfig.
     ///
     /// # Errors
-    /// One line, with the path, for anything missing, unreadable or unsupported.
+    /// Returns one line with the path if something is missing, unreadable or unsupported.
     pub fn read(path: &Path) -> anyhow::Result<Settings> {
         let text =
             files::read_if_there(path)?.with_context(|| format!("{} does not exist", path.display()))?;

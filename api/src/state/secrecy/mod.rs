@@ -129,7 +129,7 @@ impl Secrecy {
     /// Decrypts the value that is stored under the key `place`; returns `None` if it is not encrypted.
     ///
     /// # Errors
-    /// None of the configured keys can open the value.
+    /// Returns an error if no configured key can open the value.
     pub fn opened(&self, place: &[u8], stored: &[u8]) -> Result<Option<Vec<u8>>, SealError> {
         if !stored.starts_with(self.mark.as_bytes()) {
             return Ok(None);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! tail on the object ─ any change ─► does it exist? ┬─ no ──► create
-//!                                                   └─ yes ─► condition Ready, if there is none and the networks are ours
+//!                                                   └─ yes ─► set the condition Ready, unless it exists or the networks differ
 //! ```
 //!
 //! The server creates the object with its own networks and marks it ready, as upstream's apiserver does. It
