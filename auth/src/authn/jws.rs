@@ -4,6 +4,9 @@
 //! A key determines the family of its algorithms: the header of a token only selects among the algorithms of
 //! that family, so neither `none` nor a shared secret can replace a signature. Keys and key addresses inside
 //! a header (`jwk`, `jku`, `x5c`, `x5u`) are never used.
+//!
+//! The crate `jsonwebtoken` verifies signatures. It lacks ES512, which aws-lc-rs verifies here, and its own
+//! decoding of tokens is not used: it refuses headers with other texts than kube-apiserver.
 
 use std::borrow::Cow;
 
@@ -12,6 +15,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use go::base64::raw_url;
 use go::json::syntax_error;
+use jsonwebtoken::DecodingKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use x509_parser::prelude::FromDer;
@@ -80,6 +84,21 @@ impl Algorithm {
             Algorithm::Es256 => "ES256",
             Algorithm::Es384 => "ES384",
             Algorithm::Es512 => "ES512",
+        }
+    }
+
+    /// Returns the name that `jsonwebtoken` has for the algorithm; `None` if it lacks the algorithm.
+    fn of_library(self) -> Option<jsonwebtoken::Algorithm> {
+        match self {
+            Algorithm::Rs256 => Some(jsonwebtoken::Algorithm::RS256),
+            Algorithm::Rs384 => Some(jsonwebtoken::Algorithm::RS384),
+            Algorithm::Rs512 => Some(jsonwebtoken::Algorithm::RS512),
+            Algorithm::Ps256 => Some(jsonwebtoken::Algorithm::PS256),
+            Algorithm::Ps384 => Some(jsonwebtoken::Algorithm::PS384),
+            Algorithm::Ps512 => Some(jsonwebtoken::Algorithm::PS512),
+            Algorithm::Es256 => Some(jsonwebtoken::Algorithm::ES256),
+            Algorithm::Es384 => Some(jsonwebtoken::Algorithm::ES384),
+            Algorithm::Es512 => None,
         }
     }
 
@@ -192,10 +211,28 @@ pub(super) fn issuer_named_by(token: &str) -> Result<String, String> {
 /// A public key with the algorithms that suit it.
 #[derive(Clone, Debug)]
 pub struct PublicKey {
-    /// The key, parsed for each of its algorithms. The list is not empty; its first entry is the algorithm
-    /// that this server signs with.
-    verifiers: Vec<(Algorithm, ParsedPublicKey)>,
+    /// The algorithms that suit the key. The list is not empty; its first entry is the algorithm that this
+    /// server signs with.
+    algorithms: Vec<Algorithm>,
+    verifier: Verifier,
     numbers: Numbers,
+}
+
+/// A public key in the form that its library verifies with.
+#[derive(Clone)]
+enum Verifier {
+    Library(DecodingKey),
+    /// A key on P-521, which `jsonwebtoken` does not support.
+    P521(ParsedPublicKey),
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Verifier::Library(_) => "Library",
+            Verifier::P521(_) => "P521",
+        })
+    }
 }
 
 /// The numbers of a public key, big-endian.
@@ -276,15 +313,22 @@ impl PublicKey {
     }
 
     /// Parses the bytes for every algorithm. A parser accepts only keys of its own kind and curve, so those
-    /// that succeed are the algorithms of this key.
+    /// that succeed are the algorithms of this key. `jsonwebtoken` does not check a key before it verifies
+    /// with it, therefore aws-lc-rs parses the key first.
     fn parsed(bytes: &[u8], numbers: Numbers) -> Option<PublicKey> {
-        let verifiers: Vec<_> = Algorithm::ALL
-            .into_iter()
-            .filter_map(|algorithm| {
-                Some((algorithm, ParsedPublicKey::new(algorithm.verification(), bytes).ok()?))
-            })
-            .collect();
-        (!verifiers.is_empty()).then_some(PublicKey { verifiers, numbers })
+        let parsed = |algorithm: Algorithm| ParsedPublicKey::new(algorithm.verification(), bytes).ok();
+        let algorithms: Vec<_> =
+            Algorithm::ALL.into_iter().filter(|algorithm| parsed(*algorithm).is_some()).collect();
+        let verifier = match (algorithms.first()?, &numbers) {
+            (Algorithm::Es512, _) => Verifier::P521(parsed(Algorithm::Es512)?),
+            (_, Numbers::Rsa { modulus, exponent }) => {
+                Verifier::Library(DecodingKey::from_rsa_raw_components(modulus, exponent))
+            }
+            (_, Numbers::Point { x, y }) => {
+                Verifier::Library(DecodingKey::from_ec_der(&[&[UNCOMPRESSED][..], x, y].concat()))
+            }
+        };
+        Some(PublicKey { algorithms, verifier, numbers })
     }
 
     fn of_sufficient_size(self) -> Result<PublicKey, &'static str> {
@@ -298,12 +342,21 @@ impl PublicKey {
 
     /// Returns the algorithm that this server uses to sign with such a key.
     pub fn algorithm(&self) -> Algorithm {
-        self.verifiers.first().map_or(Algorithm::Rs256, |(algorithm, _)| *algorithm)
+        self.algorithms.first().copied().unwrap_or(Algorithm::Rs256)
     }
 
     fn verifies(&self, algorithm: Algorithm, signed: &[u8], signature: &[u8]) -> bool {
-        let verifier = self.verifiers.iter().find(|(known, _)| *known == algorithm);
-        verifier.is_some_and(|(_, key)| key.verify_sig(signed, signature).is_ok())
+        if !self.algorithms.contains(&algorithm) {
+            return false;
+        }
+        match (&self.verifier, algorithm.of_library()) {
+            (Verifier::Library(key), Some(algorithm)) => {
+                let signature = URL_SAFE_NO_PAD.encode(signature);
+                jsonwebtoken::crypto::verify(&signature, signed, key, algorithm).unwrap_or(false)
+            }
+            (Verifier::P521(key), None) => key.verify_sig(signed, signature).is_ok(),
+            _ => false,
+        }
     }
 
     /// Returns the key as a member of a key set, with the id `kid`.

@@ -1,4 +1,8 @@
 use super::*;
+use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaEncoding, RsaKeyPair};
 use rcgen::KeyPair;
 
 #[test]
@@ -17,7 +21,7 @@ fn keys_of_a_set_and_keys_of_a_certificate_are_the_same() {
         let jwk = key.to_jwk("id");
         let again = PublicKey::from_jwk(&serde_json::from_value(jwk.clone()).unwrap()).unwrap();
         assert_eq!(again.to_jwk("id"), jwk);
-        assert_eq!(again.verifiers.len(), key.verifiers.len());
+        assert_eq!(again.algorithms, key.algorithms);
     }
 }
 
@@ -58,4 +62,96 @@ fn the_issuer_is_read_from_texts_in_the_form_of_a_token_only() {
     ] {
         assert_eq!(unverified_issuer(&token).as_deref(), issuer, "{token:.80}");
     }
+}
+
+/// Returns a token whose header is `header`, signed by `sign`.
+fn token(header: &str, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
+    let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode("{}"));
+    let signature = URL_SAFE_NO_PAD.encode(sign(signed.as_bytes()));
+    format!("{signed}.{signature}")
+}
+
+/// Returns whether `key` signed `token`, and whether it did after the last byte of the signature is removed.
+fn accepted(token: &str, key: &PublicKey) -> (bool, bool) {
+    let mut compact = Compact::parse(token).unwrap();
+    let whole = compact.is_signed_by(key);
+    compact.signature.pop();
+    (whole, compact.is_signed_by(key))
+}
+
+/// Returns a public key of this subject public key info.
+fn public(pair: &impl AsDer<PublicKeyX509Der<'static>>) -> PublicKey {
+    PublicKey::from_spki(pair.as_der().unwrap().as_ref()).unwrap()
+}
+
+#[test]
+fn every_rsa_algorithm_is_verified_with_its_own_key() {
+    let pair = || RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
+    let (pair, other) = (pair(), pair());
+    let (key, wrong) = (public(pair.public_key()), public(other.public_key()));
+    let cases: [(Algorithm, &'static dyn RsaEncoding); 6] = [
+        (Algorithm::Rs256, &signature::RSA_PKCS1_SHA256),
+        (Algorithm::Rs384, &signature::RSA_PKCS1_SHA384),
+        (Algorithm::Rs512, &signature::RSA_PKCS1_SHA512),
+        (Algorithm::Ps256, &signature::RSA_PSS_SHA256),
+        (Algorithm::Ps384, &signature::RSA_PSS_SHA384),
+        (Algorithm::Ps512, &signature::RSA_PSS_SHA512),
+    ];
+    for (algorithm, encoding) in cases {
+        let sign = |signed: &[u8]| {
+            let mut out = vec![0; pair.public_modulus_len()];
+            pair.sign(encoding, &SystemRandom::new(), signed, &mut out).unwrap();
+            out
+        };
+        for named in Algorithm::ALL {
+            let token = token(&format!(r#"{{"alg":"{}"}}"#, named.name()), sign);
+            assert_eq!(accepted(&token, &key), (named == algorithm, false), "{algorithm:?} {named:?}");
+            assert_eq!(accepted(&token, &wrong), (false, false), "{algorithm:?} {named:?}");
+        }
+    }
+}
+
+#[test]
+fn every_elliptic_algorithm_is_verified_with_its_own_key() {
+    for (algorithm, signing) in [
+        (Algorithm::Es256, &signature::ECDSA_P256_SHA256_FIXED_SIGNING),
+        (Algorithm::Es384, &signature::ECDSA_P384_SHA384_FIXED_SIGNING),
+        (Algorithm::Es512, &signature::ECDSA_P521_SHA512_FIXED_SIGNING),
+    ] {
+        let pair = || EcdsaKeyPair::generate(signing).unwrap();
+        let (pair, other) = (pair(), pair());
+        let (key, wrong) = (public(pair.public_key()), public(other.public_key()));
+        let sign = |signed: &[u8]| pair.sign(&SystemRandom::new(), signed).unwrap().as_ref().to_vec();
+        for named in Algorithm::ALL {
+            let token = token(&format!(r#"{{"alg":"{}"}}"#, named.name()), sign);
+            assert_eq!(accepted(&token, &key), (named == algorithm, false), "{algorithm:?} {named:?}");
+            assert_eq!(accepted(&token, &wrong), (false, false), "{algorithm:?} {named:?}");
+        }
+    }
+}
+
+#[test]
+fn algorithms_that_are_not_supported_verify_nothing() {
+    let pair = Ed25519KeyPair::generate().unwrap();
+    let rsa = public(RsaKeyPair::generate(KeySize::Rsa2048).unwrap().public_key());
+    // kube-apiserver accepts no EdDSA, so its keys are refused, and its signatures match no other key.
+    let spki: PublicKeyX509Der<'_> = pair.public_key().as_der().unwrap();
+    assert!(PublicKey::from_spki(spki.as_ref()).is_err());
+    for name in ["EdDSA", "none", "NONE", "HS256", "rs256", ""] {
+        let header = format!(r#"{{"alg":"{name}"}}"#);
+        let signed = token(&header, |signed| pair.sign(signed).as_ref().to_vec());
+        assert_eq!(accepted(&signed, &rsa), (false, false), "{name}");
+        assert_eq!(accepted(&token(&header, |_| Vec::new()), &rsa), (false, false), "{name}");
+    }
+}
+
+#[test]
+fn a_header_that_cannot_be_read_is_an_error() {
+    let padding = "x".repeat(TOKEN_BYTES_MAX);
+    for header in ["hello", "[]", r#"{"alg":5}"#, &format!(r#"{{"alg":"RS256","kid":"{padding}"}}"#)] {
+        assert!(Compact::parse(&token(header, |_| vec![0; 256])).is_err(), "{header:.40}");
+    }
+    let long = format!(r#"{{"alg":"RS256","kid":"{}"}}"#, "x".repeat(100 << 10));
+    let token = token(&long, |_| vec![0; 256]);
+    assert_eq!(Compact::parse(&token).unwrap().header.kid.len(), 100 << 10);
 }
