@@ -29,8 +29,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::head;
-use super::lull::Lull;
 use super::poll_gate::PollGate;
+use super::quiet_period::QuietPeriod;
 use super::turns::{Place, Turns};
 use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Retire, Shutdown};
 use values::cancellation::{Reason, Token};
@@ -325,7 +325,7 @@ pub(super) struct Server<H> {
     pub(super) handler: Arc<H>,
     pub(super) protocols: Protocols,
     pub(super) turns: Turns,
-    pub(super) lull: Arc<Lull>,
+    pub(super) quiet_period: Arc<QuietPeriod>,
     pub(super) limits: Limits,
     pub(super) shutdown: Shutdown,
 }
@@ -347,11 +347,11 @@ where
     let turns = (server.turns.place(), info.clone());
     let service = service_fn({
         let (handler, activity, shutdown) = (server.handler.clone(), activity.clone(), shutdown.clone());
-        let (turns, lull) = (server.turns.clone(), server.lull.clone());
+        let (turns, quiet_period) = (server.turns.clone(), server.quiet_period.clone());
         move |request: http::Request<hyper::body::Incoming>| {
             let in_flight = activity.request_began();
             if shutdown.is_begun() {
-                lull.request_came();
+                quiet_period.request_came();
             }
             let (handler, info, shutdown) = (handler.clone(), info.clone(), shutdown.clone());
             let activity = activity.clone();
@@ -407,7 +407,7 @@ async fn drive<H>(
     http1: bool,
     (mut place, info): (Place, Arc<ConnectionInfo>),
     activity: &Activity,
-    Server { lull, limits, shutdown, .. }: &Server<H>,
+    Server { quiet_period, limits, shutdown, .. }: &Server<H>,
 ) -> hyper::Result<()> {
     let wake = tokio::time::sleep(limits.head_timeout.min(limits.idle_timeout));
     tokio::pin!(wake);
@@ -416,7 +416,7 @@ async fn drive<H>(
         if http1 {
             // HTTP/2 announces which requests the server will still answer; HTTP/1.1 cannot, so the server
             // waits for late requests.
-            lull.wait(limits.drain_idle_grace, limits.drain_idle_max).await;
+            quiet_period.wait(limits.drain_idle_grace, limits.drain_idle_max).await;
         }
     };
     tokio::pin!(begun);

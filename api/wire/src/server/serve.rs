@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::{self, Activity, Protocols, Server};
-use super::lull::Lull;
+use super::quiet_period::QuietPeriod;
 use super::turns::Turns;
 use super::wire::Wire;
 use super::{ConnectionInfo, ENCRYPTED_BYTES_MAX, Handler, Limits, Shutdown, tls};
@@ -62,8 +62,8 @@ pub async fn serve<H: Handler>(
 ) -> Drained {
     let permits = Arc::new(Semaphore::new(limits.connections_max as usize));
     let turns = Turns::of_machine();
-    let (protocols, lull) = (Protocols::new(&limits), Arc::new(Lull::new()));
-    let server = Server { handler, protocols, turns, lull, limits, shutdown };
+    let (protocols, quiet_period) = (Protocols::new(&limits), Arc::new(QuietPeriod::new()));
+    let server = Server { handler, protocols, turns, quiet_period, limits, shutdown };
     let shared = Arc::new(Shared { tls, server });
     let mut connections = JoinSet::new();
     tokio::select! {

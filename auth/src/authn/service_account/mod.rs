@@ -12,7 +12,7 @@
 
 mod bound;
 mod claims;
-mod elsewhere;
+mod external_signer;
 mod issue;
 mod legacy;
 
@@ -29,7 +29,7 @@ use super::jws::{self, Compact};
 use super::signing::{is_signed, is_signed_by_named};
 use super::{Cause, NameDomains, TokenAuthenticator, VerificationKey, sha256};
 use claims::Claims;
-pub use elsewhere::{AnswerError, assemble, key_id_of};
+pub use external_signer::{AnswerError, assemble, key_id_of};
 pub use issue::{Draft, Drafts, IssueError, Issued, TokenIssuer, TokenSpec};
 
 /// Maximum number of cached signature checks; each takes about 1 KiB.

@@ -12,15 +12,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Tracks the requests that arrive while a server drains.
-pub(super) struct Lull {
+pub(super) struct QuietPeriod {
     start: Instant,
     /// Time of the last request, in milliseconds from the start.
     last: AtomicU64,
 }
 
-impl Lull {
-    pub(super) fn new() -> Lull {
-        Lull { start: Instant::now(), last: AtomicU64::new(0) }
+impl QuietPeriod {
+    pub(super) fn new() -> QuietPeriod {
+        QuietPeriod { start: Instant::now(), last: AtomicU64::new(0) }
     }
 
     /// Notes that a request has arrived.
@@ -52,8 +52,8 @@ mod tests {
     async fn the_wait_ends_when_requests_cease_or_do_not_cease_for_long() {
         let ms = Duration::from_millis;
         for (requests, want) in [(0, ms(250)), (5, ms(5 * 100 + 250)), (1000, ms(5000))] {
-            let lull = Arc::new(Lull::new());
-            let client = lull.clone();
+            let quiet_period = Arc::new(QuietPeriod::new());
+            let client = quiet_period.clone();
             tokio::spawn(async move {
                 for _ in 0..requests {
                     tokio::time::sleep(ms(100)).await;
@@ -61,7 +61,7 @@ mod tests {
                 }
             });
             let began = Instant::now();
-            lull.wait(ms(250), ms(5000)).await;
+            quiet_period.wait(ms(250), ms(5000)).await;
             let took = began.elapsed();
             assert!(took >= want && took < want + ms(10), "{requests}: {took:?}");
         }

@@ -107,5 +107,5 @@ pub fn assemble(
 }
 
 #[cfg(test)]
-#[path = "elsewhere_test.rs"]
+#[path = "external_signer_test.rs"]
 mod tests;
