@@ -99,9 +99,10 @@ mod tests {
             .map(|word| {
                 let (key, revisions) = word.trim_start_matches('-').split_once('@').unwrap();
                 let (revision, created) = revisions.split_once('<').unwrap_or((revisions, revisions));
-                let change = match word.starts_with('-') {
-                    true => Change::Delete(None),
-                    false => Change::Put(Payload::default()),
+                let change = if word.starts_with('-') {
+                    Change::Delete(None)
+                } else {
+                    Change::Put(Payload::default())
                 };
                 let key = Bytes::copy_from_slice(key.as_bytes());
                 let (revision, created) = (revision.parse().unwrap(), created.parse().unwrap());

@@ -445,9 +445,10 @@ impl Sequencer {
     /// Continues in a new segment. The batch must be empty.
     fn roll(&mut self, len: usize) -> Result<(), Refusal> {
         // The old segment is synced first, so that only the last segment can have a torn tail.
-        let synced = match sabotage::roll_without_sync() {
-            true => Ok(()),
-            false => self.status.sync(self.log.current(), self.hub.revision()),
+        let synced = if sabotage::roll_without_sync() {
+            Ok(())
+        } else {
+            self.status.sync(self.log.current(), self.hub.revision())
         };
         let rolled = synced.and_then(|()| {
             let rolled = self.log.roll(len, self.revision.next(), &self.keeper);
@@ -605,9 +606,12 @@ impl Sequencer {
                 Outcome::Error(error) => Err(error),
                 Outcome::Conflict { key, current } => {
                     // The conflicting state may belong to this batch.
-                    let entry = |version: Version| match version.revision > before.revision {
-                        true => Some(Entry::new(key, version, segment.clone())),
-                        false => before.entry(key, version),
+                    let entry = |version: Version| {
+                        if version.revision > before.revision {
+                            Some(Entry::new(key, version, segment.clone()))
+                        } else {
+                            before.entry(key, version)
+                        }
                     };
                     Err(CommitError::Conflict { current: current.and_then(entry) })
                 }

@@ -553,9 +553,10 @@ impl File for Handle {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "write past the end of the file"));
         }
         let (mut state, verdict) = self.begin(Kind::Write)?;
-        let part = match takes_effect(verdict) {
-            true => bytes.len(),
-            false => state.random.below(bytes.len() as u64 + 1) as usize,
+        let part = if takes_effect(verdict) {
+            bytes.len()
+        } else {
+            state.random.below(bytes.len() as u64 + 1) as usize
         };
         let written = state.write(self.file, offset, &bytes[..part]);
         refused(verdict).and(written)

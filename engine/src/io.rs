@@ -506,9 +506,10 @@ mod tests {
             unreachable!("the test does not write")
         }
         fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-            match self.0.iter().any(|&(start, end)| start < offset + len as u64 && offset < end) {
-                true => Err(io::Error::other("bad sector")),
-                false => Ok(vec![1; len].into()),
+            if self.0.iter().any(|&(start, end)| start < offset + len as u64 && offset < end) {
+                Err(io::Error::other("bad sector"))
+            } else {
+                Ok(vec![1; len].into())
             }
         }
     }

@@ -182,9 +182,10 @@ impl StoreStatus {
         if self.essential_refused.swap(false, Ordering::AcqRel) {
             return Shortage::Exhausted;
         }
-        match Revision::new(self.deleted_on_full.load(Ordering::Acquire)) > oldest {
-            true => Shortage::Deleted,
-            false => Shortage::None,
+        if Revision::new(self.deleted_on_full.load(Ordering::Acquire)) > oldest {
+            Shortage::Deleted
+        } else {
+            Shortage::None
         }
     }
 

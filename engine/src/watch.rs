@@ -362,10 +362,7 @@ impl Tail {
     }
 
     fn check_complete(&self) -> Result<(), TailError> {
-        match self.lacks_changes() {
-            true => Err(TailError::Compacted { oldest: self.hub.gap_until() }),
-            false => Ok(()),
-        }
+        if self.lacks_changes() { Err(TailError::Compacted { oldest: self.hub.gap_until() }) } else { Ok(()) }
     }
 
     /// Returns the next events, in order, each exactly once: at least one and at most `max` (a `max` of 0
@@ -445,9 +442,10 @@ impl Tail {
         }
         // The order matters: a pending mark is set before the revision of its event is published.
         let published = self.hub.revision();
-        let published = match self.lacks_changes() {
-            true => published.min(Revision::new(self.hub.gap_after.load(Ordering::Acquire))),
-            false => published,
+        let published = if self.lacks_changes() {
+            published.min(Revision::new(self.hub.gap_after.load(Ordering::Acquire)))
+        } else {
+            published
         };
         let seen = match self.slot.pending.load(Ordering::Acquire) {
             0 => published,

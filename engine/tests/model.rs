@@ -144,9 +144,10 @@ async fn write(engine: &Engine, model: &mut Model, random: &mut Random) {
     assert_eq!(done.revision, Revision::new(revision));
     same(&done.entry, &key, &state);
     let mut now = model.now().clone();
-    match deleting {
-        true => now.remove(&key),
-        false => now.insert(key.clone(), state.clone()),
+    if deleting {
+        now.remove(&key)
+    } else {
+        now.insert(key.clone(), state.clone())
     };
     model.states.push(now);
     let kind = if deleting { EventKind::Delete } else { EventKind::Put };

@@ -93,9 +93,10 @@ impl Simulated {
     fn check(&self, workload: &str) {
         let stats = self.engine.stats();
         let (used, needed) = (self.disk.used_bytes(), stats.live_bytes);
-        let images = match needed / stats.versions.max(1) < SMALL_RECORD_BYTES {
-            true => 2 * (32 * stats.versions + 64 * stats.keys),
-            false => 0,
+        let images = if needed / stats.versions.max(1) < SMALL_RECORD_BYTES {
+            2 * (32 * stats.versions + 64 * stats.keys)
+        } else {
+            0
         };
         let allowed = 2 * needed + images + SPARE_SEGMENTS * SEGMENT_BYTES;
         assert!(used <= allowed, "{workload}, second {}: {used} of {allowed}: {stats:?}", self.second);
@@ -115,9 +116,10 @@ fn overwrites(store: &mut Simulated) {
 /// Most writes go to few keys; the other keys are rarely written.
 fn hot_keys(store: &mut Simulated) {
     for _ in 0..4 {
-        let key = match store.random.one_in(10) {
-            true => format!("/cold/{}", store.random.below(500)),
-            false => format!("/hot/{}", store.random.below(8)),
+        let key = if store.random.one_in(10) {
+            format!("/cold/{}", store.random.below(500))
+        } else {
+            format!("/hot/{}", store.random.below(8))
         };
         store.put(&key, 1_900);
     }

@@ -49,9 +49,10 @@ fn parse(image: &str) -> Option<(Option<&str>, bool)> {
     let is_official = domain == DEFAULT_DOMAIN && !path.contains('/');
     let path_bytes = path.len() + if is_official { "library/".len() } else { 0 };
     // A first component that is not a domain belongs to the path.
-    let is_well_formed = match is_domain(domain) {
-        true => path_bytes <= PATH_BYTES_MAX,
-        false => is_component(domain) && domain.len() + 1 + path_bytes <= PATH_BYTES_MAX,
+    let is_well_formed = if is_domain(domain) {
+        path_bytes <= PATH_BYTES_MAX
+    } else {
+        is_component(domain) && domain.len() + 1 + path_bytes <= PATH_BYTES_MAX
     };
     is_well_formed.then_some((tag, digest.is_some()))
 }

@@ -69,9 +69,10 @@ pub fn protocol_token(header: &str) -> Result<Option<String>, ProtocolError> {
     }
     let token = URL_SAFE_NO_PAD.decode(encoded).ok().and_then(|token| String::from_utf8(token).ok());
     let token = token.filter(|token| !token.is_empty()).ok_or(ProtocolError::Encoding)?;
-    match other_protocols(header).any(|other| !other.is_empty()) {
-        true => Ok(Some(token)),
-        false => Err(ProtocolError::Alone),
+    if other_protocols(header).any(|other| !other.is_empty()) {
+        Ok(Some(token))
+    } else {
+        Err(ProtocolError::Alone)
     }
 }
 

@@ -474,9 +474,10 @@ impl<'r> Tokens<'r> {
 
 /// Gives a token without audiences those of this server.
 fn with_audiences(accepted: Accepted, own: Option<Vec<String>>) -> Accepted {
-    match accepted.audiences.is_empty() {
-        true => Accepted { audiences: own.unwrap_or_default(), ..accepted },
-        false => accepted,
+    if accepted.audiences.is_empty() {
+        Accepted { audiences: own.unwrap_or_default(), ..accepted }
+    } else {
+        accepted
     }
 }
 

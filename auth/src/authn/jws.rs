@@ -144,9 +144,10 @@ impl<'t> Compact<'t> {
         let payload = raw_url(payload)?;
         let signature = raw_url(signature)?;
         let header = Header::read(&header)?;
-        let signed = match header.has_plain_payload {
-            true => Cow::Owned([encoded_header.as_bytes(), b".", &payload].concat()),
-            false => Cow::Borrowed(signed.as_bytes()),
+        let signed = if header.has_plain_payload {
+            Cow::Owned([encoded_header.as_bytes(), b".", &payload].concat())
+        } else {
+            Cow::Borrowed(signed.as_bytes())
         };
         Ok(Compact { header, payload, signed, signature })
     }

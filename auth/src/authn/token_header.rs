@@ -139,9 +139,10 @@ pub(super) fn check_key(value: &Value) -> Result<(), String> {
 fn check_public(key: &Value) -> Result<(), String> {
     let is_public =
         key.get("kty").is_none_or(|kind| kind != "oct") && key.get("d").is_none_or(Value::is_null);
-    match is_public {
-        true => Ok(()),
-        false => Err("go-jose/go-jose: invalid embedded jwk, must be public key".to_owned()),
+    if is_public {
+        Ok(())
+    } else {
+        Err("go-jose/go-jose: invalid embedded jwk, must be public key".to_owned())
     }
 }
 

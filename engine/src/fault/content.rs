@@ -189,9 +189,10 @@ fn keep_units(platter: &mut [u8], writes: &[(usize, Vec<u8>)], unit: usize, torn
     let chance = [1, 4, 7][random.below(3) as usize];
     for (number, writes) in touched {
         let range = number * unit..(number + 1) * unit;
-        let mut left = match random.below(8) < chance {
-            true => 1 + random.below(writes.len() as u64) as usize,
-            false => random.below(writes.len() as u64) as usize,
+        let mut left = if random.below(8) < chance {
+            1 + random.below(writes.len() as u64) as usize
+        } else {
+            random.below(writes.len() as u64) as usize
         };
         for (offset, bytes) in writes {
             let tear = if left == 0 && torn { random.below(unit as u64 + 1) as usize } else { unit };

@@ -88,10 +88,8 @@ impl Builder {
             start += len;
         }
         self.key_bytes.clear();
-        let before = match self.leaves.is_empty() {
-            true => Vec::new(),
-            false => separator(&self.last_key, leaf.keys().get(0)),
-        };
+        let before =
+            if self.leaves.is_empty() { Vec::new() } else { separator(&self.last_key, leaf.keys().get(0)) };
         self.last_key = leaf.keys().get(leaf.slots().len() - 1).to_vec();
         self.leaves.push((before, Child { live: leaf.live(), node: Arc::new(Node::Leaf(leaf)) }));
     }

@@ -78,9 +78,10 @@ impl Expiring {
                     continue;
                 }
             };
-            let expected = match sabotage::expiry_unconditional() {
-                true => Expected::Any,
-                false => Expected::Revision(due.revision),
+            let expected = if sabotage::expiry_unconditional() {
+                Expected::Any
+            } else {
+                Expected::Revision(due.revision)
             };
             let write = Write { key, expected, change: Change::Delete(None) };
             match tools.queue.try_submit(write) {

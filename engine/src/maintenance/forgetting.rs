@@ -76,10 +76,7 @@ impl Forgetting {
             // the status.
             let _ = tools.status.sync(segment, root.revision);
         }
-        let synced = match sabotage::forgotten_for_unsynced() {
-            true => root.revision,
-            false => tools.status.synced(),
-        };
+        let synced = if sabotage::forgotten_for_unsynced() { root.revision } else { tools.status.synced() };
         let asked = wanted.min(synced);
         let mut target = root.oldest.max(asked);
         let retention = match tools.status.take_shortage(root.oldest) {

@@ -49,9 +49,10 @@ impl Script {
                     _ => (Change::Put(payload(&value)), true),
                 };
                 let state = State { revision, created, value };
-                match exists {
-                    true => live.insert(key.clone(), state.clone()),
-                    false => live.remove(&key),
+                if exists {
+                    live.insert(key.clone(), state.clone())
+                } else {
+                    live.remove(&key)
                 };
                 records.push((Applied { revision, created, key, change }, state));
             }

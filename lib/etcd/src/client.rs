@@ -150,9 +150,10 @@ impl Client {
         let request = LeaseGrantRequest { ttl: seconds, id: 0 };
         let path = "/etcdserverpb.Lease/LeaseGrant";
         let answer: LeaseGrantResponse = self.call(path, &request, self.changing()).await?;
-        match answer.error.is_empty() {
-            true => Ok(answer.id),
-            false => Err(Error::Answered { code: Code::UNKNOWN, message: answer.error }),
+        if answer.error.is_empty() {
+            Ok(answer.id)
+        } else {
+            Err(Error::Answered { code: Code::UNKNOWN, message: answer.error })
         }
     }
 

@@ -120,10 +120,7 @@ impl Snapshot {
                 return Err(unsound(format!("revision {main} has a state of {}", kv.mod_revision)));
             }
             keys.insert(Bytes::copy_from_slice(&kv.key), (main, place));
-            match keys.len() > KEYS_MAX {
-                true => Err(unsound(format!("more than {KEYS_MAX} keys"))),
-                false => Ok(()),
-            }
+            if keys.len() > KEYS_MAX { Err(unsound(format!("more than {KEYS_MAX} keys"))) } else { Ok(()) }
         })?;
         let mut keys: Vec<Key> =
             keys.into_iter().map(|(key, (mod_revision, place))| Key { key, mod_revision, place }).collect();
@@ -155,9 +152,10 @@ impl Snapshot {
         let mut bytes = vec![0; key.place.len as usize];
         self.file.read_exact_at(&mut bytes, key.place.offset)?;
         let kv = KeyValue::decode(Bytes::from(bytes)).map_err(|error| unsound(error.to_string()))?;
-        match kv.key == key.key && kv.mod_revision == key.mod_revision {
-            true => Ok(kv),
-            false => Err(unsound("it changed while it was read")),
+        if kv.key == key.key && kv.mod_revision == key.mod_revision {
+            Ok(kv)
+        } else {
+            Err(unsound("it changed while it was read"))
         }
     }
 }
@@ -186,10 +184,7 @@ fn compare_digest(file: &File, len: u64) -> Result<(), SnapshotError> {
     }
     let mut noted = [0; DIGEST.0];
     file.read_exact_at(&mut noted, len)?;
-    match digest.finalize()[..] == noted[..] {
-        true => Ok(()),
-        false => Err(unsound("its digest does not fit")),
-    }
+    if digest.finalize()[..] == noted[..] { Ok(()) } else { Err(unsound("its digest does not fit")) }
 }
 
 /// The pages of a file.

@@ -180,9 +180,10 @@ impl std::fmt::Display for Url {
         }
         if !self.fragment.is_empty() {
             out.push('#');
-            match is_escaped(&self.raw_fragment, Part::Fragment) {
-                true => out.push_str(&self.raw_fragment),
-                false => out.push_str(&escape(&self.fragment, Part::Fragment)),
+            if is_escaped(&self.raw_fragment, Part::Fragment) {
+                out.push_str(&self.raw_fragment)
+            } else {
+                out.push_str(&escape(&self.fragment, Part::Fragment))
             }
         }
         f.write_str(&out)
@@ -323,9 +324,10 @@ fn read_literal(host: &str) -> Result<Vec<u8>, String> {
 /// Checks the text after a name or an address: it must be empty, or a colon and digits.
 fn check_port(port: &str) -> Result<(), String> {
     let digits = if port.is_empty() { Some("") } else { port.strip_prefix(':') };
-    match digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())) {
-        true => Ok(()),
-        false => Err(format!("invalid port {} after host", quote(port))),
+    if digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())) {
+        Ok(())
+    } else {
+        Err(format!("invalid port {} after host", quote(port)))
     }
 }
 

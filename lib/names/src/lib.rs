@@ -133,9 +133,10 @@ pub fn generated(prefix: &str) -> String {
 /// The message about a text with more than one slash.
 pub fn group_version(text: &str) -> Result<(&str, &str), String> {
     let (group, version) = text.split_once('/').unwrap_or(("", text));
-    match version.contains('/') {
-        true => Err(format!("unexpected GroupVersion string: {text}")),
-        false => Ok((group, version)),
+    if version.contains('/') {
+        Err(format!("unexpected GroupVersion string: {text}"))
+    } else {
+        Ok((group, version))
     }
 }
 

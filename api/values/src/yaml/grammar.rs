@@ -343,9 +343,10 @@ impl<'t> Parser<'t> {
         if let Some(mark) = self.take_if(|kind| matches!(kind, TokenKind::BlockEntry))? {
             let (is_empty, _) =
                 self.next_is(|kind| matches!(kind, TokenKind::BlockEntry | TokenKind::BlockEnd))?;
-            return match is_empty {
-                true => Ok(self.empty(State::BlockSequenceEntry, mark)),
-                false => self.node_then(State::BlockSequenceEntry, Place::Block),
+            return if is_empty {
+                Ok(self.empty(State::BlockSequenceEntry, mark))
+            } else {
+                self.node_then(State::BlockSequenceEntry, Place::Block)
             };
         }
         let (is_end, at) = self.next_is(|kind| matches!(kind, TokenKind::BlockEnd))?;
@@ -370,9 +371,10 @@ impl<'t> Parser<'t> {
                     TokenKind::BlockEntry | TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd
                 )
             })?;
-            return match is_empty {
-                true => Ok(self.empty(State::IndentlessSequenceEntry, mark)),
-                false => self.node_then(State::IndentlessSequenceEntry, Place::Block),
+            return if is_empty {
+                Ok(self.empty(State::IndentlessSequenceEntry, mark))
+            } else {
+                self.node_then(State::IndentlessSequenceEntry, Place::Block)
             };
         }
         let mark = self.scanner.peek()?.start;
@@ -406,10 +408,7 @@ impl<'t> Parser<'t> {
     fn block_mapping_node(&mut self, after: State, mark: Mark) -> Scanned<Event<'t>> {
         let (is_empty, _) =
             self.next_is(|kind| matches!(kind, TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd))?;
-        match is_empty {
-            true => Ok(self.empty(after, mark)),
-            false => self.node_then(after, Place::BlockOrIndentless),
-        }
+        if is_empty { Ok(self.empty(after, mark)) } else { self.node_then(after, Place::BlockOrIndentless) }
     }
 
     /// Consumes the comma between the entries of a flow collection, or detects the end of the collection.
@@ -482,9 +481,10 @@ impl<'t> Parser<'t> {
         let (is_empty, at) = self.next_is(|kind| {
             matches!(kind, TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowMappingEnd)
         })?;
-        match is_empty {
-            true => Ok(self.empty(State::FlowMappingValue, at)),
-            false => self.node_then(State::FlowMappingValue, Place::Flow),
+        if is_empty {
+            Ok(self.empty(State::FlowMappingValue, at))
+        } else {
+            self.node_then(State::FlowMappingValue, Place::Flow)
         }
     }
 

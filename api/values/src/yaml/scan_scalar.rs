@@ -163,9 +163,10 @@ impl<'t> Scanner<'t> {
         }
         let simple = self.cursor.since(start);
         let is_end = self.cursor.peek() == quote && (quote == b'"' || self.cursor.peek_at(1) != quote);
-        let text = match is_end && !simple.is_empty() {
-            true => Cow::Borrowed(simple),
-            false => Cow::Owned(self.scan_quoted_rest(quote, simple)?),
+        let text = if is_end && !simple.is_empty() {
+            Cow::Borrowed(simple)
+        } else {
+            Cow::Owned(self.scan_quoted_rest(quote, simple)?)
         };
         self.cursor.skip();
         Ok((TokenKind::Scalar { text, is_plain: false }, self.cursor.mark()))

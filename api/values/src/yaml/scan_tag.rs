@@ -59,9 +59,10 @@ impl<'t> Scanner<'t> {
             number = number * 10 + (self.cursor.peek() - b'0');
             self.cursor.skip();
         }
-        match self.cursor.position() == start {
-            true => Err(self.error("did not find expected version number")),
-            false => Ok(number),
+        if self.cursor.position() == start {
+            Err(self.error("did not find expected version number"))
+        } else {
+            Ok(number)
         }
     }
 

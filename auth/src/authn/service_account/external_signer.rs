@@ -100,9 +100,10 @@ pub fn assemble(
     if token.len() > TOKEN_BYTES_MAX {
         return Err(AnswerError::Long(token.len()));
     }
-    match Compact::parse(&token).is_ok_and(|parsed| is_signed_by_named(&parsed, keys)) {
-        true => Ok(token),
-        false => Err(AnswerError::Signature(id)),
+    if Compact::parse(&token).is_ok_and(|parsed| is_signed_by_named(&parsed, keys)) {
+        Ok(token)
+    } else {
+        Err(AnswerError::Signature(id))
     }
 }
 

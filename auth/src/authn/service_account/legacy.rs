@@ -36,9 +36,10 @@ impl Legacy {
         if let Some((name, _)) = missing.into_iter().find(|(_, value)| value.is_empty()) {
             return Err(TokenError::MissingClaim(name));
         }
-        match claims.sub == service_account_user(&legacy.namespace, &legacy.account) {
-            true => Ok(legacy),
-            false => Err(TokenError::OtherSubject),
+        if claims.sub == service_account_user(&legacy.namespace, &legacy.account) {
+            Ok(legacy)
+        } else {
+            Err(TokenError::OtherSubject)
         }
     }
 

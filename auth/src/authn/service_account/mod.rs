@@ -345,9 +345,10 @@ impl ServiceAccountTokens {
             return Err(TokenError::Signature);
         }
         let claims = Claims::read(&token.payload)?;
-        let kind = match is_legacy {
-            true => Kind::Legacy(legacy::Legacy::read(&claims, &self.domains)?),
-            false => Kind::Bound(bound::Bound::read(&claims, &self.domains)?),
+        let kind = if is_legacy {
+            Kind::Legacy(legacy::Legacy::read(&claims, &self.domains)?)
+        } else {
+            Kind::Bound(bound::Bound::read(&claims, &self.domains)?)
         };
         let signed = Arc::new(Signed { audiences: claims.audiences, kind });
         let mut remembered = keys.signed.lock();
