@@ -12,6 +12,7 @@ mod backups;
 mod basics;
 mod cancellations;
 mod cbor;
+mod circles;
 mod controllers;
 mod conversions;
 mod crash;
