@@ -8,23 +8,13 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::library::Overload;
+use crate::overload::Overload;
 use crate::source::Source;
 use crate::types::Type;
 
-/// An identifier, field name or function name. Cloning is cheap.
-pub type Name = Arc<str>;
-
-/// The index of a node in [`Ast::nodes`].
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct NodeId(pub u32);
-
-impl NodeId {
-    /// Returns the index into [`Ast::nodes`] and into every vector parallel to it.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+pub use crate::constant::Constant;
+pub use crate::name::Name;
+pub use crate::node_id::NodeId;
 
 /// A parsed expression. Its depth is limited by the parser (250 levels), so that passes may recurse.
 #[derive(Clone, Debug)]
@@ -105,25 +95,6 @@ pub enum NodeKind {
     },
     /// The loop that `all`, `exists`, `map`, `filter` and similar macros expand to.
     Comprehension(Box<Comprehension>),
-}
-
-/// A constant of the language.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Constant {
-    /// The literal `null`, the only value of its type.
-    Null,
-    /// The literals `true` and `false`.
-    Bool(bool),
-    /// A signed integer: `1`, `-1`, `0x1`.
-    Int(i64),
-    /// An unsigned integer: `1u`.
-    Uint(u64),
-    /// A floating point number: `1.0`.
-    Double(f64),
-    /// A text literal: `'text'`.
-    String(Arc<str>),
-    /// A bytes literal: `b'text'`.
-    Bytes(Arc<[u8]>),
 }
 
 /// An entry of a map literal.

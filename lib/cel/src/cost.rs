@@ -3,7 +3,7 @@
 //! Costs are in abstract units. An estimate is an interval. All arithmetic on estimates saturates, and an
 //! unknown size is the interval from 0 to `u64::MAX`.
 
-use crate::ast::Constant;
+use crate::constant::Constant;
 use crate::types::Type;
 use crate::value::Value;
 

@@ -7,12 +7,9 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::ast::{CheckedAst, Constant, Name};
-use crate::checker::check;
-use crate::error::CompileError;
+use crate::ast::{Constant, Name};
 use crate::library::{CallCheck, Library, Overload, Version};
-use crate::parser::{Syntax, parse};
-use crate::source::Source;
+use crate::parser::Syntax;
 use crate::types::{Type, TypeProvider};
 
 /// Whether an expression is new or was stored by an earlier server. Stored expressions may use everything
@@ -130,14 +127,6 @@ impl Environment {
             sort_by: self.has_version(Version::new(1, 34)),
             bindings: self.bindings,
         }
-    }
-
-    /// Parses and checks an expression.
-    ///
-    /// # Errors
-    /// All syntax errors. If the syntax is correct, all type errors.
-    pub fn compile(&self, text: &str) -> Result<CheckedAst, CompileError> {
-        check(parse(&Source::new(text), self.syntax())?, self)
     }
 
     /// Returns a named constant by its full name.

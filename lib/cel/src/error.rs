@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::ast::NodeId;
+use crate::node_id::NodeId;
 use crate::source::{Location, Source};
 
 /// The reason why an evaluation has no value. An error is a value of the language: `true || error` is true.

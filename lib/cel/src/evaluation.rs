@@ -4,7 +4,7 @@
 //! checked ast ─► planner ─► plan ─┐
 //!                                 ├─► evaluator (fold: loops) ─► value or error, cost
 //!                    activation ──┘       │
-//!                                         └─► operators, equality, conversion, standard; libraries by dispatch
+//!                                         └─► operators, conversion, standard; libraries by dispatch; equality of values
 //! ```
 //!
 //! The actual cost counts the work of the evaluation: 1 for each variable read, path step and call, and more
@@ -14,13 +14,14 @@
 //! Therefore the rules in `plan::Charge` and in `evaluator` are those of the reference, even if a cost looks
 //! odd: a branch of `? :` that is a plain variable costs nothing, and loops continue after an error.
 
-pub use self::program::{Activation, Evaluation, Limits, Program};
+pub use self::activation::{Activation, Limits};
+pub use self::program::{Evaluation, Program};
 pub use self::steps::Steps;
 
+mod activation;
 pub(crate) mod conversion;
 mod dispatch;
-pub mod equality;
-pub(crate) mod evaluator;
+mod evaluator;
 mod fold;
 pub mod operators;
 mod plan;

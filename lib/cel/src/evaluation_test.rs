@@ -73,7 +73,7 @@ fn show_value(value: &Value<'_>) -> String {
         }
         Value::Optional(None) => "none".into(),
         Value::Optional(Some(value)) => format!("some({})", show_value(value)),
-        other => super::evaluator::describe(other),
+        other => crate::value::describe::describe(other),
     }
 }
 

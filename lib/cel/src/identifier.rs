@@ -3,10 +3,28 @@
 //! Keywords, dots, dashes, slashes and double underscores are escaped between double underscores: `a.b` is
 //! `a__dot__b`, `in` is `__in__`. Names with other characters have no identifier.
 
-use crate::parser::RESERVED;
+/// Names that cannot be identifiers. `in`, `true`, `false` and `null` are separate tokens.
+pub(crate) const RESERVED: [&str; 17] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "namespace",
+    "package",
+    "return",
+    "var",
+    "void",
+    "while",
+];
 
-/// Words that the lexer treats as tokens. The parser has the list of the other words that may not be
-/// identifiers.
+/// Words that the lexer treats as tokens.
 const TOKENS: [&str; 4] = ["true", "false", "null", "in"];
 
 /// Returns the identifier of a property; `None` if the name cannot be escaped.

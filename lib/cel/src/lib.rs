@@ -14,6 +14,8 @@
 
 pub mod ast;
 pub mod checker;
+mod compile;
+mod constant;
 pub mod cost;
 pub mod duration;
 pub mod environment;
@@ -21,7 +23,10 @@ pub mod error;
 pub mod evaluation;
 pub mod identifier;
 pub mod library;
+mod name;
+mod node_id;
 pub mod number;
+mod overload;
 pub mod parser;
 pub mod source;
 pub mod timestamp;

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::ast::Name;
+use crate::name::Name;
 
 /// A type of the language. Cloning is cheap.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

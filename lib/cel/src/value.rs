@@ -11,7 +11,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::ast::Constant;
+use crate::constant::Constant;
 use crate::error::EvalError;
 use crate::types::Type;
 
@@ -22,6 +22,8 @@ pub use self::object::{Object, OwnedObject};
 pub use crate::duration::Duration;
 pub use crate::timestamp::Timestamp;
 
+pub(crate) mod describe;
+pub mod equality;
 pub mod host;
 pub mod list;
 pub mod map;

@@ -4,9 +4,10 @@
 //! lists and maps of macros grow in place, which keeps the time of a loop linear.
 
 use crate::error::EvalError;
-use crate::evaluation::evaluator::{Evaluator, Outcome, SlotState, describe, kind_name, settle};
+use crate::evaluation::evaluator::{Evaluator, Outcome, SlotState, settle};
 use crate::evaluation::plan::{ExpressionId, Fold, FoldVariables, Slot, Step};
 use crate::evaluation::{dispatch, operators};
+use crate::value::describe::{describe, kind_name};
 use crate::value::{List, Object, Value};
 
 /// Number of steps per iteration, in addition to those of its expressions.

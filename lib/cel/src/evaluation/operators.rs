@@ -8,9 +8,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::error::EvalError;
-use crate::evaluation::equality;
 use crate::evaluation::steps::Steps;
 use crate::number;
+use crate::value::equality;
 use crate::value::{Duration, List, Octets, Text, Value};
 
 type Outcome<'v> = Result<Value<'v>, EvalError>;

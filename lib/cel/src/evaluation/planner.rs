@@ -11,7 +11,6 @@ use std::sync::Arc;
 use crate::ast::{CheckedAst, Name, NodeId, NodeKind, Reference};
 use crate::environment::Environment;
 use crate::error::EvalError;
-use crate::evaluation::evaluator::kind_name;
 use crate::evaluation::operators::{self, Order};
 use crate::evaluation::plan::{
     Attribute, Base, Call, Charge, Expression, ExpressionId, Field, Fold, FoldVariables, Key, MapEntry,
@@ -22,6 +21,8 @@ use crate::evaluation::{dispatch, standard};
 use crate::library::{Overload, regex};
 use crate::number;
 use crate::types::Type;
+use crate::value::describe::kind_name;
+use crate::value::map::is_key;
 use crate::value::{OwnedMap, Text, Value};
 
 type Planned = Result<ExpressionId, EvalError>;
@@ -578,9 +579,4 @@ fn value_depth(value: &Value<'_>) -> u32 {
         }
         _ => 0,
     }
-}
-
-/// Returns whether a value can be used as a key.
-pub fn is_key(value: &Value<'_>) -> bool {
-    matches!(value, Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_))
 }

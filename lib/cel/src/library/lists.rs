@@ -6,11 +6,11 @@ use crate::ast::Constant;
 use crate::cost::rules::{self, TEXT_FACTOR, arg_size, is_text};
 use crate::cost::{CallEstimate, CallSite, SizeEstimate};
 use crate::error::EvalError;
-use crate::evaluation::equality;
 use crate::evaluation::operators;
 use crate::library::bounds;
 use crate::library::{Call, Function, Implementation, Library, Overload, Version};
 use crate::types::Type;
+use crate::value::equality;
 use crate::value::{Duration, List, Value};
 
 type Outcome<'v> = Result<Value<'v>, EvalError>;

@@ -3,11 +3,11 @@
 use crate::cost::rules::arg_size;
 use crate::cost::{CallEstimate, CallSite, CostEstimate};
 use crate::error::EvalError;
-use crate::evaluation::equality;
 use crate::evaluation::steps::Steps;
 use crate::library::bounds;
 use crate::library::{Call, Function, Implementation, Library, Overload, Version};
 use crate::types::Type;
+use crate::value::equality;
 use crate::value::{List, Value};
 
 const SINCE: Version = Version::new(1, 29);

@@ -5,10 +5,10 @@ use crate::cost::arithmetic::times_factor;
 use crate::cost::rules::{self, TEXT_FACTOR};
 use crate::cost::{CallEstimate, CallSite, SizeEstimate};
 use crate::error::EvalError;
-use crate::evaluation::evaluator::describe;
 use crate::library::bounds::{RESULT_BYTES_MAX, result_too_large};
 use crate::library::{Call, Function, Library, Overload, Version};
 use crate::types::Type;
+use crate::value::describe::describe;
 use crate::value::{List, Text, Value};
 
 pub mod format;

@@ -13,6 +13,7 @@ use super::literal;
 use super::token::TokenKind;
 use crate::ast::{Ast, Constant, MacroCall, MapEntry, Name, Node, NodeId, NodeKind, StructField};
 use crate::error::Issue;
+use crate::identifier::RESERVED;
 use crate::source::{Location, Source};
 
 /// Maximum number of operators, selections, indexes and member calls on a path from the root.
@@ -22,27 +23,6 @@ const HEIGHT_MAX: u16 = 250;
 /// of them doubles the tree with every link, while the text has at most [`super::CODE_POINTS_MAX`] code
 /// points.
 const NODES_MAX: usize = 200_000;
-
-/// Names that cannot be identifiers. `in`, `true`, `false` and `null` are separate tokens.
-pub(crate) const RESERVED: [&str; 17] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "namespace",
-    "package",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// Offset of nodes without a position in the text.
 const NOWHERE: u32 = u32::MAX;

@@ -17,8 +17,6 @@ mod macros;
 mod recovery;
 mod token;
 
-pub(crate) use builder::RESERVED;
-
 use crate::ast::Ast;
 use crate::error::{CompileError, Issue};
 use crate::source::{Location, Source};

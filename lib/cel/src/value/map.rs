@@ -203,6 +203,11 @@ fn is_identifiable(key: &Value<'_>) -> bool {
     !matches!(key, Value::List(_) | Value::Map(_) | Value::Object(_) | Value::Optional(_) | Value::Opaque(_))
 }
 
+/// Returns whether a value can be used as a key.
+pub fn is_key(value: &Value<'_>) -> bool {
+    matches!(value, Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_))
+}
+
 /// Returns whether two values are the same key. Lists, maps and other values without identity are never the
 /// same.
 pub(crate) fn same_key(left: &Value<'_>, right: &Value<'_>) -> bool {

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::ast::Name;
 use crate::error::EvalError;
 use crate::identifier::unescape;
+use crate::name::Name;
 use crate::value::Value;
 use crate::value::host::{HostObject, HostRef, View};
 

@@ -12,8 +12,8 @@ use std::borrow::Cow;
 
 use cel::error::EvalError;
 use cel::evaluation::Steps;
-use cel::evaluation::equality::equal as equal_values;
 use cel::identifier::escape;
+use cel::value::equality::equal as equal_values;
 use cel::value::{List, Value};
 use hashbrown::{HashMap, HashSet};
 

@@ -9,8 +9,8 @@ use std::borrow::Cow;
 
 use cel::error::EvalError;
 use cel::evaluation::Steps;
-use cel::evaluation::equality::equal;
 use cel::identifier::{escape, unescape};
+use cel::value::equality::equal;
 use cel::value::{
     Duration, HostList, HostMap, HostObject, HostRef, List, Map, Object, Octets, Text, Value, View,
 };
