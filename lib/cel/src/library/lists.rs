@@ -63,14 +63,15 @@ fn comparable() -> [Comparable; 8] {
 
 /// Returns the declarations of the library.
 pub fn library() -> Library {
+    let functions = reading_functions().into_iter().chain(creating_functions()).collect();
+    Library { functions, types: Vec::new() }
+}
+
+/// Returns the functions that visit the elements of a list and create no list.
+fn reading_functions() -> Vec<Function> {
     let visits = |overload: Overload, implementation: Implementation| {
         overload.computed_by(implementation).costing(rules::visits_elements, rules::visits_elements_actual)
     };
-    let second = |overload: Overload, implementation: Implementation| {
-        Overload { since: SECOND, ..overload }.computed_by(implementation)
-    };
-    let list = || Type::list(Type::param("T"));
-    let dyns = || Type::list(Type::Dyn);
     let kinds = comparable();
     let each = |overload: &dyn Fn(&Comparable) -> Overload| kinds.iter().map(overload).collect::<Vec<_>>();
     let sums: [(&str, Type, Implementation); 4] = [
@@ -83,97 +84,104 @@ pub fn library() -> Library {
     ];
     let element = || Type::param("A");
     let search = || [Type::list(element()), element()];
+    vec![
+        Function::new(
+            "isSorted",
+            each(&|kind| {
+                visits(Overload::member(kind.is_sorted, [Type::list(kind.of.clone())], Type::Bool), is_sorted)
+            }),
+        ),
+        Function::new(
+            "sum",
+            sums.map(|(id, of, implementation)| {
+                visits(Overload::member(id, [Type::list(of.clone())], of), implementation)
+            }),
+        ),
+        Function::new(
+            "max",
+            each(&|kind| {
+                visits(Overload::member(kind.max, [Type::list(kind.of.clone())], kind.of.clone()), max)
+            }),
+        ),
+        Function::new(
+            "min",
+            each(&|kind| {
+                visits(Overload::member(kind.min, [Type::list(kind.of.clone())], kind.of.clone()), min)
+            }),
+        ),
+        Function::new(
+            "indexOf",
+            [visits(Overload::member("list_a_index_of_int", search(), Type::Int), index_of)],
+        ),
+        Function::new(
+            "lastIndexOf",
+            [visits(Overload::member("list_a_last_index_of_int", search(), Type::Int), last_index_of)],
+        ),
+    ]
+}
+
+/// Returns the functions that create a new list.
+fn creating_functions() -> Vec<Function> {
+    let second = |overload: Overload, implementation: Implementation| {
+        Overload { since: SECOND, ..overload }.computed_by(implementation)
+    };
+    let list = || Type::list(Type::param("T"));
+    let dyns = || Type::list(Type::Dyn);
+    let kinds = comparable();
+    let each = |overload: &dyn Fn(&Comparable) -> Overload| kinds.iter().map(overload).collect::<Vec<_>>();
     let range = Overload::function("lists_range", [Type::Int], Type::list(Type::Int));
-    Library {
-        functions: vec![
-            Function::new(
-                "isSorted",
-                each(&|kind| {
-                    visits(
-                        Overload::member(kind.is_sorted, [Type::list(kind.of.clone())], Type::Bool),
-                        is_sorted,
-                    )
-                }),
-            ),
-            Function::new(
-                "sum",
-                sums.map(|(id, of, implementation)| {
-                    visits(Overload::member(id, [Type::list(of.clone())], of), implementation)
-                }),
-            ),
-            Function::new(
-                "max",
-                each(&|kind| {
-                    visits(Overload::member(kind.max, [Type::list(kind.of.clone())], kind.of.clone()), max)
-                }),
-            ),
-            Function::new(
-                "min",
-                each(&|kind| {
-                    visits(Overload::member(kind.min, [Type::list(kind.of.clone())], kind.of.clone()), min)
-                }),
-            ),
-            Function::new(
-                "indexOf",
-                [visits(Overload::member("list_a_index_of_int", search(), Type::Int), index_of)],
-            ),
-            Function::new(
-                "lastIndexOf",
-                [visits(Overload::member("list_a_last_index_of_int", search(), Type::Int), last_index_of)],
-            ),
-            Function::new(
-                "slice",
-                [second(Overload::member("list_slice", [list(), Type::Int, Type::Int], list()), slice)
-                    .costing(slice_estimate, result_actual)
-                    .by_result()],
-            ),
-            Function::new(
-                "flatten",
-                [
-                    second(Overload::member("list_flatten", [Type::list(list())], list()), flatten)
-                        .costing(flatten_estimate, flatten_actual),
-                    second(Overload::member("list_flatten_int", [dyns(), Type::Int], dyns()), flatten)
-                        .costing(flatten_estimate, flatten_actual),
-                ],
-            ),
-            Function::new(
-                "sort",
-                each(&|kind| {
-                    let of = Type::list(kind.of.clone());
-                    let estimate = if is_text(&kind.of) { sort_text_estimate } else { sort_estimate };
-                    second(Overload::member(kind.sort, [of.clone()], of), sort)
-                        .costing(estimate, sort_actual)
-                        .if_chosen()
-                }),
-            ),
-            Function::new(
-                "@sortByAssociatedKeys",
-                each(&|kind| {
-                    let keys = Type::list(kind.of.clone());
-                    let estimate = if is_text(&kind.of) { sort_by_text_estimate } else { sort_by_estimate };
-                    second(Overload::member(kind.sort_by, [list(), keys], list()), sort_by)
-                        .costing(estimate, sort_by_actual)
-                        .if_chosen()
-                }),
-            ),
-            Function::new(
-                "lists.range",
-                [second(range, make_range).costing(range_estimate, result_actual).by_result()],
-            ),
-            Function::new(
-                "reverse",
-                [second(Overload::member("list_reverse", [list()], list()), reverse)
-                    .costing(reverse_estimate, result_actual)
-                    .by_result()],
-            ),
-            Function::new(
-                "distinct",
-                [second(Overload::member("list_distinct", [list()], list()), distinct)
-                    .costing(sort_estimate, sort_actual)],
-            ),
-        ],
-        types: Vec::new(),
-    }
+    vec![
+        Function::new(
+            "slice",
+            [second(Overload::member("list_slice", [list(), Type::Int, Type::Int], list()), slice)
+                .costing(slice_estimate, result_actual)
+                .by_result()],
+        ),
+        Function::new(
+            "flatten",
+            [
+                second(Overload::member("list_flatten", [Type::list(list())], list()), flatten)
+                    .costing(flatten_estimate, flatten_actual),
+                second(Overload::member("list_flatten_int", [dyns(), Type::Int], dyns()), flatten)
+                    .costing(flatten_estimate, flatten_actual),
+            ],
+        ),
+        Function::new(
+            "sort",
+            each(&|kind| {
+                let of = Type::list(kind.of.clone());
+                let estimate = if is_text(&kind.of) { sort_text_estimate } else { sort_estimate };
+                second(Overload::member(kind.sort, [of.clone()], of), sort)
+                    .costing(estimate, sort_actual)
+                    .if_chosen()
+            }),
+        ),
+        Function::new(
+            "@sortByAssociatedKeys",
+            each(&|kind| {
+                let keys = Type::list(kind.of.clone());
+                let estimate = if is_text(&kind.of) { sort_by_text_estimate } else { sort_by_estimate };
+                second(Overload::member(kind.sort_by, [list(), keys], list()), sort_by)
+                    .costing(estimate, sort_by_actual)
+                    .if_chosen()
+            }),
+        ),
+        Function::new(
+            "lists.range",
+            [second(range, make_range).costing(range_estimate, result_actual).by_result()],
+        ),
+        Function::new(
+            "reverse",
+            [second(Overload::member("list_reverse", [list()], list()), reverse)
+                .costing(reverse_estimate, result_actual)
+                .by_result()],
+        ),
+        Function::new(
+            "distinct",
+            [second(Overload::member("list_distinct", [list()], list()), distinct)
+                .costing(sort_estimate, sort_actual)],
+        ),
+    ]
 }
 
 /// Returns a literal integer; negative ones give 0.

@@ -18,115 +18,132 @@ type Outcome<'v> = Result<Value<'v>, EvalError>;
 /// Version that introduced `format` and `strings.quote`.
 const SECOND: Version = Version::new(1, 29);
 
+/// The type of the texts in the declarations.
+const TEXT: Type = Type::String;
+
 /// Returns the declarations of the library.
 pub fn library() -> Library {
+    let functions = [position_functions(), rewriting_functions(), composing_functions()].concat();
+    Library { functions, types: Vec::new() }
+}
+
+/// Returns the functions that find a position in a text, or the character at a position.
+fn position_functions() -> Vec<Function> {
     use Type::Int;
-    const TEXT: Type = Type::String;
+    let visits = |overload: Overload| overload.costing(rules::visits_elements, rules::visits_elements_actual);
+    vec![
+        Function::new(
+            "charAt",
+            [Overload::member("string_char_at_int", [TEXT, Int], TEXT).computed_by(char_at)],
+        ),
+        Function::new(
+            "indexOf",
+            [
+                visits(Overload::member("string_index_of_string", [TEXT, TEXT], Int).computed_by(index_of)),
+                visits(
+                    Overload::member("string_index_of_string_int", [TEXT, TEXT, Int], Int)
+                        .computed_by(index_of),
+                ),
+            ],
+        ),
+        Function::new(
+            "lastIndexOf",
+            [
+                visits(
+                    Overload::member("string_last_index_of_string", [TEXT, TEXT], Int)
+                        .computed_by(last_index_of),
+                ),
+                visits(
+                    Overload::member("string_last_index_of_string_int", [TEXT, TEXT, Int], Int)
+                        .computed_by(last_index_of),
+                ),
+            ],
+        ),
+    ]
+}
+
+/// Returns the functions that take a text apart or change it.
+fn rewriting_functions() -> Vec<Function> {
+    use Type::Int;
     let reads =
         |overload: Overload| overload.costing(rules::reads_text_into_as_much, rules::reads_text_actual);
-    let visits = |overload: Overload| overload.costing(rules::visits_elements, rules::visits_elements_actual);
     let replaces = |overload: Overload| overload.costing(replace_estimate, rules::rewrites_text_actual);
     let splits = |overload: Overload| overload.costing(split_estimate, rules::rewrites_text_actual);
+    let texts = || Type::list(TEXT);
+    vec![
+        Function::new(
+            "lowerAscii",
+            [reads(Overload::member("string_lower_ascii", [TEXT], TEXT).computed_by(lower_ascii))],
+        ),
+        Function::new(
+            "upperAscii",
+            [reads(Overload::member("string_upper_ascii", [TEXT], TEXT).computed_by(upper_ascii))],
+        ),
+        Function::new("trim", [reads(Overload::member("string_trim", [TEXT], TEXT).computed_by(trim))]),
+        Function::new(
+            "substring",
+            [
+                reads(Overload::member("string_substring_int", [TEXT, Int], TEXT).computed_by(substring)),
+                reads(
+                    Overload::member("string_substring_int_int", [TEXT, Int, Int], TEXT)
+                        .computed_by(substring),
+                ),
+            ],
+        ),
+        Function::new(
+            "replace",
+            [
+                replaces(
+                    Overload::member("string_replace_string_string", [TEXT, TEXT, TEXT], TEXT)
+                        .computed_by(replace),
+                ),
+                replaces(
+                    Overload::member("string_replace_string_string_int", [TEXT, TEXT, TEXT, Int], TEXT)
+                        .computed_by(replace),
+                ),
+            ],
+        ),
+        Function::new(
+            "split",
+            [
+                splits(Overload::member("string_split_string", [TEXT, TEXT], texts()).computed_by(split)),
+                splits(
+                    Overload::member("string_split_string_int", [TEXT, TEXT, Int], texts())
+                        .computed_by(split),
+                ),
+            ],
+        ),
+    ]
+}
+
+/// Returns the functions that create a text from values.
+fn composing_functions() -> Vec<Function> {
     let joins = |overload: Overload| overload.costing(join_estimate, join_actual).by_result();
     let texts = || Type::list(TEXT);
     let dyns = || Type::list(Type::Dyn);
     let second = |overload: Overload| Overload { since: SECOND, ..overload };
     let quoting = Overload::function("strings_quote", [TEXT], TEXT).computed_by(quote);
-    Library {
-        functions: vec![
-            Function::new(
-                "charAt",
-                [Overload::member("string_char_at_int", [TEXT, Int], TEXT).computed_by(char_at)],
-            ),
-            Function::new(
-                "indexOf",
-                [
-                    visits(
-                        Overload::member("string_index_of_string", [TEXT, TEXT], Int).computed_by(index_of),
-                    ),
-                    visits(
-                        Overload::member("string_index_of_string_int", [TEXT, TEXT, Int], Int)
-                            .computed_by(index_of),
-                    ),
-                ],
-            ),
-            Function::new(
-                "lastIndexOf",
-                [
-                    visits(
-                        Overload::member("string_last_index_of_string", [TEXT, TEXT], Int)
-                            .computed_by(last_index_of),
-                    ),
-                    visits(
-                        Overload::member("string_last_index_of_string_int", [TEXT, TEXT, Int], Int)
-                            .computed_by(last_index_of),
-                    ),
-                ],
-            ),
-            Function::new(
-                "lowerAscii",
-                [reads(Overload::member("string_lower_ascii", [TEXT], TEXT).computed_by(lower_ascii))],
-            ),
-            Function::new(
-                "upperAscii",
-                [reads(Overload::member("string_upper_ascii", [TEXT], TEXT).computed_by(upper_ascii))],
-            ),
-            Function::new("trim", [reads(Overload::member("string_trim", [TEXT], TEXT).computed_by(trim))]),
-            Function::new(
-                "substring",
-                [
-                    reads(Overload::member("string_substring_int", [TEXT, Int], TEXT).computed_by(substring)),
-                    reads(
-                        Overload::member("string_substring_int_int", [TEXT, Int, Int], TEXT)
-                            .computed_by(substring),
-                    ),
-                ],
-            ),
-            Function::new(
-                "replace",
-                [
-                    replaces(
-                        Overload::member("string_replace_string_string", [TEXT, TEXT, TEXT], TEXT)
-                            .computed_by(replace),
-                    ),
-                    replaces(
-                        Overload::member("string_replace_string_string_int", [TEXT, TEXT, TEXT, Int], TEXT)
-                            .computed_by(replace),
-                    ),
-                ],
-            ),
-            Function::new(
-                "split",
-                [
-                    splits(Overload::member("string_split_string", [TEXT, TEXT], texts()).computed_by(split)),
-                    splits(
-                        Overload::member("string_split_string_int", [TEXT, TEXT, Int], texts())
-                            .computed_by(split),
-                    ),
-                ],
-            ),
-            Function::new(
-                "join",
-                [
-                    joins(Overload::member("list_join", [texts()], TEXT).computed_by(join)),
-                    joins(Overload::member("list_join_string", [texts(), TEXT], TEXT).computed_by(join)),
-                ],
-            ),
-            Function::new(
-                "format",
-                [second(Overload::member("string_format", [TEXT, dyns()], TEXT))
-                    .computed_by(format::format)
-                    .costing(
-                        // `None` selects the standard estimate of the overload.
-                        |_| None,
-                        rules::reads_text_actual,
-                    )],
-            )
-            .checked_by(SECOND.major, SECOND.minor, format::check),
-            Function::new("strings.quote", [second(quoting).costing(|_| None, rules::reads_text_actual)]),
-        ],
-        types: Vec::new(),
-    }
+    vec![
+        Function::new(
+            "join",
+            [
+                joins(Overload::member("list_join", [texts()], TEXT).computed_by(join)),
+                joins(Overload::member("list_join_string", [texts(), TEXT], TEXT).computed_by(join)),
+            ],
+        ),
+        Function::new(
+            "format",
+            [second(Overload::member("string_format", [TEXT, dyns()], TEXT))
+                .computed_by(format::format)
+                .costing(
+                    // `None` selects the standard estimate of the overload.
+                    |_| None,
+                    rules::reads_text_actual,
+                )],
+        )
+        .checked_by(SECOND.major, SECOND.minor, format::check),
+        Function::new("strings.quote", [second(quoting).costing(|_| None, rules::reads_text_actual)]),
+    ]
 }
 
 /// Estimates a replacement. The result is longest if the shortest texts are replaced by the longest, and
