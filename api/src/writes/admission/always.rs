@@ -1,7 +1,8 @@
 //! The plugins AlwaysAdmit and AlwaysDeny.
 
-use super::plugin::{Plugin, Step, Target};
+use super::plugin::{Plugin, Step};
 use super::record::{Record, Review};
+use super::target::Target;
 use values::json::Object;
 
 /// The admission plugin AlwaysAdmit: it allows everything and handles no writes.

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use super::lookup::Lookup;
-use super::plugin::{Plugin, Step, Target};
-use super::record::{Operation, Record, Review};
+use super::plugin::{Make, Plugin, Step};
+use super::record::{Record, Review};
 use super::settings::Settings;
+use super::target::{Operation, Target};
 #[cfg(test)]
 use crate::writes::stage::{Stage, trace};
 use values::json::Object;
@@ -89,7 +90,7 @@ pub struct Asked<'c> {
 impl Chain {
     /// Creates the plugins that `settings` select. `metrics` receives their durations.
     pub fn new(settings: &Settings, lookup: &Lookup, metrics: Arc<Metrics>) -> Chain {
-        let link = |(name, make): (&'static str, &super::settings::Make)| Link {
+        let link = |(name, make): (&'static str, &Make)| Link {
             name,
             plugin: make(lookup),
             timers: Timers::default(),

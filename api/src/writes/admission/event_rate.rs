@@ -10,7 +10,7 @@ use std::time::Instant;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use super::settings::Make;
+use super::plugin::Make;
 use super::{Operation, Plugin, Record, Review, Step, Target};
 use objects::validation::View;
 use values::field::FieldError;

@@ -22,7 +22,7 @@ impl ExtendedResourceToleration {
         for container in [pod::MAIN, pod::INIT].iter().flat_map(|list| pod::list(new, list)) {
             let requests = container.at(&["resources", "requests"]).and_then(Value::as_object);
             let requested = requests.into_iter().flat_map(Object::iter).map(|(name, _)| name);
-            names.extend(requested.filter(|name| is_extended(self.domain, name)).map(str::to_owned));
+            names.extend(requested.filter(|name| pod::is_extended(self.domain, name)).map(str::to_owned));
         }
         for name in names {
             let toleration: Value = toleration::exists(&name, "NoSchedule").into();
@@ -36,12 +36,6 @@ impl ExtendedResourceToleration {
             }
         }
     }
-}
-
-/// Returns whether a resource belongs to a domain other than the system's domains.
-pub fn is_extended(domain: &str, name: &str) -> bool {
-    name.split_once('/').is_some_and(|(prefix, _)| !prefix.ends_with(domain))
-        && !name.starts_with("requests.")
 }
 
 impl Plugin for ExtendedResourceToleration {

@@ -16,7 +16,7 @@ use auth::authn::webhook::Reviewer;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use super::settings::{Files, Make};
+use super::plugin::{Files, Make};
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod};
 use values::json::{self, Object, Value};
 use values::naming::Naming;

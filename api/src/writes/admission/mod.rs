@@ -57,6 +57,7 @@ mod service_account;
 mod settings;
 mod signers;
 pub mod storage_protection;
+mod target;
 mod toleration;
 mod topology_labels;
 pub mod webhook;
@@ -65,9 +66,10 @@ pub use chain::{Asked, Chain};
 pub use lookup::Lookup;
 pub use options::Options;
 pub use parsed::{Collection, Listed, Parsed};
-pub use plugin::{Plugin, Step, Target};
-pub use record::{Charge, Operation, Pending, Record, Review, Writer};
-pub use settings::{Files, Make, Settings, Unusable, Wishes};
+pub use plugin::{Files, Make, Plugin, Step};
+pub use record::{Charge, Pending, Record, Review, Writer};
+pub use settings::{Settings, Unusable, Wishes};
+pub use target::{Operation, Target};
 
 #[cfg(test)]
 #[path = "admission_test.rs"]

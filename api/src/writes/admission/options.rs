@@ -1,6 +1,6 @@
 //! The options of a request as passed to admission, and as shown to webhooks and expressions.
 
-use super::record::Operation;
+use super::target::Operation;
 use types::options::{DeleteOptions, Propagation};
 use values::json::{Object, Value};
 use values::naming::Naming;

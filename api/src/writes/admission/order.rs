@@ -14,14 +14,13 @@ use super::lookup::Lookup;
 use super::namespace_exists::{NamespaceAutoProvision, NamespaceExists};
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::node_taint::NodeTaint;
-use super::plugin::Plugin;
+use super::plugin::{Files, Make, Plugin};
 use super::pod_resize::PodResizeValidator;
 use super::policy::mutating::MutatingAdmissionPolicy;
 use super::policy::validating::ValidatingAdmissionPolicy;
 use super::priority::Priority;
 use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
-use super::settings::{Files, Make};
 use super::signers::{Act, Signers};
 use super::storage_protection::StorageProtection;
 use super::{

@@ -1,37 +1,19 @@
-//! The interface of admission plugins: a name, the writes that a plugin handles, and its decision at each
-//! point.
+//! The interface of admission plugins: the writes that a plugin handles, its decision at each point, and its
+//! creation from files and a [`Lookup`].
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::record::{Operation, Record, Review};
-use types::schema::registry::Resource;
+use auth::authn::webhook::Reviewer;
+
+use super::lookup::Lookup;
+use super::record::{Record, Review};
+use super::target::Target;
 use values::json::Object;
 use values::status::Status;
-
-/// The target of a write, before any object is available.
-#[derive(Clone, Copy, Debug)]
-pub struct Target<'t> {
-    /// The operation on the resource.
-    pub operation: Operation,
-    /// The resource, in the version of the request.
-    pub resource: &'t Resource,
-    /// Subresource; empty for the resource itself.
-    pub subresource: &'t str,
-}
-
-impl Target<'_> {
-    /// Returns whether the target is this built-in resource itself, not one of its subresources. `group` is
-    /// the stem of the group name, without the suffix of the naming profile.
-    pub fn is(&self, group: &str, plural: &str) -> bool {
-        self.subresource.is_empty() && self.resource.is_of(group, plural)
-    }
-
-    /// Returns whether the operation creates this built-in resource; `group` as in [`Target::is`].
-    pub fn creates(&self, group: &str, plural: &str) -> bool {
-        self.operation == Operation::Create && self.is(group, plural)
-    }
-}
+use wire::outgoing::{Identities, Networks};
 
 /// The decision of a plugin, immediate or as a future. Plugins that decide from memory allocate nothing.
 pub enum Step<'p> {
@@ -74,5 +56,44 @@ pub trait Plugin: Send + Sync {
     /// Runs the plugin at the validating point, where the new object is in its final state.
     fn validate<'p>(&'p self, _record: &'p Record<'_, &Object>, _review: &'p mut Review) -> Step<'p> {
         Step::Pass
+    }
+}
+
+/// Creates a plugin at the start of the server, after its configuration was read.
+pub type Make = Arc<dyn Fn(&Lookup) -> Arc<dyn Plugin> + Send + Sync>;
+
+/// Access to the files that the configuration of plugins names.
+pub trait Files {
+    /// Reads a file that the configuration names.
+    ///
+    /// # Errors
+    /// Returns the complete error message if the file cannot be read.
+    fn read(&self, path: &str) -> Result<Vec<u8>, String>;
+
+    /// Returns the PEM of the certificate authorities that the operating system trusts.
+    fn system_authorities(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Returns how other servers are reached.
+    fn networks(&self) -> Networks {
+        Networks::default()
+    }
+
+    /// Returns the credentials of this server for other servers, from the users of a kubeconfig file.
+    ///
+    /// # Errors
+    /// Describes why the file cannot be used.
+    fn identities(&self, path: &str) -> Result<Identities, String> {
+        Err(format!("stat {path}: no such file or directory"))
+    }
+
+    /// Returns a client for the server that a kubeconfig file names. `pause` is the time before a failed
+    /// request is retried.
+    ///
+    /// # Errors
+    /// Describes why the file cannot be used.
+    fn reviewer(&self, path: &str, _pause: Duration) -> Result<Arc<dyn Reviewer>, String> {
+        Err(format!("stat {path}: no such file or directory"))
     }
 }

@@ -51,6 +51,12 @@ pub fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
     object.get("metadata")?.at(&["annotations", name])?.as_str()
 }
 
+/// Returns whether a resource belongs to a domain other than the system's domains.
+pub fn is_extended(domain: &str, name: &str) -> bool {
+    name.split_once('/').is_some_and(|(prefix, _)| !prefix.ends_with(domain))
+        && !name.starts_with("requests.")
+}
+
 /// Amounts of resources by name.
 pub type Amounts = BTreeMap<String, Quantity>;
 

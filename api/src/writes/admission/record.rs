@@ -11,43 +11,13 @@ use engine::Revision;
 
 use super::kinds::is_whole;
 use super::options::Options;
-use super::plugin::Target;
+use super::target::{Operation, Target};
 use objects::strategy::Endpoint;
 use objects::validation;
 use types::schema::registry::Resource;
 use values::json::Object;
 use values::object::meta;
 use values::status::{Reason, Status, Subject};
-
-/// The operation on an object.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Operation {
-    /// Creates an object, or submits a question or command that is an object of its own (a review, a binding,
-    /// an eviction).
-    Create,
-    /// Changes an existing object to a new version.
-    Update,
-    /// Deletes an object, or the objects of a collection.
-    Delete,
-    /// Connects to what an object stands for.
-    Connect,
-}
-
-impl Operation {
-    /// All operations that admission distinguishes.
-    pub const ALL: [Operation; 4] =
-        [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
-
-    /// Returns the name that webhooks and metrics use.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Operation::Create => "CREATE",
-            Operation::Update => "UPDATE",
-            Operation::Delete => "DELETE",
-            Operation::Connect => "CONNECT",
-        }
-    }
-}
 
 /// The few writes that plugins make themselves, under the server's own identity.
 pub trait Writer: Send + Sync {

@@ -22,7 +22,7 @@ use config::Config;
 use level::{Level, Policy};
 
 use super::parsed::Parsed;
-use super::settings::Make;
+use super::plugin::Make;
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
 use objects::validation::View;
 use types::schema::registry::Resource;

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::hold::{Quota, to_value};
-use super::ledger::{Ask, QuotaStore, Refusal, SnapshotRevision, Total, timed_out};
+use super::inputs::{Ask, QuotaStore, Refusal, SnapshotRevision, Total, timed_out};
 use crate::writes::admission::Charge;
 use crate::writes::admission::pod::{self, Amounts};
 use values::object::{at, meta, same_at, same_values};

@@ -2,7 +2,7 @@
 
 use quantity::Quantity;
 
-use super::ledger::Ask;
+use super::inputs::Ask;
 use super::usage::{Scope, Usage};
 use crate::writes::admission::pod::{self, Amounts};
 use values::json::{Object, Value};

@@ -41,16 +41,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Revision;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::account::{Account, Share, is_used};
-use super::usage::Usage;
-use crate::writes::admission::Pending;
-use crate::writes::admission::pod::Amounts;
-use values::json::{Object, Value};
+use super::inputs::{Ask, QuotaStore, Refusal, SnapshotRevision, Total, timed_out};
 use values::status::Status;
 
 /// Longest wait of a write for its decision, as in kube-apiserver.
@@ -70,54 +66,6 @@ struct Accounts {
     by_namespace: HashMap<String, Arc<Account>>,
     /// Number of accounts after the last removal of accounts whose namespace has no quotas.
     swept: usize,
-}
-
-/// The quotas in a store, as the ledger reads and writes them.
-pub trait QuotaStore: Send + Sync {
-    /// Returns whether the namespace has a quota.
-    fn has_any(&self, namespace: &str) -> bool;
-
-    /// Returns the quotas of a namespace, each with the revision at which it was read.
-    ///
-    /// # Errors
-    /// Fails if a quota cannot be read.
-    fn read(&self, namespace: &str) -> Result<Vec<(Revision, Object)>, Status>;
-
-    /// Replaces the status of a quota that was read at revision `seen`. Returns `false` if the quota has
-    /// changed since.
-    fn replace(&self, seen: Revision, quota: Object) -> Pending<'_, bool>;
-}
-
-/// A write that requests a share of the quotas.
-#[derive(Clone, Debug)]
-pub struct Ask {
-    /// Usage of the object as it will be stored.
-    pub usage: Usage,
-    /// Usage of the object as stored before the write; `None` for a new object.
-    pub before: Option<Usage>,
-    /// Prefix of the keys of the object's resource in the store.
-    pub key_prefix: String,
-    /// Whether the write is a dry run, which stores nothing.
-    pub dry_run: bool,
-}
-
-/// The reason why a write gets no share.
-pub enum Refusal {
-    /// A quota would be exceeded; the text says which.
-    Exceeded(String),
-    /// No decision was made, because of this error.
-    Failed(Status),
-}
-
-/// The usage of one quota in a snapshot of the store.
-#[derive(Clone, Debug)]
-pub struct Total {
-    /// Identity of the quota.
-    pub uid: String,
-    /// `spec.hard` of the quota that was counted.
-    pub hard: Value,
-    /// The usage of each resource in `hard`.
-    pub used: Amounts,
 }
 
 /// A recount under way. Dropping it ends the recount.
@@ -190,9 +138,6 @@ impl Ledger {
     }
 }
 
-/// Returns the revision of the counted snapshot for keys with a prefix.
-pub type SnapshotRevision = dyn Fn(&str) -> Revision + Send + Sync;
-
 impl Recount {
     /// Stores `totals` as the status of the quotas, corrected by the writes under way. Returns `false` if a
     /// quota was not among the counted ones or its `spec.hard` has changed since, so that another recount is
@@ -211,10 +156,6 @@ impl Drop for Recount {
     fn drop(&mut self) {
         self.account.end_recount(self.id);
     }
-}
-
-pub(super) fn timed_out() -> Status {
-    Status::internal("resource quota evaluation timed out")
 }
 
 #[cfg(test)]

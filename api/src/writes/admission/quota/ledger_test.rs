@@ -4,13 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use engine::Revision;
 use quantity::Quantity;
 use tokio::time::{Instant, sleep};
 
+use super::super::usage::Usage;
 use super::*;
-use crate::writes::admission::Charge;
 use crate::writes::admission::pod;
+use crate::writes::admission::{Charge, Pending};
 use types::schema::registry::Registry;
+use values::json::{Object, Value};
 use values::naming::KUBERNETES;
 use values::object::{at, meta, set_meta};
 use values::testing::{object, text};

@@ -8,18 +8,20 @@
 
 mod account;
 mod hold;
+mod inputs;
 mod ledger;
 mod usage;
 
 use std::sync::Arc;
 
 pub use hold::{Quota, to_value};
-pub use ledger::{Ledger, QuotaStore, Total};
+pub use inputs::{QuotaStore, Total};
+pub use ledger::Ledger;
 pub use usage::{Scope, Usage, count_name, counted_by, counts_objects};
 
 use engine::Revision;
 
-use self::ledger::{Ask, Refusal};
+use self::inputs::{Ask, Refusal};
 use super::pod::{self, Amounts};
 use super::{Collection, Lookup, Make, Operation, Pending, Plugin, Record, Review, Step, Target, Writer};
 use objects::store;

@@ -5,7 +5,6 @@ use std::fmt;
 
 use quantity::Quantity;
 
-use crate::writes::admission::extended_resource_toleration::is_extended;
 use crate::writes::admission::pod::{self, Amounts, Bound};
 use objects::device_limits::RESULTS_MAX;
 use types::schema::registry::Resource;
@@ -324,7 +323,7 @@ fn sizes(domain: &str, requests: &Amounts, limits: &Amounts, amounts: &mut Amoun
         if is_plain {
             amounts.insert(name.clone(), *amount);
         }
-        if is_plain || is_extended(domain, name) {
+        if is_plain || pod::is_extended(domain, name) {
             amounts.insert(format!("requests.{name}"), *amount);
         }
     }
@@ -341,7 +340,9 @@ fn is_of_pods(domain: &str, name: &str) -> bool {
     };
     match bound {
         "limits" => SIZES.contains(&size),
-        "requests" => SIZES.contains(&size) || size.starts_with("hugepages-") || is_extended(domain, size),
+        "requests" => {
+            SIZES.contains(&size) || size.starts_with("hugepages-") || pod::is_extended(domain, size)
+        }
         _ => name == "pods" || SIZES.contains(&name) || name.starts_with("hugepages-"),
     }
 }
