@@ -14,7 +14,9 @@ use std::sync::Arc;
 use auth::authn::trusted_leaf::{TrustedLeaves, Unfit, Usage};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -30,7 +32,7 @@ pub struct Authorities {
 
 impl Authorities {
     fn none() -> Authorities {
-        let algorithms = super::credentials::provider().signature_verification_algorithms;
+        let algorithms = provider().signature_verification_algorithms;
         Authorities { roots: RootCertStore::empty(), leaves: TrustedLeaves::default(), algorithms }
     }
 
@@ -142,6 +144,11 @@ impl ServerCertVerifier for Authorities {
 }
 
 /// Converts the reason to an error of rustls, which chooses the TLS alert by it.
+/// Returns the cryptography of outgoing connections.
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
 fn error(unfit: Unfit, time: UnixTime) -> Error {
     // A certificate may have expired before 1970; the clamped time is in the past as well.
     let at = |seconds: i64| {

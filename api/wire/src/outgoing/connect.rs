@@ -5,23 +5,19 @@
 //! connection buffers is bounded.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::counting::counted_without;
+use super::connection::{Connection, Live, SHARED_MAX};
 use super::endpoint::Security;
 use super::error::Ends;
-use super::guard::Guard;
-use super::pool::{Live, SHARED_MAX};
 use super::{Endpoint, Failure};
-use crate::keepalive;
 use crate::stream::AnyStream;
 
 /// Maximum number of bytes of a response that are buffered before the reader takes them, which also bounds
@@ -45,24 +41,14 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 const HTTP_1: &[u8] = b"http/1.1";
 const HTTP_2: &[u8] = b"h2";
 
-/// A connection. Its task ends when this value is dropped, after its last call has finished or was cancelled.
-#[derive(Debug)]
-pub struct Connection {
-    task: tokio::task::AbortHandle,
-    ends: Ends,
-}
-
-impl Connection {
-    /// Returns the local and the remote address.
-    pub(super) fn ends(&self) -> Ends {
-        self.ends
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// Waits for a connection; a failure is counted as a failed call.
+async fn counted_without<C>(
+    endpoint: &Endpoint,
+    method: &Method,
+    connecting: impl Future<Output = Result<C, Failure>>,
+) -> Result<C, Failure> {
+    let began = Instant::now();
+    connecting.await.inspect_err(|_| endpoint.count(method, None, began))
 }
 
 /// Opens a connection for one call, which may be an upgrade, so it uses HTTP/1. A failure is counted as a
@@ -147,7 +133,7 @@ where
     let (sender, connection) =
         http.handshake(TokioIo::new(stream)).await.map_err(|error| Failure::exchange(&error, ends))?;
     let connection = tokio::spawn(connection.with_upgrades());
-    Ok((sender, Connection { task: connection.abort_handle(), ends }))
+    Ok((sender, Connection::new(connection.abort_handle(), ends)))
 }
 
 /// Starts HTTP/2 on a connection.
@@ -163,30 +149,5 @@ async fn begin_http2(stream: Box<TlsStream<AnyStream>>, ends: Ends) -> Result<Li
     let (sender, connection) =
         http.handshake(TokioIo::new(stream)).await.map_err(|error| Failure::exchange(&error, ends))?;
     let connection = tokio::spawn(connection);
-    Ok(Live::two(sender, Connection { task: connection.abort_handle(), ends }))
-}
-
-/// Connects to the first address of a host that accepts the connection and that `guard` does not refuse. A
-/// failure names the first address.
-pub(super) async fn dial(host: &str, port: u16, guard: &Guard) -> Result<TcpStream, Failure> {
-    let addresses = tokio::net::lookup_host((host, port)).await;
-    let addresses = addresses.map_err(|_| Failure::unknown_host(host))?;
-    let mut first = None;
-    for address in addresses {
-        if guard.refuses(address) {
-            first.get_or_insert_with(|| Failure::not_allowed(address));
-            continue;
-        }
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                let _ = stream.set_nodelay(true);
-                keepalive::probe(&stream);
-                return Ok(stream);
-            }
-            Err(error) => {
-                first.get_or_insert_with(|| Failure::connect(&address.to_string(), &error));
-            }
-        }
-    }
-    Err(first.unwrap_or_else(|| Failure::unknown_host(host)))
+    Ok(Live::two(sender, Connection::new(connection.abort_handle(), ends)))
 }

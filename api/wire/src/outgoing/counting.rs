@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use http::{Method, StatusCode};
 
-use super::{Endpoint, Failure};
 use crate::metrics::Metrics;
 
 /// Metrics in which calls are counted, once they are set.
@@ -20,20 +19,9 @@ pub fn count_in(metrics: &Arc<Metrics>) {
     let _ = COUNTED.set(metrics.clone());
 }
 
-/// Waits for a connection; a failure is counted as a failed call.
-pub(super) async fn counted_without<C>(
-    endpoint: &Endpoint,
-    method: &Method,
-    connecting: impl Future<Output = Result<C, Failure>>,
-) -> Result<C, Failure> {
-    let began = Instant::now();
-    connecting.await.inspect_err(|_| counted(endpoint, method, None, began))
-}
-
 /// Counts a call that began at `began`; a call without a code failed.
-pub(super) fn counted(endpoint: &Endpoint, method: &Method, code: Option<StatusCode>, began: Instant) {
+pub(super) fn counted(host: &str, port: u16, method: &Method, code: Option<StatusCode>, began: Instant) {
     let Some(metrics) = COUNTED.get() else { return };
-    let (host, port) = endpoint.address();
     let host = format!("{host}:{port}");
     let code = code.map_or_else(|| "<error>".to_owned(), |code| code.as_u16().to_string());
     metrics.outgoing.requests.count(&[&code, &host, method.as_str()]);

@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 
-use super::Authorities;
+use super::authorities::{Authorities, provider};
 
 /// The credentials with which this server authenticates itself.
 #[derive(Clone, Default, Eq, PartialEq)]
@@ -109,10 +109,6 @@ fn config(credentials: &Credentials<'_>) -> Result<ClientConfig, String> {
             builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())
         }
     }
-}
-
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
 /// Verifier that accepts any server certificate, for objects that ask for this.

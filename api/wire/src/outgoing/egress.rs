@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use super::Failure;
-use super::connect::dial;
+use super::dial::dial;
 use super::error::Ends;
 use super::guard::Guard;
 use super::proxy::Proxy;
@@ -94,9 +94,4 @@ impl Egress {
     pub async fn connect(&self, host: &str, port: u16) -> Result<AnyStream, Failure> {
         self.reach(host, port, &Guard::Open).await.map(|(stream, _)| stream)
     }
-}
-
-/// Returns the host and port of a server in the form that proxies expect.
-pub(super) fn authority(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }

@@ -4,15 +4,16 @@
 //! (pods, services).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+use super::counting::counted;
 use super::egress::Egress;
 use super::guard::Guard;
-use super::pool::Pool;
+use super::pool::{ConnectionTarget, Pool};
 use super::{Credentials, Failure, Tls, credentials};
 
 /// Time limit for a TCP connection if the caller sets no other: that of the reference server's HTTP client.
@@ -190,6 +191,16 @@ impl Endpoint {
 
     pub(super) fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    /// Counts a call to the endpoint. `code` is `None` if there was no response.
+    pub(super) fn count(&self, method: &Method, code: Option<StatusCode>, began: Instant) {
+        counted(&self.address.0, self.address.1, method, code, began);
+    }
+
+    /// Returns the target of connections to the endpoint.
+    pub(super) fn target(&self) -> ConnectionTarget {
+        ConnectionTarget::new(&self.address.0, self.address.1, &self.url)
     }
 
     /// Changes the address of the connection, but not the URL.

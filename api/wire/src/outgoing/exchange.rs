@@ -15,9 +15,9 @@ use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::{Body, Incoming};
 use tokio::time::Instant;
 
-use super::connect::{Connection, connect, connect_for_many};
-use super::counting::counted;
-use super::pool::{self, Live, Sent, Unsent};
+use super::connect::{connect, connect_for_many};
+use super::connection::{Connection, Live, Sent, Unsent};
+use super::pool;
 use super::{Endpoint, Failure, failed, redirect};
 use crate::traces;
 use values::memory::{self, Charge};
@@ -122,7 +122,7 @@ impl Lease {
     pub fn give_back(self) {
         if let Leased::Kept(kept) = self.0 {
             let (endpoint, live) = *kept;
-            endpoint.pool().keep(&endpoint, live);
+            endpoint.pool().keep(endpoint.target(), live);
         }
     }
 }
@@ -148,7 +148,7 @@ where
     request.headers_mut().extend(endpoint.identity().clone());
     let (method, began) = (request.method().clone(), std::time::Instant::now());
     let answered = sender.send_request(request).await;
-    counted(endpoint, &method, answered.as_ref().ok().map(Response::status), began);
+    endpoint.count(&method, answered.as_ref().ok().map(Response::status), began);
     let response = answered.map_err(|error| Failure::exchange(&error, connection.ends()))?;
     Ok(Opened { response, connection: Lease(Leased::Own { _connection: connection }) })
 }
@@ -169,7 +169,7 @@ where
     request.headers_mut().extend(endpoint.identity().clone());
     let method = request.method().clone();
     let (answered, began) = send(endpoint, request).await?;
-    counted(endpoint, &method, answered.as_ref().ok().map(|(response, _)| response.status()), began);
+    endpoint.count(&method, answered.as_ref().ok().map(|(response, _)| response.status()), began);
     let (response, live) = answered?;
     let connection = Lease(Leased::Kept(Box::new((endpoint.clone(), live))));
     Ok(Opened { response, connection })
@@ -260,10 +260,10 @@ async fn exchange(
         .map_err(|error| Failure::Other(error.to_string()))?;
     traces::propagate(request.headers_mut());
     let (answered, began) = send(endpoint, request).await?;
-    counted(endpoint, method, answered.as_ref().ok().map(|(response, _)| response.status()), began);
+    endpoint.count(method, answered.as_ref().ok().map(|(response, _)| response.status()), began);
     let (response, connection) = answered?;
     let answer = read(response, bytes_max).await?;
-    endpoint.pool().keep(endpoint, connection);
+    endpoint.pool().keep(endpoint.target(), connection);
     Ok(answer)
 }
 
@@ -276,11 +276,11 @@ async fn send(
     mut request: Request<Sent>,
 ) -> Result<(Result<(Response<Incoming>, Live), Failure>, std::time::Instant), Failure> {
     for _ in 0..pool::TRIED_MAX {
-        let Some(mut kept) = endpoint.pool().take(endpoint) else { break };
+        let Some(mut kept) = endpoint.pool().take(&endpoint.target()) else { break };
         let began = std::time::Instant::now();
         let again =
             (request.method() == Method::GET && request.body().is_end_stream()).then(|| same(&request));
-        match (kept.send(endpoint, request).await, again) {
+        match (kept.send(endpoint.url(), request).await, again) {
             (Ok(response), _) => return Ok((Ok((response, kept)), began)),
             (Err(Unsent::Request(unsent)), _) => request = *unsent,
             (Err(Unsent::Lost(_)), Some(again)) => request = again,
@@ -290,9 +290,9 @@ async fn send(
         }
     }
     let mut live = connect_for_many(endpoint, request.method()).await?;
-    endpoint.pool().share(endpoint, &live);
+    endpoint.pool().share(endpoint.target(), &live);
     let began = std::time::Instant::now();
-    match live.send(endpoint, request).await {
+    match live.send(endpoint.url(), request).await {
         Ok(response) => Ok((Ok((response, live)), began)),
         Err(Unsent::Lost(error)) => Ok((Err(Failure::exchange(&error, live.ends())), began)),
         Err(Unsent::Request(_)) => Ok((Err(Failure::Other("EOF".to_owned())), began)),

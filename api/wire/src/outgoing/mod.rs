@@ -7,16 +7,18 @@
 //! ```
 //!
 //! `endpoint` has the URL and the address of a server, `egress` the way to reach it, `guard` the forbidden
-//! addresses, `credentials` the keys and tokens. `authorities` verifies the server, `connect` opens
-//! connections, `exchange` sends requests on them, and `pool` keeps the connections of `post` and of
-//! `open_kept` for later calls. This module does not know the contents of requests.
+//! addresses, `credentials` the keys and tokens. `authorities` verifies the server, `dial` opens TCP
+//! connections, `connect` makes a `connection` of them, `exchange` sends requests on it, and `pool` keeps the
+//! connections of `post` and of `open_kept` for later calls. This module does not know the contents of requests.
 
 mod answer;
 mod authorities;
 mod client;
 mod connect;
+mod connection;
 mod counting;
 mod credentials;
+mod dial;
 mod egress;
 mod endpoint;
 mod error;

@@ -14,17 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::header::HOST;
-use http::{HeaderValue, Request, Response};
-use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
+use http::Uri;
 use parking_lot::Mutex;
 
-use super::Endpoint;
-use super::connect::Connection;
-use super::error::Ends;
+use super::connection::Live;
 
 /// Maximum number of connections that an endpoint keeps. More concurrent calls than that are a burst, which
 /// may dial.
@@ -33,19 +26,11 @@ const KEPT_MAX: usize = 16;
 /// Maximum number of connections that the process keeps, well below the usual limit of open files.
 const KEPT_IN_ALL_MAX: usize = 512;
 
-/// Maximum number of concurrent calls on an HTTP/2 connection: the minimum that servers are advised to allow
-/// (RFC 9113 section 6.5.2). The next call takes another connection, because watches would otherwise block
-/// the calls after them.
-pub(super) const SHARED_MAX: usize = 100;
-
 /// Time for which an unused connection is kept, as in the reference server's HTTP client.
 const KEPT_FOR: Duration = Duration::from_secs(90);
 
 /// Maximum number of kept connections that a call tries, because each may have ended in the meantime.
 pub(super) const TRIED_MAX: usize = KEPT_MAX;
-
-/// The body of a request, of any kind.
-pub(super) type Sent = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Number of connections that the process keeps.
 static KEPT_IN_ALL: AtomicUsize = AtomicUsize::new(0);
@@ -62,7 +47,7 @@ struct State {
 }
 
 struct Kept {
-    place: Place,
+    target: ConnectionTarget,
     live: Live,
     used: Instant,
     _counted: Counted,
@@ -71,7 +56,7 @@ struct Kept {
 /// Target of a connection: the host and port that it leads to, and the authority of the URL, which determines
 /// the name in the certificate.
 #[derive(Clone, Eq, PartialEq)]
-struct Place {
+pub(super) struct ConnectionTarget {
     host: String,
     port: u16,
     authority: String,
@@ -95,112 +80,13 @@ impl Drop for Counted {
     }
 }
 
-/// A connection for calls one after the other (HTTP/1) or at the same time (HTTP/2).
-pub(super) struct Live {
-    sender: Sender,
-    connection: Arc<Connection>,
-}
-
-enum Sender {
-    One(http1::SendRequest<Sent>),
-    Two(http2::SendRequest<Sent>),
-}
-
-/// Reason why a request has no response.
-pub(super) enum Unsent {
-    /// No byte of the request was written; the request is returned.
-    Request(Box<Request<Sent>>),
-    /// The connection ended after the request was written, or while it was.
-    Lost(hyper::Error),
-}
-
-impl Live {
-    pub(super) fn one(sender: http1::SendRequest<Sent>, connection: Connection) -> Live {
-        Live { sender: Sender::One(sender), connection: Arc::new(connection) }
-    }
-
-    pub(super) fn two(sender: http2::SendRequest<Sent>, connection: Connection) -> Live {
-        Live { sender: Sender::Two(sender), connection: Arc::new(connection) }
-    }
-
-    /// Returns another handle to the same connection, if calls can share it and it is not full.
-    fn shared(&self) -> Option<Live> {
-        let Sender::Two(sender) = &self.sender else { return None };
-        if self.is_full() {
-            return None;
-        }
-        Some(Live { sender: Sender::Two(sender.clone()), connection: self.connection.clone() })
-    }
-
-    /// Returns whether a shared connection carries its maximum number of calls. Each call holds a reference
-    /// to it, and so does the pool.
-    fn is_full(&self) -> bool {
-        Arc::strong_count(&self.connection) > SHARED_MAX
-    }
-
-    fn is_shared(&self) -> bool {
-        matches!(self.sender, Sender::Two(_))
-    }
-
-    pub(super) fn ends(&self) -> Ends {
-        self.connection.ends()
-    }
-
-    fn is_closed(&self) -> bool {
-        match &self.sender {
-            Sender::One(sender) => sender.is_closed(),
-            Sender::Two(sender) => sender.is_closed(),
-        }
-    }
-
-    /// Sends a request to the endpoint's URL, and waits for the head of the response.
-    pub(super) async fn send(
-        &mut self,
-        endpoint: &Endpoint,
-        mut request: Request<Sent>,
-    ) -> Result<Response<Incoming>, Unsent> {
-        let url = endpoint.url();
-        let sent = match &mut self.sender {
-            Sender::One(sender) => {
-                *request.uri_mut() =
-                    url.path_and_query().map_or_else(Default::default, |path| path.clone().into());
-                let authority = url.authority().and_then(|name| HeaderValue::from_str(name.as_str()).ok());
-                request.headers_mut().extend(authority.map(|authority| (HOST, authority)));
-                if sender.ready().await.is_err() {
-                    return Err(Unsent::Request(Box::new(request)));
-                }
-                sender.try_send_request(request).await
-            }
-            Sender::Two(sender) => {
-                *request.uri_mut() = url.clone();
-                request.headers_mut().remove(HOST);
-                if sender.ready().await.is_err() {
-                    return Err(Unsent::Request(Box::new(request)));
-                }
-                sender.try_send_request(request).await
-            }
-        };
-        sent.map_err(Unsent::of)
-    }
-}
-
-impl Unsent {
-    fn of(mut error: TrySendError<Request<Sent>>) -> Unsent {
-        match error.take_message() {
-            Some(request) => Unsent::Request(Box::new(request)),
-            None => Unsent::Lost(error.into_error()),
-        }
-    }
-}
-
 impl Pool {
     /// Returns a kept connection, if any. A connection that can be shared stays in the pool.
-    pub(super) fn take(&self, endpoint: &Endpoint) -> Option<Live> {
-        let place = Place::of(endpoint);
+    pub(super) fn take(&self, target: &ConnectionTarget) -> Option<Live> {
         let mut state = self.0.lock();
         state.prune();
         // The server is least likely to have closed the connection that was used last.
-        let is_free = |kept: &Kept| kept.place == place && !(kept.live.is_shared() && kept.live.is_full());
+        let is_free = |kept: &Kept| kept.target == *target && !(kept.live.is_shared() && kept.live.is_full());
         let at = state.kept.iter().rposition(is_free)?;
         match state.kept[at].live.shared() {
             Some(shared) => {
@@ -212,30 +98,30 @@ impl Pool {
     }
 
     /// Keeps a connection whose last response was read to its end.
-    pub(super) fn keep(self: &Arc<Self>, endpoint: &Endpoint, live: Live) {
+    pub(super) fn keep(self: &Arc<Self>, target: ConnectionTarget, live: Live) {
         if !live.is_shared() {
-            self.insert(Place::of(endpoint), live);
+            self.insert(target, live);
         }
     }
 
     /// Lets other calls use a new connection at once, if it can be shared.
-    pub(super) fn share(self: &Arc<Self>, endpoint: &Endpoint, live: &Live) {
+    pub(super) fn share(self: &Arc<Self>, target: ConnectionTarget, live: &Live) {
         if let Some(shared) = live.shared() {
-            self.insert(Place::of(endpoint), shared);
+            self.insert(target, shared);
         }
     }
 
-    fn insert(self: &Arc<Self>, place: Place, live: Live) {
+    fn insert(self: &Arc<Self>, target: ConnectionTarget, live: Live) {
         let mut state = self.0.lock();
         state.prune();
         // A single shareable connection that is not full is enough; the other connections end with the calls
         // on them.
-        let is_there = |kept: &Kept| kept.place == place && kept.live.is_shared() && !kept.live.is_full();
+        let is_there = |kept: &Kept| kept.target == target && kept.live.is_shared() && !kept.live.is_full();
         if live.is_closed() || state.kept.len() >= KEPT_MAX || state.kept.iter().any(is_there) {
             return;
         }
         let Some(counted) = Counted::take() else { return };
-        state.kept.push(Kept { place, live, used: Instant::now(), _counted: counted });
+        state.kept.push(Kept { target, live, used: Instant::now(), _counted: counted });
         if !std::mem::replace(&mut state.is_watched, true) {
             tokio::spawn(watch(Arc::downgrade(self)));
         }
@@ -250,11 +136,10 @@ impl State {
     }
 }
 
-impl Place {
-    fn of(endpoint: &Endpoint) -> Place {
-        let (host, port) = endpoint.address();
-        let authority = endpoint.url().authority().map_or("", |authority| authority.as_str());
-        Place { host: host.to_owned(), port, authority: authority.to_owned() }
+impl ConnectionTarget {
+    pub(super) fn new(host: &str, port: u16, url: &Uri) -> ConnectionTarget {
+        let authority = url.authority().map_or("", |authority| authority.as_str());
+        ConnectionTarget { host: host.to_owned(), port, authority: authority.to_owned() }
     }
 }
 

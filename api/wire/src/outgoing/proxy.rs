@@ -11,8 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::Failure;
-use super::connect::dial;
-use super::egress::authority;
+use super::dial::{authority, dial};
 use super::guard::Guard;
 
 /// Maximum number of bytes in the head of the proxy's response.

@@ -15,9 +15,8 @@ use rustls::pki_types::ServerName;
 use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
 
-use super::connect::dial;
 use super::counting::{Stage, tunnelled};
-use super::egress::authority;
+use super::dial::{authority, dial};
 use super::guard::Guard;
 use super::proxy::{Refusal, ask};
 use super::{Credentials, Failure, Tls, konnectivity};
