@@ -19,7 +19,7 @@ use api::state::allocation::Ports;
 use engine::{Change, Engine, Expected, LossCounts, Revision, Write};
 use replica::Replica;
 use replica::digests::Digests;
-use replica::moving::{Levelled, MoveError};
+use replica::migration::{Levelled, MoveError};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use values::naming::Naming;

@@ -11,10 +11,10 @@
 //! buffer. Plain JSON is copied. Protobuf, table rows and metadata are built from the stored text. YAML and
 //! CBOR are built from the tree of one object at a time.
 
-#[cfg(test)]
-mod alike_test;
 pub mod answer;
 mod cbor;
+#[cfg(test)]
+mod cell_reuse_test;
 mod json;
 mod protobuf;
 pub mod shared;

@@ -16,9 +16,9 @@ mod addresses;
 mod allocated;
 mod apply;
 mod barrier;
+mod change_counts;
 mod commit;
 pub mod compaction;
-mod counting;
 pub mod definitions;
 pub mod digests;
 mod fetch;
@@ -27,9 +27,9 @@ mod follower;
 mod in_service;
 pub mod keys;
 mod lease;
-mod mark;
-pub mod moving;
-mod own;
+pub mod migration;
+mod migration_mark;
+mod own_writes;
 mod repair;
 pub mod stored_values;
 
@@ -44,10 +44,10 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use self::barrier::Barrier;
-use self::counting::Serving;
+use self::change_counts::Serving;
 use self::keys::Keys;
 use self::lease::Leases;
-use self::own::OwnWrites;
+use self::own_writes::OwnWrites;
 use self::stored_values::Values;
 use api::state::allocation::Ports;
 use api::state::secrecy::Secrecy;
@@ -200,7 +200,7 @@ impl Replica {
 
     /// Returns the key of the mark of a move.
     fn mark_key(&self) -> bytes::Bytes {
-        format!("{}{}", self.keys.prefix(), mark::MARK).into()
+        format!("{}{}", self.keys.prefix(), migration_mark::MARK).into()
     }
 
     fn claimed(&self) -> i64 {

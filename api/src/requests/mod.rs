@@ -3,7 +3,7 @@
 mod counted;
 #[cfg(test)]
 mod growth_test;
-mod heavy;
+mod large_requests;
 pub mod pipeline;
 pub mod routes;
 pub(crate) mod scrape;

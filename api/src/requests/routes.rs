@@ -32,7 +32,7 @@ pub use self::charging::charged;
 use self::charging::{Relay, document_at};
 use self::passing::{elsewhere, forward, pass_on};
 use crate::requests::verbs::{self, Call, Wire};
-use crate::requests::{counted, heavy, scrape};
+use crate::requests::{counted, large_requests, scrape};
 use crate::state::audit::Trail;
 use crate::state::backup;
 use crate::state::debug;
@@ -303,7 +303,7 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
     }
     let inflight = (!info.is_long_running()).then(|| context.metrics().requests.enter(!is_read(info.verb)));
     let began = Instant::now();
-    let result = heavy::beside_others(bytes, pin!(run(&mut call, &body, newest))).await;
+    let result = large_requests::beside_others(bytes, pin!(run(&mut call, &body, newest))).await;
     if matches!(info.verb, Verb::Create | Verb::Update | Verb::Patch) {
         let labels = [shown_validation(query.first("fieldValidation"))];
         context.metrics().field_validations.time(&labels, began.elapsed());

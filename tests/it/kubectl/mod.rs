@@ -1,7 +1,7 @@
 //! The installed kubectl against the server: commands and their exact output.
 //!
 //! ```text
-//! shown      get, explain, wait, output in every format
+//! output     get, explain, wait, output in every format
 //! custom     definitions, and objects of them
 //! changed    create, patch, edit, apply, delete
 //! identity   certificates, tokens, permissions, impersonation, credential programs
@@ -16,7 +16,7 @@ mod changed;
 mod custom;
 mod identity;
 mod manifests;
-mod shown;
+mod output;
 mod workloads;
 
 use std::path::{Path, PathBuf};

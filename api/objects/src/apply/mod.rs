@@ -10,7 +10,6 @@
 //! they access no request, store or clock. Each field set belongs to one version and is compared in that
 //! version (`versions`). `reset` defines the fields that an endpoint does not own.
 
-mod brought;
 mod check;
 mod collect;
 mod compare;
@@ -19,10 +18,11 @@ mod conflict;
 #[cfg(test)]
 mod fixture;
 pub mod last_applied;
-mod made;
 mod managed;
 mod merge;
+mod new_object_fields;
 mod nulls;
+mod policy_merge;
 pub mod reading;
 mod reconcile;
 mod reset;
@@ -34,8 +34,8 @@ mod versions;
 
 pub use configuration::{Applied, ApplyError, ConvertError, apply};
 pub use conflict::Conflicts;
-pub use made::{MergeError, merge_given};
 pub use managed::{Managed, Manager, Operation, is_same_but_for_times};
+pub use policy_merge::{MergeError, merge_given};
 pub use reset::Reset;
 pub use track::{Writer, created, put_managed_fields, take_managed_fields, updated};
 pub use versions::Versions;

@@ -9,9 +9,9 @@
 //!
 //! An existing object without managed fields is not tracked. A new object is always tracked.
 
-use super::brought;
 use super::compare::{Comparison, compare};
 use super::managed::{Entry, Managed, Manager, Operation, Requested};
+use super::new_object_fields;
 use super::reconcile::reconcile;
 use super::reset::Reset;
 use super::text;
@@ -63,7 +63,7 @@ pub fn created(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, new:
         });
         let message = versions.message();
         let text = if base.is_empty() && reset.owns_all() {
-            brought::text(message, &nothing, new, reset.skipped())
+            new_object_fields::text(message, &nothing, new, reset.skipped())
         } else {
             None
         };

@@ -22,13 +22,13 @@ pub mod outline;
 mod path;
 pub mod resource;
 pub mod rules;
-mod same;
 pub mod scale;
 pub mod schema;
 pub mod serving;
+mod unchanged;
 pub mod validate;
 
-pub use same::limits_of;
+pub use unchanged::limits_of;
 
 #[cfg(test)]
 mod growth_test;

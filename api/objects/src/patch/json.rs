@@ -15,7 +15,7 @@ use std::borrow::Cow;
 
 use hashbrown::HashSet;
 
-use super::{Status, Value, words};
+use super::{Status, Value, scalar_texts};
 use values::cancellation;
 use values::field::go_quote;
 use values::json::{DEPTH_MAX, Object, write};
@@ -205,7 +205,7 @@ fn read_operation(
         }
     }
     if matches!(operation.verb, Verb::Test) {
-        operation.value = operation.value.as_ref().map(words::of);
+        operation.value = operation.value.as_ref().map(scalar_texts::of);
     }
     Ok(operation)
 }
@@ -216,9 +216,9 @@ pub(super) fn keep_words(operations: &mut [Operation], text: &[u8]) {
     if !operations.iter().any(is_test) {
         return;
     }
-    for (operation, value) in operations.iter_mut().zip(words::values(text)) {
+    for (operation, value) in operations.iter_mut().zip(scalar_texts::values(text)) {
         if is_test(operation) {
-            operation.value = value.map(words::read);
+            operation.value = value.map(scalar_texts::read);
         }
     }
 }
@@ -362,7 +362,7 @@ impl Run {
             Verb::Test => {
                 let want = value.unwrap_or_default();
                 let same = if path.is_empty() {
-                    words::equal(&self.document, &want)
+                    scalar_texts::equal(&self.document, &want)
                 } else {
                     self.finds(&path, &want).map_err(|why| {
                         let missing = || format!("test operation does not apply: is missing path: {path}");
@@ -389,7 +389,7 @@ impl Run {
     /// Returns whether the value at `path` has the words `want`.
     fn finds(&mut self, path: &str, want: &Value) -> Outcome<bool> {
         let Target { parent, key, .. } = locate(&mut self.document, path, &mut self.effort)?;
-        Ok(words::equal(find(parent, &key, &mut self.effort)?.unwrap_or(&Value::Null), want))
+        Ok(scalar_texts::equal(find(parent, &key, &mut self.effort)?.unwrap_or(&Value::Null), want))
     }
 
     /// Adds `value` at `path`, or replaces the value there. `nesting` is the nesting of `value`.

@@ -12,13 +12,13 @@
 //! changed in between.
 
 mod json;
-mod leftover;
 mod lists;
 mod members;
 mod merge;
+mod merged_patch;
 pub mod restore;
+mod scalar_texts;
 mod strategic;
-mod words;
 
 use types::schema::table::Message;
 use values::field::FieldError;
@@ -212,7 +212,7 @@ impl Patch {
     /// The errors of [`Patch::apply`].
     pub fn shown(&self, message: &Message, mut original: Value) -> Result<String, Status> {
         if let Body::Strategic(patch) = &self.body {
-            return Ok(go_print(&leftover::of(message, &original, patch.clone())));
+            return Ok(go_print(&merged_patch::of(message, &original, patch.clone())));
         }
         if message.custom {
             original.sort_names();

@@ -10,8 +10,8 @@
 //! of an object, so that every requested version has the same table. The object of a row is a range of stored
 //! bytes and is not encoded again. The caller provides the objects.
 
-mod alike;
 pub mod cell;
+mod cell_reuse;
 mod cells;
 mod cluster;
 mod describe;
@@ -38,8 +38,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use self::alike::{Inputs, Mask};
 use self::cell::{Cell, CellError};
+use self::cell_reuse::{Inputs, Mask};
 use self::jsonpath::JsonPath;
 pub use self::partial::{ListMeta, MetaVersion, PartialWriter, metadata_range, metadata_start};
 use self::reads::Reads;

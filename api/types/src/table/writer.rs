@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::alike::{Before, Look};
+use super::cell_reuse::{Before, Look};
 use super::eval::{Output, Row, text_of};
 use super::{
     ColumnKind, CompiledColumn, Headers, IncludeObject, ListMeta, PartialWriter, RowError, Source,

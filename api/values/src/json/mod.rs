@@ -9,6 +9,7 @@
 
 pub mod compact;
 mod exact;
+mod go_format;
 mod indent;
 mod members;
 pub mod names;
@@ -17,12 +18,12 @@ mod object;
 mod parse;
 mod repair;
 pub mod scan;
-mod shown;
 mod structures;
 mod write;
 
 pub use exact::{parse_exact, parse_exact_reporting_duplicates};
 pub use go::json::syntax_error;
+pub use go_format::go_print;
 pub use indent::Indenter;
 pub use number::plain_number;
 #[cfg(any(test, feature = "testing"))]
@@ -30,7 +31,6 @@ pub use object::sharing;
 pub use object::{Key, Object, ReadMembers};
 pub use parse::{DEPTH_MAX, MemberCollector, ParseError, Tree, parse, parse_reporting_duplicates};
 pub use repair::repaired;
-pub use shown::go_print;
 pub use structures::structures_in;
 pub use write::{write, write_escaped, write_items, write_members, write_pretty, write_sorted, write_string};
 

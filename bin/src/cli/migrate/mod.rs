@@ -22,7 +22,7 @@ use engine::{Engine, Revision, Role};
 use etcd::snapshot::Snapshot;
 use replica::Replica;
 use replica::digests::{Digest, Digests};
-use replica::moving::MoveError;
+use replica::migration::MoveError;
 use serde::Serialize;
 
 use crate::cli::args::{Format, Migrate};

@@ -19,7 +19,7 @@ use ref_cast::RefCast;
 
 use super::keyed;
 use super::time;
-use crate::custom::same::limits_of;
+use crate::custom::unchanged::limits_of;
 use crate::expression::node::{ObjectNode, ValueNode};
 use types::schema::kind;
 use types::schema::limits::Limits;

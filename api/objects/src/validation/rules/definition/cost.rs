@@ -8,8 +8,8 @@
 //! `maxProperties`). If one of them has no limit, the compiler's bound by the size of a request is used
 //! instead. Numbers saturate.
 
+use super::extension_names::ExtensionNames;
 use super::internal;
-use super::words::Words;
 use crate::custom::definition::rules::{CompiledRule, MessageExpression, RuleError};
 use crate::custom::schema::{Rule, Schema};
 use crate::validation::path::Path;
@@ -74,7 +74,7 @@ impl TotalCost {
     }
 
     /// Returns the errors if the total cost is too high. `path` is that of the schema.
-    pub(super) fn errors(self, path: &Path, words: &Words) -> Vec<FieldError> {
+    pub(super) fn errors(self, path: &Path, words: &ExtensionNames) -> Vec<FieldError> {
         if self.total <= SCHEMA_MAX {
             return Vec::new();
         }
@@ -212,7 +212,7 @@ mod tests {
         for (name, cost) in [("a", 1), ("b", 60), ("c", 0), ("d", 50), ("e", 60), ("f", 40), ("g", 70)] {
             total.add(Path::ROOT.child(name), cost * SCHEMA_MAX / 100);
         }
-        let words = Words::of(&values::naming::KUBERNETES);
+        let words = ExtensionNames::of(&values::naming::KUBERNETES);
         let errors = total.errors(&Path::ROOT.child("root"), &words);
         let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
         assert_eq!(paths, ["g", "b", "e", "d", "root"]);

@@ -14,18 +14,18 @@
 mod conversion;
 mod cost;
 mod defaults;
+mod extension_names;
 mod internal;
 mod names;
 mod options;
 mod schema;
 mod structural;
 mod version;
-mod words;
 
 use hashbrown::HashSet;
 
+use extension_names::ExtensionNames;
 use options::{Options, has_bad_bundle};
-use words::Words;
 
 use super::View;
 use crate::custom;
@@ -48,7 +48,7 @@ pub(in super::super) fn definition(validator: &mut Validator, path: &Path, objec
     let Some(given) = object.object() else { return };
     let new = Definition::read(given);
     let old = validator.old.and_then(View::object).map(Definition::read);
-    let words = Words::of(validator.naming);
+    let words = ExtensionNames::of(validator.naming);
     let spec = path.child("spec");
     if old.is_none() {
         name(validator, path, &new, object);
@@ -174,7 +174,7 @@ struct Spec<'s> {
     shared: Shared,
     /// Spec as it was given.
     given: View<'s>,
-    words: &'s Words,
+    words: &'s ExtensionNames,
 }
 
 impl Spec<'_> {
@@ -382,7 +382,7 @@ pub(in super::super) fn findings<'f>(
 /// Returns the reasons why schemas of a definition are not structural, as one text; `None` if all are
 /// structural.
 fn violations(naming: &Naming, definition: &Definition) -> Option<String> {
-    let words = Words::of(naming);
+    let words = ExtensionNames::of(naming);
     let spec = Path::ROOT.child("spec");
     let versions = spec.child("versions");
     let mut texts: Vec<String> = Vec::new();

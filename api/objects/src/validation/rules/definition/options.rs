@@ -4,7 +4,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::conversion::{self, Tolerated};
-use super::words::Words;
+use super::extension_names::ExtensionNames;
 use super::{defaults, schema, structural, version};
 use crate::custom::definition::rules::{RuleCompiler, StoredExpressions};
 use crate::custom::definition::{Definition, Version, naming, walk};
@@ -62,7 +62,7 @@ impl Options {
         compiler: Option<&'static dyn RuleCompiler>,
         new: &Definition,
         old: &Definition,
-        words: &Words,
+        words: &ExtensionNames,
     ) -> Options {
         let no_schema =
             |holds: &dyn Fn(&Schema) -> bool| !old.schemas().any(|schema| walk::any(schema, holds));

@@ -9,8 +9,8 @@
 use hashbrown::HashSet;
 
 use super::cost::{Cardinality, TotalCost};
+use super::extension_names::ExtensionNames;
 use super::structural::{self, item};
-use super::words::Words;
 use super::{Options, cost, internal};
 use crate::custom::definition::rules::RuleCompiler;
 use crate::custom::field_path;
@@ -50,7 +50,7 @@ enum NoDefaults<'p> {
 pub(super) fn errors(
     schema: &Schema,
     path: &Path,
-    words: &Words,
+    words: &ExtensionNames,
     options: &Options,
     compiles: bool,
 ) -> Vec<FieldError> {
@@ -78,7 +78,7 @@ pub(super) fn errors(
 }
 
 struct Check<'c> {
-    words: &'c Words,
+    words: &'c ExtensionNames,
     options: &'c Options,
     compiler: Option<&'static dyn RuleCompiler>,
     errors: Vec<FieldError>,
@@ -441,7 +441,7 @@ fn values(schema: &Schema) -> Option<&Schema> {
 }
 
 /// Returns the error of a set whose elements are not atomic.
-fn set_error(schema: &Schema, path: &Path, words: &Words) -> Option<FieldError> {
+fn set_error(schema: &Schema, path: &Path, words: &ExtensionNames) -> Option<FieldError> {
     let item = item(schema)?;
     let (name, own) = match item.kind.as_str() {
         "array" => {
@@ -458,12 +458,12 @@ fn set_error(schema: &Schema, path: &Path, words: &Words) -> Option<FieldError> 
 }
 
 /// Returns whether any set in the schema has elements that are not atomic.
-pub(super) fn has_open_sets(schema: &Schema, words: &Words) -> bool {
+pub(super) fn has_open_sets(schema: &Schema, words: &ExtensionNames) -> bool {
     schema.list_type.as_deref() == Some("set") && set_error(schema, &Path::ROOT, words).is_some()
 }
 
 /// Returns the errors of elements or keys that may be `null` or absent although they identify elements.
-pub(super) fn key_errors(schema: &Schema, path: &Path, words: &Words) -> Vec<FieldError> {
+pub(super) fn key_errors(schema: &Schema, path: &Path, words: &ExtensionNames) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (Some(item), Some(list_type @ ("set" | "map"))) = (item(schema), schema.list_type.as_deref()) else {
         return errors;

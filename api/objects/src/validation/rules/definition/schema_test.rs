@@ -48,7 +48,7 @@ impl RuleCompiler for Scripted {
 fn found(schema: &str, change: impl FnOnce(&mut Options)) -> Vec<String> {
     let schema = schema.replace("rules", "x-kubernetes-validations");
     let schema = Schema::read(&object(&schema).into());
-    let words = Words::of(&KUBERNETES);
+    let words = ExtensionNames::of(&KUBERNETES);
     let mut options = Options::of_new(Some(&Scripted));
     change(&mut options);
     let errors = errors(&schema, &Path::ROOT.child("s"), &words, &options, true);

@@ -8,7 +8,7 @@
 //!
 //! Errors are sorted by their text, as in the reference server.
 
-use super::words::Words;
+use super::extension_names::ExtensionNames;
 use crate::custom::schema::{Additional, Items, Schema};
 use crate::validation::path::Path;
 use values::field::FieldError;
@@ -24,7 +24,7 @@ enum Level {
 }
 
 /// Returns the reason why a schema cannot be read as a structural one at all; `None` if it can.
-pub(super) fn obstacle(schema: &Schema, words: &Words) -> Option<String> {
+pub(super) fn obstacle(schema: &Schema, words: &ExtensionNames) -> Option<String> {
     let unsupported = [
         ("id", !schema.id.is_empty()),
         ("schema", !schema.dialect.is_empty()),
@@ -61,7 +61,7 @@ pub(super) fn obstacle(schema: &Schema, words: &Words) -> Option<String> {
 }
 
 /// Returns the errors of a schema that can be read as a structural one.
-pub(super) fn errors(schema: &Schema, path: &Path, words: &Words) -> Vec<FieldError> {
+pub(super) fn errors(schema: &Schema, path: &Path, words: &ExtensionNames) -> Vec<FieldError> {
     let mut check = Structural { words, errors: Vec::new() };
     check.invariants(schema, Level::Root, path);
     check.complete(schema, Some(schema), path, path);
@@ -78,7 +78,7 @@ pub(super) fn item(schema: &Schema) -> Option<&Schema> {
 }
 
 struct Structural<'w> {
-    words: &'w Words,
+    words: &'w ExtensionNames,
     errors: Vec<FieldError>,
 }
 

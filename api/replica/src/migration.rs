@@ -6,7 +6,7 @@
 //! leave (mark: left)    ─► the copy has the revision of the mark     ─► compare
 //! ```
 //!
-//! The mark excludes other writers (`mark.rs`). Levelling writes only differences, so an interrupted run can
+//! The mark excludes other writers (`migration_mark.rs`). Levelling writes only differences, so an interrupted run can
 //! be repeated at no cost. A revision that a client knows from the source never denotes another state here,
 //! since each object is written at a revision above the source's newest.
 

@@ -17,7 +17,7 @@ use etcd::rpc::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::moving::MoveError;
+use super::migration::MoveError;
 use super::{Replica, number, revision};
 
 /// Name of the mark, below the prefix.

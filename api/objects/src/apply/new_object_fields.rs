@@ -226,5 +226,5 @@ fn left<'s, 't, 'e>(
 }
 
 #[cfg(test)]
-#[path = "brought_test.rs"]
+#[path = "new_object_fields_test.rs"]
 mod tests;

@@ -3,7 +3,7 @@
 use values::naming::Naming;
 
 /// Names of the extensions (`x-…-list-type`), which are built once for each validation.
-pub(super) struct Words {
+pub(super) struct ExtensionNames {
     pub(super) preserve_unknown_fields: String,
     pub(super) embedded_resource: String,
     pub(super) int_or_string: String,
@@ -13,9 +13,9 @@ pub(super) struct Words {
     pub(super) validations: String,
 }
 
-impl Words {
-    pub(super) fn of(naming: &Naming) -> Words {
-        Words {
+impl ExtensionNames {
+    pub(super) fn of(naming: &Naming) -> ExtensionNames {
+        ExtensionNames {
             preserve_unknown_fields: naming.extension("preserve-unknown-fields"),
             embedded_resource: naming.extension("embedded-resource"),
             int_or_string: naming.extension("int-or-string"),
