@@ -167,9 +167,10 @@ impl Expected<'_> {
             }
         }
         if !self.fits(kind, api_version) {
-            return Err(match self.message.custom && self.fits("", api_version) {
-                true => self.other_kind(kind, &decoded.object),
-                false => refuse(""),
+            return Err(if self.message.custom && self.fits("", api_version) {
+                self.other_kind(kind, &decoded.object)
+            } else {
+                refuse("")
             });
         }
         for (name, value) in [("kind", self.kind), ("apiVersion", self.api_version)] {

@@ -133,9 +133,10 @@ fn is_listed(naming: &Naming, types: &str, (kind, api_version): Named<'_>) -> bo
 /// Returns the message for an object of a known type that cannot be converted to the expected one.
 pub fn unconvertible((kind, api_version): Named<'_>, (own_kind, own_version): Named<'_>) -> String {
     // The types of the meta group are the same in all versions.
-    let version = match is_meta(IN_ALL_VERSIONS, kind) || is_meta(UNVERSIONED, kind) {
-        true => "v1",
-        false => api_version.rsplit('/').next().unwrap_or_default(),
+    let version = if is_meta(IN_ALL_VERSIONS, kind) || is_meta(UNVERSIONED, kind) {
+        "v1"
+    } else {
+        api_version.rsplit('/').next().unwrap_or_default()
     };
     format!("converting ({version}.{kind}) to ({}.{own_kind}): unknown conversion", package(own_version))
 }

@@ -201,10 +201,7 @@ impl Bits {
         if self.bytes.len() <= at {
             self.bytes.resize(at + 1, 0);
         }
-        match taken {
-            true => self.bytes[at] |= bit,
-            false => self.bytes[at] &= !bit,
-        }
+        if taken { self.bytes[at] |= bit } else { self.bytes[at] &= !bit }
     }
 
     pub(super) fn write(&self) -> Result<Bytes, protobuf::EncodeError> {

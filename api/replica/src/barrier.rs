@@ -87,10 +87,7 @@ impl Replica {
     pub async fn current(&self) -> Result<(), Status> {
         let newest = self.newest().await.map_err(|error| self.unanswered(&error))?;
         self.follow_to(newest).await?;
-        match self.has_left() {
-            true => Err(self.moved()),
-            false => Ok(()),
-        }
+        if self.has_left() { Err(self.moved()) } else { Ok(()) }
     }
 
     /// Returns the error for requests that this etcd can no longer serve.

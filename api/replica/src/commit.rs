@@ -224,10 +224,11 @@ impl Replica {
                 Expected::Revision(seen) => found == Some(number(seen)),
                 Expected::Any => false,
             };
-            return Err(match is_as_expected {
+            return Err(if is_as_expected {
                 // A condition about something else that the write changes failed.
-                true => CommitFailure::Again,
-                false => CommitFailure::Conflict { current: self.engine.snapshot().get(key) },
+                CommitFailure::Again
+            } else {
+                CommitFailure::Conflict { current: self.engine.snapshot().get(key) }
             });
         }
         if let Err(status) = self.follow_to(at).await {

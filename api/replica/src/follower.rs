@@ -42,10 +42,11 @@ impl Replica {
         let mut pause = PAUSE.0;
         loop {
             let before = self.engine.revision();
-            let trouble = match self.is_to_be_filled() {
+            let trouble = if self.is_to_be_filled() {
                 // A fill was interrupted, and no stream can deliver what is missing.
-                true => Trouble::Stream(WatchEnd::Compacted(number(before.next()))),
-                false => self.follow_stream().await,
+                Trouble::Stream(WatchEnd::Compacted(number(before.next())))
+            } else {
+                self.follow_stream().await
             };
             if self.engine.revision() > before {
                 pause = PAUSE.0;

@@ -111,9 +111,12 @@ impl Replica {
             let entries = source.range(KeyRange::all());
             let entries = entries.filter(|entry| entry.key().starts_with(SERVICES) == services);
             let mut writes = stream::iter(entries)
-                .map(async |entry| match self.is_moved(&entry)? {
-                    true => self.level_one(&entry, floor).await.map(Some),
-                    false => Ok(None),
+                .map(async |entry| {
+                    if self.is_moved(&entry)? {
+                        self.level_one(&entry, floor).await.map(Some)
+                    } else {
+                        Ok(None)
+                    }
                 })
                 .buffer_unordered(most);
             while let Some(wrote) = writes.try_next().await? {
@@ -272,10 +275,7 @@ impl Replica {
                 let _ = write!(differing, "{resource} ({} and {} objects) ", count(one), count(other));
             }
         }
-        match differing.is_empty() {
-            true => Ok(ours),
-            false => Err(MoveError::Differ(differing.trim_end().to_owned())),
-        }
+        if differing.is_empty() { Ok(ours) } else { Err(MoveError::Differ(differing.trim_end().to_owned())) }
     }
 
     /// Returns the digests of a snapshot by resource. The values are read once, and not kept in memory.

@@ -137,12 +137,11 @@ impl Replica {
             success: vec![delete(self.mark_key()), delete(self.filler_key())],
             failure: Vec::new(),
         };
-        match self.client.txn(&request).await?.succeeded {
-            true => {
-                self.claim.store(0, Ordering::Release);
-                Ok(())
-            }
-            false => Err(MoveError::InUse("the mark of the move is another's".to_owned())),
+        if self.client.txn(&request).await?.succeeded {
+            self.claim.store(0, Ordering::Release);
+            Ok(())
+        } else {
+            Err(MoveError::InUse("the mark of the move is another's".to_owned()))
         }
     }
 

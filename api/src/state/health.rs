@@ -316,10 +316,12 @@ struct Remarks {
 /// Returns the response of an endpoint with these results of its checks.
 fn combined(endpoint: Endpoint, verdicts: &[(&str, Verdict)], remarks: Remarks, query: &Query) -> Response {
     let (text, failed) = report(endpoint, verdicts, remarks, query);
-    match failed {
-        true => respond_text(StatusCode::INTERNAL_SERVER_ERROR, text),
-        false if query.first("verbose").is_some() => respond_text(StatusCode::OK, text),
-        false => respond_text(StatusCode::OK, "ok"),
+    if failed {
+        respond_text(StatusCode::INTERNAL_SERVER_ERROR, text)
+    } else if query.first("verbose").is_some() {
+        respond_text(StatusCode::OK, text)
+    } else {
+        respond_text(StatusCode::OK, "ok")
     }
 }
 

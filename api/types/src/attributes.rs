@@ -111,10 +111,8 @@ pub fn note_unknown(attributes: &mut [u8]) {
 pub fn select<'o>(field: &Selectable, object: &'o Object) -> Cow<'o, str> {
     let found = |path: &str| follow(path.trim(), object).and_then(text).filter(|text| !text.is_empty());
     let path = &*field.path;
-    let selected = match path.bytes().any(|byte| byte == b'|') {
-        false => found(path),
-        true => path.split('|').find_map(found),
-    };
+    let selected =
+        if path.bytes().any(|byte| byte == b'|') { path.split('|').find_map(found) } else { found(path) };
     selected.unwrap_or_else(|| field.absent.clone())
 }
 

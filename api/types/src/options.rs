@@ -149,9 +149,10 @@ fn parse_version(text: &str) -> Result<Revision, String> {
     }
     decimal(text).map(Revision::new).ok_or_else(|| {
         let quoted = values::field::go_quote(text);
-        let why = match text.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => "value out of range",
-            false => "invalid syntax",
+        let why = if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            "value out of range"
+        } else {
+            "invalid syntax"
         };
         format!("resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {why}")
     })

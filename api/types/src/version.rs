@@ -72,9 +72,10 @@ impl AskedReleases {
                 )
             })
             .collect();
-        match wrong.is_empty() {
-            true => Ok(Releases { emulated: self.emulated.1, compatible: self.compatible.1 }),
-            false => Err(wrong),
+        if wrong.is_empty() {
+            Ok(Releases { emulated: self.emulated.1, compatible: self.compatible.1 })
+        } else {
+            Err(wrong)
         }
     }
 

@@ -199,9 +199,10 @@ impl Fixture {
         if !errors.is_empty() {
             return Err(ApplyError::Configuration(join(&errors)));
         }
-        let first = match Managed::stored(live).is_empty() {
-            true => before_first_apply(&versions, &writer, &reset, live),
-            false => live.clone(),
+        let first = if Managed::stored(live).is_empty() {
+            before_first_apply(&versions, &writer, &reset, live)
+        } else {
+            live.clone()
         };
         let mut managed = Managed::stored(&first);
         for entry in managed.entries_mut() {

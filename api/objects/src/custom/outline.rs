@@ -37,9 +37,10 @@ fn copy(scan: &mut Scan, path: &[&str], out: &mut Vec<u8>) -> Option<()> {
                 let begin = scan.rest();
                 let name = scan.name()?;
                 out.extend_from_slice(begin.get(..begin.len() - scan.rest().len())?);
-                match name.raw == next.as_bytes() {
-                    true => copy(scan, below, out)?,
-                    false => out.extend_from_slice(scan.value()?),
+                if name.raw == next.as_bytes() {
+                    copy(scan, below, out)?
+                } else {
+                    out.extend_from_slice(scan.value()?)
                 }
                 is_more = more(scan, b'}', out)?;
             }

@@ -328,9 +328,10 @@ fn forget_devices(new: &mut Object, old: &Object) {
     let said = status.get("devices").and_then(Value::as_array).unwrap_or_default();
     if said.iter().any(is_back) {
         let left: Vec<Value> = said.iter().filter(|device| !is_back(device)).cloned().collect();
-        match left.is_empty() {
-            true => _ = status.remove("devices"),
-            false => _ = status.insert("devices", Value::Array(left)),
+        if left.is_empty() {
+            _ = status.remove("devices");
+        } else {
+            _ = status.insert("devices", Value::Array(left));
         }
     }
 }

@@ -203,10 +203,8 @@ impl State {
         for item in &items {
             *self.held.entry(*item).or_default() += 1;
         }
-        let before = match items.is_empty() {
-            true => self.holdings.remove(&key),
-            false => self.holdings.insert(key, items),
-        };
+        let before =
+            if items.is_empty() { self.holdings.remove(&key) } else { self.holdings.insert(key, items) };
         for item in before.into_iter().flatten() {
             if let Some(count) = self.held.get_mut(&item) {
                 *count -= 1;

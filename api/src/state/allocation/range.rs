@@ -230,9 +230,10 @@ fn without_zeros(address: &str) -> String {
         if digits.starts_with(|c: char| c.is_ascii_digit()) || part.is_empty() { digits } else { "0" }
             .to_owned()
     };
-    match address.contains(':') || !address.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
-        true => address.to_owned(),
-        false => address.split('.').map(short).collect::<Vec<_>>().join("."),
+    if address.contains(':') || !address.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        address.to_owned()
+    } else {
+        address.split('.').map(short).collect::<Vec<_>>().join(".")
     }
 }
 

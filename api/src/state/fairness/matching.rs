@@ -122,9 +122,10 @@ impl Rule {
 
     fn matches(&self, attributes: &Attributes<'_>) -> bool {
         self.subjects.iter().any(|subject| subject.matches(&attributes.user.name, &attributes.user.groups))
-            && match attributes.resource_request {
-                true => self.resources.iter().any(|rule| rule.matches(attributes)),
-                false => self.paths.iter().any(|rule| rule.matches(attributes)),
+            && if attributes.resource_request {
+                self.resources.iter().any(|rule| rule.matches(attributes))
+            } else {
+                self.paths.iter().any(|rule| rule.matches(attributes))
             }
     }
 }

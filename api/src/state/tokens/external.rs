@@ -422,10 +422,7 @@ impl External {
             tokio::time::sleep_until(next.into()).await;
             let mut asked = self.asked.lock().await;
             asked.last = Instant::now();
-            next = match self.refresh().await {
-                true => self.keys.read().refresh,
-                false => Instant::now() + FETCH_AGAIN,
-            };
+            next = if self.refresh().await { self.keys.read().refresh } else { Instant::now() + FETCH_AGAIN };
             asked.answered = asked.last;
         }
     }
@@ -473,10 +470,7 @@ impl UnknownKeys {
     ) -> Result<Option<Accepted>, Cause> {
         let Some(used) = self.0.used.get() else { return Ok(None) };
         let Some(id) = used.verifier.unknown_key(token) else { return Ok(None) };
-        match self.0.learn(&id).await {
-            true => Ok(used.verifier.verify(token, target, now)?),
-            false => Ok(None),
-        }
+        if self.0.learn(&id).await { Ok(used.verifier.verify(token, target, now)?) } else { Ok(None) }
     }
 }
 

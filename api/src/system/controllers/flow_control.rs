@@ -147,9 +147,10 @@ async fn report(api: &Context, objects: &Objects) -> Result<(), Status> {
         objects.levels.iter().map(|(_, object)| object.str_at(&["metadata", "name"])).collect();
     for (seen, schema) in &objects.schemas {
         let level = schema.str_at(&["spec", "priorityLevelConfiguration", "name"]);
-        let (status, reason, verb) = match levels.contains(level) {
-            true => ("False", "Found", "it exists"),
-            false => ("True", "NotFound", "there is no such object"),
+        let (status, reason, verb) = if levels.contains(level) {
+            ("False", "Found", "it exists")
+        } else {
+            ("True", "NotFound", "there is no such object")
         };
         let message = format!(
             "This FlowSchema references the PriorityLevelConfiguration object named {level:?} {} {verb}",

@@ -146,9 +146,10 @@ async fn renew_once(api: &Context, host: &str, name: &str, holder: &str) -> Resu
     spec.insert("holderIdentity", holder.into());
     spec.insert("leaseDurationSeconds", Value::Int(DURATION.as_secs() as i64));
     spec.insert("renewTime", Value::from(clock::now_micros()));
-    let written = match is_new {
-        true => loopback.create(&target, Value::Object(lease)).await?,
-        false => loopback.update(&target, Value::Object(lease)).await?,
+    let written = if is_new {
+        loopback.create(&target, Value::Object(lease)).await?
+    } else {
+        loopback.update(&target, Value::Object(lease)).await?
     };
     if written != Written::Done {
         tracing::debug!(name, "another server of this host has renewed the lease");

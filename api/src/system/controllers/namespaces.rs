@@ -260,12 +260,13 @@ async fn wait(api: &Context, name: &str, left: &Left) -> Result<(), TailError> {
     let mut changed = false;
     loop {
         let next = select_all(tails.iter_mut().map(|tail| Box::pin(tail.next(EVENTS_MAX))));
-        let (events, ..) = match changed {
-            false => next.await,
-            true => match timeout_at(count_at, next).await {
+        let (events, ..) = if changed {
+            match timeout_at(count_at, next).await {
                 Ok(next) => next,
                 Err(_) => return Ok(()),
-            },
+            }
+        } else {
+            next.await
         };
         events?;
         let snapshots = api.backends().snapshots();

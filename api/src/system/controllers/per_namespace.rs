@@ -135,9 +135,10 @@ where
                 metadata.insert("name", self.name.into());
                 metadata.insert("namespace", namespace.into());
             }
-            let written = match is_there {
-                true => loopback.update(&target, object).await,
-                false => loopback.create(&target, object).await,
+            let written = if is_there {
+                loopback.update(&target, object).await
+            } else {
+                loopback.create(&target, object).await
             };
             match written {
                 Ok(Written::Done) => return Ok(()),

@@ -148,9 +148,12 @@ impl Settings {
             let config = text.map(|text| plugin.document(&text, wishes.naming)).transpose();
             let config = config.map_err(|why| failed(&unmade, why))?;
             let is_late = plugin.config.is_some_and(|of| of.is_checked_late);
-            let make = configure(config.as_ref(), files).map_err(|why| match is_late {
-                true => failed(&format!("failed to initialize admission plugin {:?}", plugin.name), why),
-                false => failed(&unmade, why),
+            let make = configure(config.as_ref(), files).map_err(|why| {
+                if is_late {
+                    failed(&format!("failed to initialize admission plugin {:?}", plugin.name), why)
+                } else {
+                    failed(&unmade, why)
+                }
             })?;
             plugins.push((plugin.name, make));
         }

@@ -129,9 +129,10 @@ impl Discovery {
         let Some((form, encoding)) = form else {
             self.plain(parts)?;
             let others = [Encoding::Yaml.media_type(), naming.protobuf_media_type];
-            let status = match is_refused {
-                true => not_acceptable(&others),
-                false => Status::not_acceptable(&[&[Encoding::Json.media_type()], &others[..]].concat()),
+            let status = if is_refused {
+                not_acceptable(&others)
+            } else {
+                Status::not_acceptable(&[&[Encoding::Json.media_type()], &others[..]].concat())
             };
             return Some(Answer::json(json_response(status.code, &status.to_value(), true)));
         };

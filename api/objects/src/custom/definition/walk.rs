@@ -6,9 +6,8 @@ use crate::custom::schema::{Additional, Dependency, Items, Schema};
 
 /// Returns whether a predicate holds for the schema or any schema below it.
 pub fn any(schema: &Schema, mut predicate: impl FnMut(&Schema) -> bool) -> bool {
-    let found = visit(schema, &mut |node| match predicate(node) {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
+    let found = visit(schema, &mut |node| {
+        if predicate(node) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     found.is_break()
 }

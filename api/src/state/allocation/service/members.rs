@@ -168,9 +168,6 @@ pub(super) fn synchronise(service: &mut Object, old: &Object) {
         return set(service, "clusterIPs", all_before.as_slice().into());
     }
     if now != before && all == all_before {
-        match now.is_empty() {
-            true => clear(service, "clusterIPs"),
-            false => copy_address(service),
-        }
+        if now.is_empty() { clear(service, "clusterIPs") } else { copy_address(service) }
     }
 }

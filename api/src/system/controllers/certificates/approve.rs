@@ -44,12 +44,8 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
             }
         }
         pass.end()?;
-        let again = async {
-            match waiting {
-                true => tokio::time::sleep(AGAIN).await,
-                false => std::future::pending().await,
-            }
-        };
+        let again =
+            async { if waiting { tokio::time::sleep(AGAIN).await } else { std::future::pending().await } };
         tokio::select! {
             events = tail.next(EVENTS_MAX) => drop(events?),
             () = again => {}

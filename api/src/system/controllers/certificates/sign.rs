@@ -33,10 +33,8 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
     loop {
         let (mut unsigned, mut pass) = (0, Pass::default());
         let waiting: Vec<Object> = all(&api, &prefix).filter(is_waiting).collect();
-        let authority = match waiting.is_empty() {
-            true => None,
-            false => Some(api.certificates().authorities.authority()),
-        };
+        let authority =
+            if waiting.is_empty() { None } else { Some(api.certificates().authorities.authority()) };
         for object in &waiting {
             let Some(signer) = Signer::named(text(object, ["spec", "signerName"]), api.naming()) else {
                 continue;

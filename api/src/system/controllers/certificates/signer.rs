@@ -74,9 +74,10 @@ fn of_node(subject: &Subject) -> Result<(), String> {
 }
 
 fn node_name(subject: &Subject) -> Result<(), String> {
-    match subject.common_name.starts_with(NODE_PREFIX) {
-        true => Ok(()),
-        false => Err(format!("subject common name does not begin with {NODE_PREFIX}")),
+    if subject.common_name.starts_with(NODE_PREFIX) {
+        Ok(())
+    } else {
+        Err(format!("subject common name does not begin with {NODE_PREFIX}"))
     }
 }
 

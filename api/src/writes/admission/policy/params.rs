@@ -46,9 +46,10 @@ impl ParamKind {
     /// Fails if the resource is not served.
     pub fn resource<'s>(&self, served: &'s Served) -> Result<&'s Resource, String> {
         parameters(&self.spec, served.registry()).ok_or_else(|| {
-            let api_version = match self.api_version.contains('/') {
-                true => self.api_version.clone(),
-                false => format!("/{}", self.api_version),
+            let api_version = if self.api_version.contains('/') {
+                self.api_version.clone()
+            } else {
+                format!("/{}", self.api_version)
             };
             format!("failed to find resource referenced by paramKind: '{api_version}, Kind={}'", self.kind)
         })

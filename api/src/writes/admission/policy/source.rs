@@ -299,10 +299,12 @@ pub fn asked<'r, N>(record: &Record<'r, N>, new: Option<&'r Object>) -> Asked<'r
         resource: record.resource,
         subresource: record.subresource,
         // The namespace of a namespace is its own name.
-        namespace: match record.resource.is_of("", "namespaces") {
-            true => name,
-            false if record.is_namespaced() => record.namespace,
-            false => "",
+        namespace: if record.resource.is_of("", "namespaces") {
+            name
+        } else if record.is_namespaced() {
+            record.namespace
+        } else {
+            ""
         },
         name,
         old: record.old,

@@ -220,10 +220,12 @@ impl Spec<'_> {
 
     fn schemas_are_there(&self, validator: &mut Validator, path: &Path, options: &Options) {
         let definition = self.definition;
-        let detail = match options.needs_schemas {
-            true => "",
-            false if definition.preserve_unknown_fields => return,
-            false => "because otherwise all fields are pruned",
+        let detail = if options.needs_schemas {
+            ""
+        } else if definition.preserve_unknown_fields {
+            return;
+        } else {
+            "because otherwise all fields are pruned"
         };
         let versions = path.child("versions");
         for (at, version) in definition.versions.iter().enumerate() {
