@@ -21,11 +21,10 @@ struct Crate<'t> {
     text: &'t dyn Fn(&Path) -> Option<String>,
 }
 
-/// A module: its file and the names that it imports.
+/// A module: its file and the names that it imports, without `module::*`.
 struct Module {
     file: PathBuf,
     imports: BTreeMap<String, Scoped>,
-    globs: Vec<Scoped>,
 }
 
 /// The meaning of a path.
@@ -56,12 +55,10 @@ impl Crate<'_> {
         for scope in inline {
             let is_here = |import: &&Import| import.target.scope == scope;
             let target = |import: &Import| Scoped { scope: Vec::new(), path: import.target.path.clone() };
-            let (globs, names): (Vec<&Import>, Vec<&Import>) =
-                source.imports.iter().filter(is_here).partition(|import| import.name == "*");
-            let imports = names.into_iter().map(|import| (import.name.clone(), target(import))).collect();
-            let globs = globs.into_iter().map(target).collect();
-            self.modules
-                .insert([&module[..], &scope].concat(), Module { file: file.to_owned(), imports, globs });
+            let names = source.imports.iter().filter(is_here).filter(|import| import.name != "*");
+            let imports = names.map(|import| (import.name.clone(), target(import))).collect();
+            let path = [&module[..], &scope].concat();
+            self.modules.insert(path, Module { file: file.to_owned(), imports });
         }
         for declared in &source.declared {
             let directory = declared.scope.iter().fold(directory.to_owned(), |path, name| path.join(name));

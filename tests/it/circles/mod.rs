@@ -95,7 +95,7 @@ fn files_import_each_other_only_in_the_accepted_circles() {
     let root = root();
     let (found, total) = circles(&root);
     assert!(total > 800, "{total} files found");
-    println!("{} circles:\n\n{}", found.len(), print(found.iter()));
+    eprintln!("{} circles:\n\n{}", found.len(), print(found.iter()));
     let list = root.join(LIST);
     let mut accepted = parse(&fs::read_to_string(&list).expect("the list can be read"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
