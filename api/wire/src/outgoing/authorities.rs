@@ -143,12 +143,12 @@ impl ServerCertVerifier for Authorities {
     }
 }
 
-/// Converts the reason to an error of rustls, which chooses the TLS alert by it.
 /// Returns the cryptography of outgoing connections.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
+/// Converts the reason to an error of rustls, which chooses the TLS alert by it.
 fn error(unfit: Unfit, time: UnixTime) -> Error {
     // A certificate may have expired before 1970; the clamped time is in the past as well.
     let at = |seconds: i64| {

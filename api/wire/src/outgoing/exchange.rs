@@ -275,8 +275,9 @@ async fn send(
     endpoint: &Endpoint,
     mut request: Request<Sent>,
 ) -> Result<(Result<(Response<Incoming>, Live), Failure>, std::time::Instant), Failure> {
+    let target = endpoint.target();
     for _ in 0..pool::TRIED_MAX {
-        let Some(mut kept) = endpoint.pool().take(&endpoint.target()) else { break };
+        let Some(mut kept) = endpoint.pool().take(&target) else { break };
         let began = std::time::Instant::now();
         let again =
             (request.method() == Method::GET && request.body().is_end_stream()).then(|| same(&request));
@@ -290,7 +291,7 @@ async fn send(
         }
     }
     let mut live = connect_for_many(endpoint, request.method()).await?;
-    endpoint.pool().share(endpoint.target(), &live);
+    endpoint.pool().share(target, &live);
     let began = std::time::Instant::now();
     match live.send(endpoint.url(), request).await {
         Ok(response) => Ok((Ok((response, live)), began)),
