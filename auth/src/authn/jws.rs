@@ -88,7 +88,7 @@ impl Algorithm {
     }
 
     /// Returns the name that `jsonwebtoken` has for the algorithm; `None` if it lacks the algorithm.
-    fn of_library(self) -> Option<jsonwebtoken::Algorithm> {
+    fn in_jsonwebtoken(self) -> Option<jsonwebtoken::Algorithm> {
         match self {
             Algorithm::Rs256 => Some(jsonwebtoken::Algorithm::RS256),
             Algorithm::Rs384 => Some(jsonwebtoken::Algorithm::RS384),
@@ -350,13 +350,14 @@ impl PublicKey {
         if !self.algorithms.contains(&algorithm) {
             return false;
         }
-        match (&self.verifier, algorithm.of_library()) {
+        match (&self.verifier, algorithm.in_jsonwebtoken()) {
             (Verifier::Library(key), Some(algorithm)) => {
                 let signature = URL_SAFE_NO_PAD.encode(signature);
                 jsonwebtoken::crypto::verify(&signature, signed, key, algorithm).unwrap_or(false)
             }
             (Verifier::P521(key), None) => key.verify_sig(signed, signature).is_ok(),
-            _ => false,
+            // A key has algorithms of its own verifier only.
+            (Verifier::Library(_), None) | (Verifier::P521(_), Some(_)) => false,
         }
     }
 
