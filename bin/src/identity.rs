@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use engine::offline::{Found, Store};
+use engine::offline::{LogItem, Store};
 use engine::{Change, Engine, Expected, Payload, Revision, Write};
 use values::naming;
 
@@ -72,7 +72,7 @@ pub fn check_early(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     // Errors are ignored here, as opening the store reports them.
     let Ok(store) = Store::open(&dir) else { return Ok(()) };
     let value = store.records().take(EARLY_RECORDS_MAX).find_map(|found| match found {
-        Found::Record(record) if record.key() == KEY => record.value(),
+        LogItem::Record(record) if record.key() == KEY => record.value(),
         _ => None,
     });
     match value.and_then(|value| Identity::decode(&value)) {
@@ -314,7 +314,7 @@ mod tests {
         engine::offline::restore(
             &data.join("log"),
             &to,
-            engine::offline::Point::Newest,
+            engine::offline::RestorePoint::Newest,
             false,
             |_| (),
             |_, _| (),

@@ -112,12 +112,12 @@ impl Appender {
     }
 
     /// Erases, durably, the bytes that may be in the file.
-    pub fn take_back(&self, log: &Log) -> io::Result<()> {
+    pub fn erase_written(&self, log: &Log) -> io::Result<()> {
         if self.touched > 0 { log.erase(self.touched) } else { Ok(()) }
     }
 
     /// Prepares to write the erased bytes once more.
-    pub fn begin_again(&mut self) {
+    pub fn rewind(&mut self) {
         (self.written, self.touched, self.stuck) = (0, 0, false);
     }
 

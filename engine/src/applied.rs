@@ -91,7 +91,7 @@ pub(crate) fn check_continuation<'v>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Place;
+    use crate::history::RecordLocation;
 
     /// `key@revision` or `key@revision<created`, with `-` in front for a delete.
     fn batch(text: &str) -> Vec<Applied> {
@@ -118,9 +118,9 @@ mod tests {
             created: Revision::new(3),
             segment: crate::types::SegmentNumber::FIRST,
             expires_s: 0,
-            place: Place::new(8, 80, false),
+            location: RecordLocation::new(8, 80, false),
         };
-        let deleted = Version { place: Place::new(8, 80, true), ..live };
+        let deleted = Version { location: RecordLocation::new(8, 80, true), ..live };
         // The store is at revision 9; `l` was created at 3, and `d` is deleted.
         for (text, outcome) in [
             ("a@10", "ok"),

@@ -14,22 +14,22 @@ use bytes::Bytes;
 use crate::header::RECORDS_START;
 use crate::segment::Segment;
 use crate::snapshot::Root;
-use crate::transfer::{self, Coming, Frame, Held, Start};
+use crate::transfer::{self, Frame, HeldSegment, SegmentAnnouncement, TransferStart};
 use crate::types::{Revision, SegmentNumber};
 
 /// A backup that is being sent: the frames that are still missing.
 pub struct Outgoing {
     revision: Revision,
-    start: Option<Start>,
-    segments: VecDeque<Part>,
+    start: Option<TransferStart>,
+    segments: VecDeque<SegmentRange>,
     /// The segment whose records are being sent, and the offset of its next bytes.
-    current: Option<(Part, u64)>,
+    current: Option<(SegmentRange, u64)>,
     /// Number of frames made so far.
     frames: u32,
     ended: bool,
 }
 
-struct Part {
+struct SegmentRange {
     segment: Arc<Segment>,
     end: u64,
     held: bool,
@@ -37,21 +37,22 @@ struct Part {
 
 impl Outgoing {
     /// Begins a backup of the log of `root`, all of which is on disk, for a receiver that has `held` already.
-    pub(crate) fn new(root: &Root, held: Vec<Held>) -> Outgoing {
+    pub(crate) fn new(root: &Root, held: Vec<HeldSegment>) -> Outgoing {
         let in_order = root.segments.in_order();
-        let held: HashMap<SegmentNumber, Held> =
+        let held: HashMap<SegmentNumber, HeldSegment> =
             held.into_iter().map(|held| (held.header.number, held)).collect();
         let parts = in_order.iter().enumerate().map(|(at, segment)| {
             let end = root.end_of(segment);
             // The last segment may have grown since the receiver's copy was made.
             let is_complete = at + 1 < in_order.len() || segment.header.rewritten.is_some();
-            let held =
-                held.get(&segment.header.number).is_some_and(|held| is_complete && held.is(segment, end));
-            Part { segment: segment.clone(), end, held }
+            let held = held
+                .get(&segment.header.number)
+                .is_some_and(|held| is_complete && held.describes(segment, end));
+            SegmentRange { segment: segment.clone(), end, held }
         });
-        let segments: VecDeque<Part> = parts.collect();
+        let segments: VecDeque<SegmentRange> = parts.collect();
         let sent = segments.iter().filter(|part| !part.held);
-        let start = Start {
+        let start = TransferStart {
             segments: segments.len() as u32,
             store: in_order.first().map_or(0, |segment| segment.header.store),
             revision: root.revision,
@@ -93,13 +94,13 @@ impl Outgoing {
         let frame = if let Some(start) = self.start.take() {
             Frame::Start(start)
         } else if let Some(part) = self.segments.pop_front() {
-            let Part { segment, end, held } = &part;
+            let SegmentRange { segment, end, held } = &part;
             let (header, size) = (segment.header, segment.file.size());
-            let coming = Coming { header, size, end: *end, held: *held };
+            let announcement = SegmentAnnouncement { header, size, end: *end, held: *held };
             if !held && *end > RECORDS_START {
                 self.current = Some((part, RECORDS_START));
             }
-            Frame::Segment(coming)
+            Frame::Segment(announcement)
         } else {
             self.ended = true;
             Frame::End

@@ -88,7 +88,7 @@ impl Default for BloomScheme {
 impl BloomScheme {
     /// Returns the Bloom filter of a record whose head is sound. No query looks for a delete. A state with
     /// damaged attributes passes every query, so that the reader meets the damage.
-    pub(crate) fn of_record(&self, head: &Head, record: &[u8]) -> BloomFilter {
+    pub(crate) fn filter_of_record(&self, head: &Head, record: &[u8]) -> BloomFilter {
         match head.kind {
             EventKind::Delete => BloomFilter::NONE,
             EventKind::Put if self.kind == 0 || !head.attributes_are_sound(record) => BloomFilter::UNKNOWN,
@@ -120,7 +120,7 @@ impl BloomScheme {
             for &(_, offset, len, at) in of_segment {
                 let Ok(bytes) = segment.file.read(offset, len) else { continue };
                 if let Some(head) = Head::read(&bytes, segment.header.salt, offset) {
-                    blooms[at] = self.of_record(&head, &bytes);
+                    blooms[at] = self.filter_of_record(&head, &bytes);
                 }
             }
         }
@@ -174,7 +174,7 @@ impl BloomQuery {
 
     /// Returns whether a state with this Bloom filter is to be read.
     #[inline]
-    pub fn lets_through(&self, bloom: BloomFilter) -> bool {
+    pub fn matches(&self, bloom: BloomFilter) -> bool {
         bloom.has(self.required)
             && self.clauses.iter().all(|clause| {
                 let (mask, value) = clause.concerned;
@@ -192,7 +192,7 @@ mod tests {
         let bits = |bits: &[u128]| bits.iter().map(|&bits| BloomFilter::from_bits(bits)).collect::<Vec<_>>();
         let high = 1 << 100;
         let mut query = BloomQuery::default();
-        assert!(query.is_open() && query.lets_through(BloomFilter::NONE));
+        assert!(query.is_open() && query.matches(BloomFilter::NONE));
         query.require(bits(&[0b1]));
         query.require(bits(&[high]));
         query.require(bits(&[0b110, 0b1000]));
@@ -214,7 +214,7 @@ mod tests {
             (u128::MAX, true),
             (0, false),
         ] {
-            assert_eq!(query.lets_through(BloomFilter::from_bits(bloom)), passes, "{bloom:#b}");
+            assert_eq!(query.matches(BloomFilter::from_bits(bloom)), passes, "{bloom:#b}");
             let bloom = BloomFilter::from_bits(bloom);
             assert_eq!(BloomFilter::from_bytes(bloom.to_bytes()), bloom);
         }

@@ -7,22 +7,22 @@ use crate::types::{Revision, SegmentNumber};
 
 /// A segment that should exist but does not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Missing {
+pub(crate) struct MissingSegment {
     pub number: SegmentNumber,
 }
 
 /// Determines the log from the headers of its segments: returns indexes into `headers` in the order of the
 /// log. All other segments are superseded.
-pub(crate) fn from_headers(headers: &[Header]) -> Result<Vec<usize>, Missing> {
-    let Order { log, gaps } = order(headers);
+pub(crate) fn from_headers(headers: &[Header]) -> Result<Vec<usize>, MissingSegment> {
+    let LogOrder { log, gaps } = order(headers);
     match gaps.first() {
         None => Ok(log),
-        Some(&behind) => Err(Missing { number: headers[behind].after.max(SegmentNumber::FIRST) }),
+        Some(&behind) => Err(MissingSegment { number: headers[behind].after.max(SegmentNumber::FIRST) }),
     }
 }
 
 /// The known order of a log in which segments may be missing.
-pub(crate) struct Order {
+pub(crate) struct LogOrder {
     /// Indexes into the headers, in the order of the log.
     pub log: Vec<usize>,
     /// Indexes of the segments before which a segment is missing.
@@ -30,7 +30,7 @@ pub(crate) struct Order {
 }
 
 /// Like [`from_headers`], but returns all gaps instead of an error.
-pub(crate) fn order(headers: &[Header]) -> Order {
+pub(crate) fn order(headers: &[Header]) -> LogOrder {
     let superseded = superseded(headers);
     let mut log: Vec<usize> = (0..headers.len()).filter(|&at| !superseded[at]).collect();
     // A segment without records, left because the next record did not fit, has the same first revision as the
@@ -52,7 +52,7 @@ pub(crate) fn order(headers: &[Header]) -> Order {
             gaps.push(pair[1]);
         }
     }
-    Order { log, gaps }
+    LogOrder { log, gaps }
 }
 
 /// Returns which of the segments are superseded by a rewritten one. A superseded segment supersedes nothing

@@ -2,7 +2,7 @@
 //! layout.
 //!
 //! ```text
-//! root ─► Writer: blocks of 256 KiB ─► header ─► sync ─► rename ─► sync the directory
+//! root ─► CheckpointWriter: blocks of 256 KiB ─► header ─► sync ─► rename ─► sync the directory
 //!         segments, then keys, then the keys' Bloom filters
 //! file ─► load (load.rs): header, blocks, every entry checked ─► tree, segments, marks
 //! ```
@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub(crate) use self::load::{Loading, load};
+pub(crate) use self::load::{CheckpointLoader, load};
 use crate::bloom::BLOOM_BYTES;
 use crate::history;
-use crate::index::{Cursor, Size, Slot};
+use crate::index::{Cursor, KeySlot, TreeSize};
 use crate::io::{File, Storage};
 use crate::sabotage;
-use crate::segment::Mark;
+use crate::segment::PositionMark;
 use crate::snapshot::Root;
 use crate::throttle::WriteThrottle;
 use crate::types::{CommitTime, Revision, SegmentNumber};
@@ -62,7 +62,7 @@ pub(crate) fn revision(name: &str) -> Option<Revision> {
 
 /// Contents of a checkpoint other than the index.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct About {
+pub(crate) struct CheckpointContents {
     pub store: u64,
     pub revision: Revision,
     pub oldest: Revision,
@@ -82,44 +82,44 @@ pub(crate) struct SegmentImage {
     pub salt: u64,
     /// Offset at which its records ended.
     pub end: u64,
-    pub marks: Vec<Mark>,
+    pub marks: Vec<PositionMark>,
 }
 
 /// Values that a new checkpoint stores in addition to its root.
-pub(crate) struct Beside {
+pub(crate) struct CheckpointMetadata {
     pub time: CommitTime,
     pub lost_revisions: u64,
     pub numbers_given: SegmentNumber,
     /// Kind of the root's Bloom filters; 0 if it has none.
-    pub signed: u32,
+    pub bloom_kind: u32,
 }
 
 /// Writer of a checkpoint, one block at a time.
-pub(crate) struct Writer {
+pub(crate) struct CheckpointWriter {
     root: Arc<Root>,
-    beside: Beside,
+    metadata: CheckpointMetadata,
     salt: u64,
     file: Arc<dyn File>,
     cursor: Cursor,
     offset: u64,
     throttle: WriteThrottle,
-    written: Size,
+    written: TreeSize,
     /// Offset at which the blocks of keys end, once all of them are written. The Bloom filters follow, in a
     /// second walk.
     keys_end: Option<u64>,
 }
 
-impl Writer {
+impl CheckpointWriter {
     /// Begins the image of `root` by writing the blocks of its segments.
     pub fn begin(
         storage: &dyn Storage,
         throttle: WriteThrottle,
         root: Arc<Root>,
-        beside: Beside,
-    ) -> io::Result<Writer> {
+        metadata: CheckpointMetadata,
+    ) -> io::Result<CheckpointWriter> {
         let salt = storage.entropy();
         let segments = segment_blocks(&root);
-        let unsigned = if beside.signed == 0 { root.tree.size().keys * BLOOM_BYTES as u64 } else { 0 };
+        let unsigned = if metadata.bloom_kind == 0 { root.tree.size().keys * BLOOM_BYTES as u64 } else { 0 };
         let keys = image_bytes(&root) - unsigned;
         let blocks = keys / BLOCK_BYTES as u64 + 2;
         let before: usize = segments.iter().map(|block| block.len() + BLOCK_HEAD_BYTES).sum();
@@ -127,8 +127,9 @@ impl Writer {
         let len = BLOCKS_START + before as u64 + keys + blocks * BLOCK_HEAD_BYTES as u64;
         let file = storage.create(NEXT_NAME, len)?;
         let cursor = root.tree.cursor(b"");
-        let (offset, written, keys_end) = (BLOCKS_START, Size::default(), None);
-        let mut writer = Writer { root, beside, salt, file, cursor, offset, throttle, written, keys_end };
+        let (offset, written, keys_end) = (BLOCKS_START, TreeSize::default(), None);
+        let mut writer =
+            CheckpointWriter { root, metadata, salt, file, cursor, offset, throttle, written, keys_end };
         for block in segments {
             writer.write_block(&block)?;
         }
@@ -142,7 +143,7 @@ impl Writer {
             self.cursor = self.root.tree.cursor(b"");
         }
         match self.keys_end {
-            Some(_) if self.beside.signed == 0 => Ok(false),
+            Some(_) if self.metadata.bloom_kind == 0 => Ok(false),
             Some(_) => self.step_blooms(),
             None => Ok(true),
         }
@@ -225,17 +226,17 @@ impl Writer {
             (24, self.salt),
             (32, self.root.revision.get()),
             (40, self.root.oldest.get()),
-            (48, self.beside.time.ms()),
+            (48, self.metadata.time.ms()),
             (56, self.written.keys),
             (64, self.written.versions),
-            (72, self.beside.lost_revisions),
+            (72, self.metadata.lost_revisions),
             (80, self.keys_end.unwrap_or(self.offset)),
-            (96, if self.beside.signed == 0 { 0 } else { self.offset }),
+            (96, if self.metadata.bloom_kind == 0 { 0 } else { self.offset }),
         ] {
             header[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
-        header[88..92].copy_from_slice(&self.beside.numbers_given.get().to_le_bytes());
-        header[92..96].copy_from_slice(&self.beside.signed.to_le_bytes());
+        header[88..92].copy_from_slice(&self.metadata.numbers_given.get().to_le_bytes());
+        header[92..96].copy_from_slice(&self.metadata.bloom_kind.to_le_bytes());
         let crc = crc32fast::hash(&header[..124]).to_le_bytes();
         header[124..].copy_from_slice(&crc);
         header
@@ -274,7 +275,7 @@ fn segment_blocks(root: &Root) -> Vec<Vec<u8>> {
     blocks
 }
 
-fn encode_entry(block: &mut Vec<u8>, before: &[u8], key: &[u8], slot: &Slot) -> u64 {
+fn encode_entry(block: &mut Vec<u8>, before: &[u8], key: &[u8], slot: &KeySlot) -> u64 {
     let shared = before.iter().zip(key).take_while(|(a, b)| a == b).count();
     let start = block.len();
     block.extend_from_slice(&(shared as u16).to_le_bytes());
@@ -287,7 +288,7 @@ fn encode_entry(block: &mut Vec<u8>, before: &[u8], key: &[u8], slot: &Slot) -> 
         block.extend_from_slice(&version.created.get().to_le_bytes());
         block.extend_from_slice(&version.segment.get().to_le_bytes());
         block.extend_from_slice(&version.expires_s.to_le_bytes());
-        block.extend_from_slice(&version.place.to_bytes());
+        block.extend_from_slice(&version.location.to_bytes());
         versions += 1;
     }
     block[start + 4..start + 8].copy_from_slice(&versions.to_le_bytes());

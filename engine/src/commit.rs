@@ -1,5 +1,5 @@
 //! Group commit: many writers, one sync.
-//! `callers → queue → batch → decide (decide.rs) → apply: stamp, encode → write → sync → publish root → answer`
+//! `callers → queue → batch → decide (decide.rs) → append_record: stamp, encode → write → sync → publish root → answer`
 //!
 //! Only this module assigns revisions, in queue order. A caller gets a success only after its batch is
 //! published, and a batch is published only after it is synced (or, with relaxed durability, handed to the
@@ -23,10 +23,10 @@ use bytes::Bytes;
 use crate::append::{Appender, BATCH_BYTES_MAX};
 use crate::applied;
 use crate::bloom::BloomFilter;
-use crate::decide::{self, Conflict, Draft, State};
+use crate::decide::{self, Conflict, Draft, DraftState};
 use crate::error::{ApplyError, CommitError, ReadError, Refusal};
 use crate::event::{Event, Memo};
-use crate::history::{Place, Version};
+use crate::history::{RecordLocation, Version};
 use crate::index::Tree;
 use crate::io::is_disk_full;
 use crate::log::{Keeper, Log};
@@ -51,6 +51,18 @@ const REPLICATED_SYNC: Duration = Duration::from_secs(1);
 pub(crate) const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
 /// Room in bytes that a full disk must have again before ordinary writes are accepted.
 const ROOM_TRIED: usize = 32 * 1024;
+
+/// The components that a sequencer is made of.
+pub(crate) struct SequencerParts {
+    pub queue: Arc<Queue>,
+    pub hub: Arc<Hub>,
+    pub status: Arc<StoreStatus>,
+    pub keeper: Arc<Keeper>,
+    pub reserve: Arc<Reserve>,
+    pub log: Log,
+    pub durability: Durability,
+    pub times: Times,
+}
 
 /// The single writer of the log, which works in turns (turns.rs).
 pub(crate) struct Sequencer {
@@ -121,15 +133,9 @@ enum Outcome {
 }
 
 impl Sequencer {
-    pub fn new(
-        queue: Arc<Queue>,
-        hub: Arc<Hub>,
-        status: Arc<StoreStatus>,
-        (keeper, reserve): (Arc<Keeper>, Arc<Reserve>),
-        log: Log,
-        durability: Durability,
-        times: Times,
-    ) -> Sequencer {
+    /// Creates the sequencer, which continues after the newest published root.
+    pub fn new(parts: SequencerParts) -> Sequencer {
+        let SequencerParts { queue, hub, status, keeper, reserve, log, durability, times } = parts;
         let root = hub.root();
         let (tree, revision) = (root.tree.clone(), root.revision);
         let (batch, records) = (VecDeque::new(), Appender::new());
@@ -180,7 +186,7 @@ impl Sequencer {
         let proposals = batch.len();
         let is_time = batch.is_empty() || self.reserve.is_used() && self.looked.elapsed() >= DISK_FULL_RETRY;
         if is_time && self.status.disk_is_full() {
-            self.look_for_room();
+            self.check_for_room();
         }
         if !batch.is_empty() {
             let time = self.times.next();
@@ -190,7 +196,7 @@ impl Sequencer {
                         self.propose(write, bloom, answer, time);
                     }
                     Proposal::Apply { batch, blooms, answer } => {
-                        let outcome = self.follow(&batch, &blooms, time);
+                        let outcome = self.apply_batch(&batch, &blooms, time);
                         self.pending.push(Pending::Applied { answer, outcome });
                     }
                 }
@@ -228,7 +234,7 @@ impl Sequencer {
     fn carry_out(&mut self, step: MaintenanceStep, keys: usize) -> Option<MaintenanceStep> {
         let before = self.hub.root();
         let (left, oldest) = steps::carry_out(step, keys, &mut self.tree, &mut self.log, before.oldest);
-        self.show(oldest, &[]);
+        self.publish_root(oldest, &[]);
         left
     }
 
@@ -300,14 +306,14 @@ impl Sequencer {
             self.status.note_deleted_on_full(revision);
         }
         let record = state.record(&key, &draft, revision, false);
-        let version = self.apply(NewRecord { time, ..record }, draft.ttl, bloom);
+        let version = self.append_record(NewRecord { time, ..record }, draft.ttl, bloom);
         self.written.push(Written { key, version, previous: draft.previous });
         self.pending.push(Pending::Commit { answer, outcome: Outcome::Written(self.written.len() - 1) });
     }
 
     /// Applies a batch whose form was checked, with the commit time `time`. Returns the store's newest
     /// revision.
-    fn follow(
+    fn apply_batch(
         &mut self,
         batch: &[Applied],
         blooms: &[BloomFilter],
@@ -319,13 +325,13 @@ impl Sequencer {
         applied::check_continuation(batch, self.revision, |key| self.tree.newest(key))?;
         let mut blooms = blooms.iter();
         for transaction in batch.chunk_by(|before, next| before.revision == next.revision) {
-            self.follow_one(transaction, &mut blooms, time)?;
+            self.apply_revision(transaction, &mut blooms, time)?;
         }
         Ok(self.revision)
     }
 
     /// Applies the records of one revision, so that they are in the same batch and in the same segment.
-    fn follow_one(
+    fn apply_revision(
         &mut self,
         transaction: &[Applied],
         blooms: &mut std::slice::Iter<'_, BloomFilter>,
@@ -348,7 +354,7 @@ impl Sequencer {
         for (at, (applied, (draft, state))) in transaction.iter().zip(drafts).enumerate() {
             let record = state.record(&applied.key, &draft, applied.revision, at < last);
             let bloom = blooms.next().copied().unwrap_or(BloomFilter::UNKNOWN);
-            let version = self.apply(NewRecord { time, ..record }, draft.ttl, bloom);
+            let version = self.append_record(NewRecord { time, ..record }, draft.ttl, bloom);
             self.written.push(Written { key: applied.key.clone(), version, previous: draft.previous });
         }
         Ok(())
@@ -356,7 +362,7 @@ impl Sequencer {
 
     /// Encodes `record` into the batch, which must have room for it, and enters it into the index. The
     /// revision of the record is not lower than the newest one.
-    fn apply(&mut self, record: NewRecord<'_>, ttl: Option<Duration>, bloom: BloomFilter) -> Version {
+    fn append_record(&mut self, record: NewRecord<'_>, ttl: Option<Duration>, bloom: BloomFilter) -> Version {
         let record = NewRecord {
             expires_s: ttl.map_or(0, |ttl| expiry_s(record.time, ttl)),
             synced: self.status.synced().min(record.revision.before()),
@@ -365,8 +371,8 @@ impl Sequencer {
         let (NewRecord { revision, created, expires_s, .. }, len) = (record, record.record_len());
         let offset = self.records.push(&record, &self.log);
         let segment = self.log.current().header.number;
-        let place = Place::new(offset, len, record.kind == EventKind::Delete);
-        let version = Version { revision, created, segment, expires_s, place };
+        let location = RecordLocation::new(offset, len, record.kind == EventKind::Delete);
+        let version = Version { revision, created, segment, expires_s, location };
         self.revision = revision;
         self.tree.push(record.key, version, bloom);
         version
@@ -375,10 +381,12 @@ impl Sequencer {
     /// Returns the state that `draft` stores. Reads the previous state if the draft keeps it.
     fn stored(&self, key: &Bytes, draft: &Draft) -> Result<Stored, ReadError> {
         match (&draft.state, draft.previous) {
-            (State::Stored, Some(previous)) => self.stored_state(key, previous),
-            (State::Stored, None) => unreachable!("a delete is drafted for a key that exists"),
-            (State::Absent, _) => Ok(Stored { attributes: Bytes::new(), value: Bytes::new(), stamp: None }),
-            (State::Given { attributes, value, stamp_at }, _) => Ok(Stored {
+            (DraftState::Stored, Some(previous)) => self.stored_state(key, previous),
+            (DraftState::Stored, None) => unreachable!("a delete is drafted for a key that exists"),
+            (DraftState::Absent, _) => {
+                Ok(Stored { attributes: Bytes::new(), value: Bytes::new(), stamp: None })
+            }
+            (DraftState::Given { attributes, value, stamp_at }, _) => Ok(Stored {
                 attributes: attributes.clone(),
                 value: value.clone(),
                 stamp: stamp_at.map(|at| at as usize..at as usize),
@@ -397,7 +405,7 @@ impl Sequencer {
         let Some(seal) = self.log.current().seal().filter(|_| !draft.is_without_state()) else {
             return Ok(state);
         };
-        let sealed = seal::sealed(seal, key, &state.value, state.stamp.as_ref(), revision)
+        let sealed = seal::seal_value(seal, key, &state.value, state.stamp.as_ref(), revision)
             .map_err(|why| ReadError::Sealed { key: key.clone(), why })?;
         Ok(match sealed {
             Some(value) => Stored { value, stamp: None, ..state },
@@ -413,7 +421,7 @@ impl Sequencer {
             let record = head.record(Bytes::copy_from_slice(bytes));
             match self.log.current().seal() {
                 None => (head, record),
-                Some(seal) => seal::opened(seal, head, record)
+                Some(seal) => seal::open_sealed(seal, head, record)
                     .map_err(|why| ReadError::Sealed { key: key.clone(), why })?,
             }
         } else {
@@ -435,7 +443,7 @@ impl Sequencer {
             return Ok(());
         }
         let reserve = self.reserve.clone();
-        let _taking = self.is_short_of_room().then(|| reserve.taking());
+        let _taking = self.is_short_of_room().then(|| reserve.lock_freed_room());
         match self.roll(len) {
             Err(Refusal::DiskFull) if is_essential && self.reserve.release(1) => self.roll(len),
             rolled => rolled,
@@ -452,7 +460,7 @@ impl Sequencer {
         };
         let rolled = synced.and_then(|()| {
             let rolled = self.log.roll(len, self.revision.next(), &self.keeper);
-            rolled.map_err(|error| Refusal::of("starting a segment", &error))
+            rolled.map_err(|error| Refusal::from_error("starting a segment", &error))
         });
         rolled.inspect_err(|refusal| self.status.refuse(refusal.clone()))
     }
@@ -501,7 +509,7 @@ impl Sequencer {
         // final states. The callers propose its essential writes again.
         let may_use_reserve = self.is_short_of_room() && !self.has_ordinary;
         let reserve = self.reserve.clone();
-        let taking = may_use_reserve.then(|| reserve.taking());
+        let taking = may_use_reserve.then(|| reserve.lock_freed_room());
         self.write_records().or_else(|refusal| {
             let needed = (self.records.len() as u64).saturating_add(FILL_STEP);
             if refusal != Refusal::DiskFull || !may_use_reserve {
@@ -511,7 +519,7 @@ impl Sequencer {
                 self.status.note_essential_refused();
                 return Err(refusal);
             }
-            self.records.begin_again();
+            self.records.rewind();
             self.write_records().inspect_err(|_| self.status.note_essential_refused())
         })?;
         drop(taking);
@@ -538,11 +546,12 @@ impl Sequencer {
         let Err(error) = self.records.write(&self.log) else { return Ok(()) };
         // No reader may ever see a refused write, so the written part of it must be erased before the refusal
         // is answered.
-        let is_gone = || sabotage::refused_write_left() || self.records.take_back(&self.log).is_ok();
-        Err(match is_disk_full(&error) && is_gone() {
-            true => Refusal::DiskFull,
-            false => Refusal::log_failed("write", &error),
-        })
+        let is_gone = || sabotage::refused_write_left() || self.records.erase_written(&self.log).is_ok();
+        if is_disk_full(&error) && is_gone() {
+            Err(Refusal::DiskFull)
+        } else {
+            Err(Refusal::log_failed("write", &error))
+        }
     }
 
     /// Returns the events of the batch, which may still be refused.
@@ -575,18 +584,18 @@ impl Sequencer {
         }
         drop(marks);
         segment.add_live(self.records.len());
-        self.show(oldest, events);
+        self.publish_root(oldest, events);
         self.status.time_ms.store(self.times.last().ms(), Ordering::Release);
         self.status.batches.fetch_add(1, Ordering::Relaxed);
         self.status.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
         self.status.committed_bytes.fetch_add(self.records.len() as u64, Ordering::Relaxed);
         if !self.reserve.is_used() {
-            self.status.room_again();
+            self.status.resume_writes();
         }
     }
 
     /// Publishes everything committed, with `oldest` as the oldest readable revision.
-    fn show(&self, oldest: Revision, events: &[Arc<Event>]) {
+    fn publish_root(&self, oldest: Revision, events: &[Arc<Event>]) {
         self.status.advance(|stages| (stages.published, stages.compacted) = (self.revision, oldest));
         self.hub.publish(self.root(oldest), events);
     }
@@ -626,9 +635,9 @@ impl Sequencer {
     }
 
     /// Checks on a full disk whether a write would succeed now.
-    fn look_for_room(&mut self) {
+    fn check_for_room(&mut self) {
         self.looked = Instant::now();
-        let is_room = self.reserve.fill() && self.reserve.has_room_beside();
+        let is_room = self.reserve.fill() && self.reserve.has_spare_room();
         self.status.note_room_look();
         if !is_room {
             return;
@@ -637,7 +646,7 @@ impl Sequencer {
             return;
         }
         if self.log.allocate(ROOM_TRIED as u64).is_ok() {
-            self.status.room_again();
+            self.status.resume_writes();
         }
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn newest_until(root: &Root, time: CommitTime) -> Revision {
 /// Returns the keys of the records from revision `from` to the root's oldest readable one, in ascending
 /// order: `max` keys, or a few more if the last revision has several. Also returns the revision to continue
 /// from; `None` if no record follows.
-pub(crate) fn touched(root: &Root, from: Revision, max: usize) -> (Vec<Bytes>, Option<Revision>) {
+pub(crate) fn written_keys(root: &Root, from: Revision, max: usize) -> (Vec<Bytes>, Option<Revision>) {
     let mut keys = Vec::with_capacity(max);
     let mut last = Revision::ZERO;
     let mut next = None;

@@ -22,14 +22,14 @@ pub(crate) struct Draft {
     pub created: Option<Revision>,
     /// The live version that the record replaces.
     pub previous: Option<Version>,
-    pub state: State,
+    pub state: DraftState,
     /// Time after the commit at which the key expires.
     pub ttl: Option<Duration>,
 }
 
 /// The state that a draft stores.
 #[derive(Clone, Debug)]
-pub(crate) enum State {
+pub(crate) enum DraftState {
     /// The given state, with its revision to be inserted at `stamp_at` of the value.
     Given { attributes: Bytes, value: Bytes, stamp_at: Option<u32> },
     /// The state of `previous`, with its stamp replaced.
@@ -38,9 +38,9 @@ pub(crate) enum State {
     Absent,
 }
 
-impl State {
-    fn given(payload: Payload) -> State {
-        State::Given { attributes: payload.attributes, value: payload.value, stamp_at: payload.stamp_at }
+impl DraftState {
+    fn given(payload: Payload) -> DraftState {
+        DraftState::Given { attributes: payload.attributes, value: payload.value, stamp_at: payload.stamp_at }
     }
 }
 
@@ -48,14 +48,14 @@ impl Draft {
     /// Returns this draft, without a final state if it is a delete.
     pub fn without_final_state(self) -> Draft {
         match self.kind {
-            EventKind::Delete => Draft { state: State::Absent, ..self },
+            EventKind::Delete => Draft { state: DraftState::Absent, ..self },
             EventKind::Put => self,
         }
     }
 
     /// Returns whether the record carries no state.
     pub fn is_without_state(&self) -> bool {
-        matches!(self.state, State::Absent)
+        matches!(self.state, DraftState::Absent)
     }
 }
 
@@ -89,10 +89,10 @@ pub(crate) fn draft(
     created: Option<Revision>,
 ) -> Result<Draft, Conflict> {
     let (kind, ttl, state) = match change {
-        Change::Put(payload) => (EventKind::Put, payload.ttl, State::given(payload)),
+        Change::Put(payload) => (EventKind::Put, payload.ttl, DraftState::given(payload)),
         Change::Delete(_) if current.is_none() => return Err(Conflict),
-        Change::Delete(Some(payload)) => (EventKind::Delete, None, State::given(payload)),
-        Change::Delete(None) => (EventKind::Delete, None, State::Stored),
+        Change::Delete(Some(payload)) => (EventKind::Delete, None, DraftState::given(payload)),
+        Change::Delete(None) => (EventKind::Delete, None, DraftState::Stored),
     };
     Ok(Draft { kind, created, previous: current, state, ttl })
 }
@@ -100,20 +100,20 @@ pub(crate) fn draft(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Place;
+    use crate::history::RecordLocation;
 
     fn version(text: &str) -> Version {
         let (revision, deleted) = match text.strip_suffix('d') {
             Some(revision) => (revision, true),
             None => (text, false),
         };
-        let place = Place::new(8, 80, deleted);
+        let location = RecordLocation::new(8, 80, deleted);
         Version {
             revision: revision.parse().unwrap(),
             created: Revision::new(2),
             segment: crate::types::SegmentNumber::FIRST,
             expires_s: 0,
-            place,
+            location,
         }
     }
 
@@ -149,7 +149,9 @@ mod tests {
                         let verb = if draft.kind == EventKind::Put { "put" } else { "delete" };
                         match (draft.previous, draft.state) {
                             (None, _) => verb.to_owned(),
-                            (Some(previous), State::Stored) => format!("{verb} of {}", previous.revision),
+                            (Some(previous), DraftState::Stored) => {
+                                format!("{verb} of {}", previous.revision)
+                            }
                             (Some(previous), _) => format!("{verb} after {}", previous.revision),
                         }
                     }

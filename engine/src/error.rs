@@ -250,7 +250,7 @@ impl Refusal {
     }
 
     /// Returns the refusal for an `operation` that failed with `error` and has changed nothing.
-    pub(crate) fn of(operation: &'static str, error: &io::Error) -> Refusal {
+    pub(crate) fn from_error(operation: &'static str, error: &io::Error) -> Refusal {
         if is_disk_full(error) { Refusal::DiskFull } else { Refusal::log_failed(operation, error) }
     }
 }

@@ -14,45 +14,45 @@ use crate::types::Revision;
 
 /// A version and the time at which its key expires.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Due {
+pub(crate) struct DueVersion {
     /// Time of the expiry, in seconds since 1970.
     pub at_s: u32,
     pub revision: Revision,
 }
 
-impl Due {
+impl DueVersion {
     /// Returns the expiry of a key if `newest` stays its newest version; `None` if it does not expire.
-    pub fn of(newest: &Version) -> Option<Due> {
+    pub fn from_newest(newest: &Version) -> Option<DueVersion> {
         let expires = newest.expires_s > 0 && !newest.is_delete();
-        expires.then_some(Due { at_s: newest.expires_s, revision: newest.revision })
+        expires.then_some(DueVersion { at_s: newest.expires_s, revision: newest.revision })
     }
 }
 
 /// All versions that expire; always empty in a follower, which receives each expiry as a delete.
 pub(crate) struct Expiry {
-    heap: Mutex<BinaryHeap<Reverse<Due>>>,
-    is_told: bool,
+    heap: Mutex<BinaryHeap<Reverse<DueVersion>>>,
+    is_follower: bool,
 }
 
 impl Expiry {
-    pub fn new(due: Vec<Due>) -> Expiry {
+    pub fn new(due: Vec<DueVersion>) -> Expiry {
         let heap = Mutex::new(due.into_iter().map(Reverse).collect());
-        Expiry { heap, is_told: false }
+        Expiry { heap, is_follower: false }
     }
 
     /// Creates the queue of a follower, which stays empty.
-    pub fn told() -> Expiry {
-        Expiry { heap: Mutex::default(), is_told: true }
+    pub fn for_follower() -> Expiry {
+        Expiry { heap: Mutex::default(), is_follower: true }
     }
 
-    pub fn add(&self, due: Due) {
-        if !self.is_told {
+    pub fn add(&self, due: DueVersion) {
+        if !self.is_follower {
             self.heap.lock().push(Reverse(due));
         }
     }
 
     /// Takes up to `max` entries that are due at `now_s` or earlier, the earliest first.
-    pub fn take_due(&self, now_s: u32, max: usize) -> Vec<Due> {
+    pub fn take_due(&self, now_s: u32, max: usize) -> Vec<DueVersion> {
         let mut heap = self.heap.lock();
         let mut due = Vec::new();
         while due.len() < max && heap.peek().is_some_and(|Reverse(first)| first.at_s <= now_s) {
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_is_due_comes_in_order_and_once() {
-        let due = |at_s, revision| Due { at_s, revision };
+        let due = |at_s, revision| DueVersion { at_s, revision };
         let expiry = Expiry::new(vec![due(30, Revision::new(1)), due(10, Revision::new(2))]);
         expiry.add(due(20, Revision::new(3)));
         expiry.add(due(10, Revision::new(1)));

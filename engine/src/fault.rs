@@ -124,11 +124,11 @@ type Plan = Box<dyn FnMut(&Operation<'_>) -> Verdict + Send>;
 pub struct Disk(Arc<Shared>);
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<DiskState>,
     resumed: Condvar,
 }
 
-struct State {
+struct DiskState {
     random: Random,
     plan: Option<Plan>,
     operations: u64,
@@ -160,7 +160,7 @@ enum NameChange {
 impl Disk {
     /// Creates an empty disk on which nothing fails.
     pub fn new(seed: u64) -> Disk {
-        let state = State {
+        let state = DiskState {
             random: Random(seed),
             plan: None,
             operations: 0,
@@ -326,8 +326,8 @@ impl Disk {
         &self,
         epoch: Option<u64>,
         kind: Kind,
-        name: impl FnOnce(&State) -> String,
-    ) -> io::Result<(MutexGuard<'_, State>, Verdict)> {
+        name: impl FnOnce(&DiskState) -> String,
+    ) -> io::Result<(MutexGuard<'_, DiskState>, Verdict)> {
         let mut state = self.0.state.lock();
         while state.stalled && kind != Kind::Read {
             self.0.resumed.wait(&mut state);
@@ -357,7 +357,7 @@ impl Disk {
     }
 }
 
-impl State {
+impl DiskState {
     fn start_again(&mut self) {
         self.powered = true;
         self.epoch += 1;
@@ -538,7 +538,7 @@ struct Handle {
 }
 
 impl Handle {
-    fn begin(&self, kind: Kind) -> io::Result<(MutexGuard<'_, State>, Verdict)> {
+    fn begin(&self, kind: Kind) -> io::Result<(MutexGuard<'_, DiskState>, Verdict)> {
         self.disk.begin(Some(self.epoch), kind, |state| state.name_of(self.file))
     }
 }
@@ -564,7 +564,7 @@ impl File for Handle {
 
     fn sync_data(&self) -> io::Result<()> {
         let (mut state, verdict) = self.begin(Kind::Sync)?;
-        let State { files, random, .. } = &mut *state;
+        let DiskState { files, random, .. } = &mut *state;
         let Some(content) = files.get_mut(&self.file) else { return Err(io::ErrorKind::NotFound.into()) };
         match verdict {
             Verdict::Proceed | Verdict::LosePowerAfter => content.sync(),

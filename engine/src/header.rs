@@ -86,7 +86,7 @@ impl Numbering {
         }
     }
 
-    fn of_version(version: u32) -> Numbering {
+    fn from_version(version: u32) -> Numbering {
         if version < 2 { Numbering::Dense } else { Numbering::Sparse }
     }
 
@@ -211,7 +211,7 @@ impl Header {
             first_revision: Revision::new(u64_at(bytes, 24)),
             salt: u64_at(bytes, 32),
             store: u64_at(bytes, 64),
-            numbering: Numbering::of_version(u32_at(bytes, 8)),
+            numbering: Numbering::from_version(u32_at(bytes, 8)),
             rewritten: (rewritten.last_revision > Revision::ZERO).then_some(rewritten),
         };
         let sound = (Revision::FIRST..REVISION_END).contains(&header.first_revision)

@@ -37,7 +37,7 @@ const VERSION: u32 = 1;
 
 /// How far the log reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Mark {
+pub(crate) struct HighWaterMark {
     /// Fingerprint of the store that the log belongs to.
     pub store: u64,
     /// Number of the last segment.
@@ -48,9 +48,9 @@ pub(crate) struct Mark {
     pub durable: Revision,
 }
 
-impl Mark {
-    fn of(header: &Header) -> Mark {
-        Mark {
+impl HighWaterMark {
+    fn from_header(header: &Header) -> HighWaterMark {
+        HighWaterMark {
             store: header.store,
             number: header.number,
             first_revision: header.first_revision,
@@ -85,11 +85,11 @@ impl Mark {
     }
 
     /// Decodes a mark and its sequence. Returns `None` if the bytes are damaged, empty or of a later layout.
-    fn from_bytes(bytes: &[u8]) -> Option<(u32, Mark)> {
+    fn from_bytes(bytes: &[u8]) -> Option<(u32, HighWaterMark)> {
         let is_sound = bytes[..8] == MAGIC
             && u32_at(bytes, 8) == VERSION
             && crc32fast::hash(&bytes[..MARK_BYTES - 4]) == u32_at(bytes, MARK_BYTES - 4);
-        let mark = Mark {
+        let mark = HighWaterMark {
             store: u64_at(bytes, 16),
             number: SegmentNumber::new(u32_at(bytes, 32)),
             first_revision: Revision::new(u64_at(bytes, 24)),
@@ -101,18 +101,18 @@ impl Mark {
 
     /// Returns the newest sound mark in a file, with its sequence. An unreadable mark counts as absent: the
     /// file protects other files and must not keep a sound store from opening.
-    fn newest(file: &dyn File) -> Option<(u32, Mark)> {
+    fn newest(file: &dyn File) -> Option<(u32, HighWaterMark)> {
         let mark_at = |at| {
             let mut bytes = [0; MARK_BYTES];
             file.read_into(at, &mut bytes).ok()?;
-            Mark::from_bytes(&bytes)
+            HighWaterMark::from_bytes(&bytes)
         };
         PLACES.into_iter().filter_map(mark_at).max_by_key(|&(sequence, _)| sequence)
     }
 
     /// Reads the mark in a file without opening it for writing.
-    pub fn read(file: &dyn File) -> Option<Mark> {
-        (file.size() >= FILE_BYTES).then(|| Mark::newest(file)).flatten().map(|(_, mark)| mark)
+    pub fn read(file: &dyn File) -> Option<HighWaterMark> {
+        (file.size() >= FILE_BYTES).then(|| HighWaterMark::newest(file)).flatten().map(|(_, mark)| mark)
     }
 }
 
@@ -123,20 +123,20 @@ pub(crate) struct HighWater(Mutex<State>);
 struct State {
     file: Option<Arc<dyn File>>,
     sequence: u32,
-    mark: Option<Mark>,
+    mark: Option<HighWaterMark>,
 }
 
 impl HighWater {
     /// Reads the mark of the store in `storage`, if its file exists.
     pub fn open(storage: &dyn Storage) -> HighWater {
         let file = storage.open(NAME).ok().filter(|file| file.size() >= FILE_BYTES);
-        let newest = file.as_deref().and_then(Mark::newest);
+        let newest = file.as_deref().and_then(HighWaterMark::newest);
         let (sequence, mark) = newest.map_or((0, None), |(sequence, mark)| (sequence, Some(mark)));
         HighWater(Mutex::new(State { file, sequence, mark }))
     }
 
     /// Returns the mark; `None` if the file has no sound mark.
-    pub fn mark(&self) -> Option<Mark> {
+    pub fn mark(&self) -> Option<HighWaterMark> {
         self.0.lock().mark
     }
 
@@ -144,7 +144,7 @@ impl HighWater {
     /// and leaves the mark unchanged.
     pub fn raise(&self, storage: &dyn Storage, header: &Header) {
         let mut state = self.0.lock();
-        let mark = Mark::of(header);
+        let mark = HighWaterMark::from_header(header);
         let is_named = state.mark.is_some_and(|named| {
             (named.store, named.number, named.first_revision)
                 == (mark.store, mark.number, mark.first_revision)
@@ -154,7 +154,7 @@ impl HighWater {
         }
         let noted =
             state.mark.filter(|named| named.store == mark.store).map_or(Revision::ZERO, |it| it.durable);
-        let mark = Mark { durable: mark.durable.max(noted), ..mark };
+        let mark = HighWaterMark { durable: mark.durable.max(noted), ..mark };
         if let Err(error) = state.create(storage).and_then(|()| state.write(mark)) {
             tracing::warn!(
                 path = %storage.path(NAME).display(),
@@ -169,7 +169,7 @@ impl HighWater {
         let mut state = self.0.lock();
         match state.mark {
             Some(mark) if mark.durable < durable && !sabotage::high_water_not_noted() => {
-                state.write(Mark { durable, ..mark })
+                state.write(HighWaterMark { durable, ..mark })
             }
             _ => Ok(()),
         }
@@ -187,7 +187,7 @@ impl State {
         Ok(())
     }
 
-    fn write(&mut self, mark: Mark) -> io::Result<()> {
+    fn write(&mut self, mark: HighWaterMark) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let sequence = self.sequence.wrapping_add(1);
         file.write_at(PLACES[sequence as usize % 2], &mark.bytes(sequence))?;
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_log_reaches_its_mark_by_the_segment_itself_its_stand_in_or_a_later_one() {
-        let mark = Mark::of(&header(7, 100));
+        let mark = HighWaterMark::from_header(&header(7, 100));
         let stand_in = |last| {
             let rewritten = Rewritten { last_revision: Revision::new(last), ..REWRITTEN.rewritten.unwrap() };
             Header {
@@ -268,18 +268,18 @@ mod tests {
             high_water.raise(&storage, &header(number, u64::from(number) * 10));
             assert_eq!(
                 HighWater::open(&storage).mark(),
-                Some(Mark::of(&header(number, u64::from(number) * 10)))
+                Some(HighWaterMark::from_header(&header(number, u64::from(number) * 10)))
             );
         }
         let file = storage.open(NAME).unwrap();
         file.write_at(PLACES[1] + 30, &[0xff]).unwrap();
-        assert_eq!(Mark::read(&*file), Some(Mark::of(&header(2, 20))));
+        assert_eq!(HighWaterMark::read(&*file), Some(HighWaterMark::from_header(&header(2, 20))));
         file.write_at(PLACES[0] + 30, &[0xff]).unwrap();
-        assert_eq!(Mark::read(&*file), None);
+        assert_eq!(HighWaterMark::read(&*file), None);
         for (size, text) in [(0, ""), (5, "REVHI")] {
             let file = storage.create("short", size).unwrap();
             file.write_at(0, text.as_bytes()).unwrap();
-            assert_eq!(Mark::read(&*file), None);
+            assert_eq!(HighWaterMark::read(&*file), None);
         }
     }
 }

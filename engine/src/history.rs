@@ -6,7 +6,7 @@
 //! reached in a logarithmic number of steps (Myers, "An applicative random-access stack"): a key written every
 //! second for days has a long history, and reading far back must not walk over all of it.
 //!
-//! [`kept`] decides which versions a compaction keeps.
+//! [`needed_count`] decides which versions a compaction keeps.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ pub(crate) struct Version {
     pub segment: SegmentNumber,
     /// Time at which the key expires, in seconds since 1970; 0 means never.
     pub expires_s: u32,
-    pub place: Place,
+    pub location: RecordLocation,
 }
 
 /// Position and length of a record in a segment, and whether it is a delete.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct RecordLocation {
     /// Offset in the segment, in units of 8 bytes.
     offset_units: u32,
     /// Length of the record in bytes; the top bit is set for a delete.
@@ -40,11 +40,11 @@ pub(crate) struct Place {
 const DELETED: u32 = 1 << 31;
 const _: () = assert!(RECORD_BYTES_MAX < DELETED as usize);
 
-impl Place {
-    pub fn new(offset: u64, len: usize, deleted: bool) -> Place {
+impl RecordLocation {
+    pub fn new(offset: u64, len: usize, deleted: bool) -> RecordLocation {
         debug_assert!(offset.is_multiple_of(8) && len < DELETED as usize);
         let kind = if deleted { DELETED } else { 0 };
-        Place { offset_units: (offset / 8) as u32, len_and_kind: len as u32 | kind }
+        RecordLocation { offset_units: (offset / 8) as u32, len_and_kind: len as u32 | kind }
     }
 
     /// Encodes the value for a checkpoint.
@@ -53,26 +53,26 @@ impl Place {
     }
 
     /// Decodes the value from a checkpoint.
-    pub fn from_bytes(bytes: [u8; 8]) -> Place {
+    pub fn from_bytes(bytes: [u8; 8]) -> RecordLocation {
         let both = u64::from_le_bytes(bytes);
-        Place { offset_units: both as u32, len_and_kind: (both >> 32) as u32 }
+        RecordLocation { offset_units: both as u32, len_and_kind: (both >> 32) as u32 }
     }
 }
 
 impl Version {
     /// Returns the offset of the record in its segment, in bytes.
     pub fn offset(&self) -> u64 {
-        u64::from(self.place.offset_units) * 8
+        u64::from(self.location.offset_units) * 8
     }
 
     /// Returns the length of the record in bytes.
     pub fn len(&self) -> usize {
-        (self.place.len_and_kind & !DELETED) as usize
+        (self.location.len_and_kind & !DELETED) as usize
     }
 
     /// Returns whether this version deletes the key.
     pub fn is_delete(&self) -> bool {
-        self.place.len_and_kind & DELETED != 0
+        self.location.len_and_kind & DELETED != 0
     }
 }
 
@@ -82,16 +82,16 @@ const CHUNK_LEN: usize = 8;
 
 /// A chunk of versions before the newest one, oldest first.
 #[derive(Debug)]
-pub(crate) struct Older {
+pub(crate) struct OlderVersions {
     versions: Vec<Version>,
-    next: Option<Arc<Older>>,
-    jump: Option<Arc<Older>>,
+    next: Option<Arc<OlderVersions>>,
+    jump: Option<Arc<OlderVersions>>,
     /// Number of chunks behind this one.
     depth: u32,
 }
 
 /// Adds `version` in front of `older`; in place if no root shares the first chunk.
-pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
+pub(crate) fn push(older: &mut Option<Arc<OlderVersions>>, version: Version) {
     match older {
         Some(chunk) if chunk.versions.len() < CHUNK_LEN => match Arc::get_mut(chunk) {
             Some(chunk) => chunk.versions.push(version),
@@ -100,7 +100,7 @@ pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
                 versions.extend_from_slice(&chunk.versions);
                 versions.push(version);
                 let (next, jump) = (chunk.next.clone(), chunk.jump.clone());
-                *chunk = Arc::new(Older { versions, next, jump, depth: chunk.depth });
+                *chunk = Arc::new(OlderVersions { versions, next, jump, depth: chunk.depth });
             }
         },
         _ => {
@@ -109,8 +109,9 @@ pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
                 None => (None, 0),
                 Some(next) => {
                     let far = next.jump.as_ref();
-                    let span =
-                        |from: &Older, to: Option<&Arc<Older>>| from.depth - to.map_or(0, |to| to.depth);
+                    let span = |from: &OlderVersions, to: Option<&Arc<OlderVersions>>| {
+                        from.depth - to.map_or(0, |to| to.depth)
+                    };
                     // Two spans of equal length in a row are joined into one, as in binary counting.
                     let jump = match far {
                         Some(far) if span(next, Some(far)) == span(far, far.jump.as_ref()) => {
@@ -124,7 +125,7 @@ pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
             // Most keys are written once or twice, so the first chunk starts small.
             let mut versions = Vec::with_capacity(if next.is_some() { CHUNK_LEN } else { 1 });
             versions.push(version);
-            *older = Some(Arc::new(Older { versions, next, jump, depth }));
+            *older = Some(Arc::new(OlderVersions { versions, next, jump, depth }));
         }
     }
 }
@@ -132,7 +133,7 @@ pub(crate) fn push(older: &mut Option<Arc<Older>>, version: Version) {
 /// Returns the newest version among `newest` and `older` whose revision is at most `revision`.
 pub(crate) fn at<'h>(
     newest: &'h Version,
-    older: &'h Option<Arc<Older>>,
+    older: &'h Option<Arc<OlderVersions>>,
     revision: Revision,
 ) -> Option<&'h Version> {
     if newest.revision <= revision {
@@ -154,14 +155,14 @@ pub(crate) fn at<'h>(
 /// Iterates over the versions from the newest to the oldest.
 pub(crate) fn iter<'h>(
     newest: &'h Version,
-    older: &'h Option<Arc<Older>>,
+    older: &'h Option<Arc<OlderVersions>>,
 ) -> impl Iterator<Item = &'h Version> + Clone {
     let chunks = std::iter::successors(older.as_deref(), |chunk| chunk.next.as_deref());
     std::iter::once(newest).chain(chunks.flat_map(|chunk| chunk.versions.iter().rev()))
 }
 
 /// Builds the history of `versions`, newest first; `None` if there are no versions.
-pub(crate) fn from_newest_first(versions: &[Version]) -> Option<(Version, Option<Arc<Older>>)> {
+pub(crate) fn from_newest_first(versions: &[Version]) -> Option<(Version, Option<Arc<OlderVersions>>)> {
     let (&newest, rest) = versions.split_first()?;
     let mut older = None;
     rest.iter().rev().for_each(|&version| push(&mut older, version));
@@ -174,7 +175,7 @@ pub(crate) fn from_newest_first(versions: &[Version]) -> Option<(Version, Option
 /// The needed versions are all versions above `oldest`, and the version visible at `oldest`. A visible delete
 /// has no state to read. The delete is needed only if `oldest` is its own revision, because a tail may have
 /// reported the deletion.
-pub(crate) fn kept<'h>(newest_first: impl Iterator<Item = &'h Version>, oldest: Revision) -> usize {
+pub(crate) fn needed_count<'h>(newest_first: impl Iterator<Item = &'h Version>, oldest: Revision) -> usize {
     let mut count = 0;
     for version in newest_first {
         if version.revision > oldest {
@@ -189,7 +190,7 @@ pub(crate) fn kept<'h>(newest_first: impl Iterator<Item = &'h Version>, oldest: 
     count
 }
 
-impl Drop for Older {
+impl Drop for OlderVersions {
     /// Drops the chain link by link: the derived drop would recurse once per chunk.
     fn drop(&mut self) {
         self.jump = None;
@@ -206,15 +207,17 @@ mod tests {
     use super::*;
 
     fn version(revision: Revision) -> Version {
-        let place = Place::new(64, 100, false);
-        Version { revision, created: Revision::new(1), segment: SegmentNumber::NONE, expires_s: 0, place }
+        let location = RecordLocation::new(64, 100, false);
+        Version { revision, created: Revision::new(1), segment: SegmentNumber::NONE, expires_s: 0, location }
     }
 
     #[test]
     fn a_version_gives_back_what_it_was_made_of() {
         for deleted in [false, true] {
-            let v =
-                Version { place: Place::new((1 << 34) + 8, 9_000_000, deleted), ..version(Revision::new(9)) };
+            let v = Version {
+                location: RecordLocation::new((1 << 34) + 8, 9_000_000, deleted),
+                ..version(Revision::new(9))
+            };
             assert_eq!((v.offset(), v.len(), v.is_delete()), ((1 << 34) + 8, 9_000_000, deleted));
         }
         assert_eq!(size_of::<Version>(), 32);
@@ -239,12 +242,12 @@ mod tests {
                 .split(' ')
                 .map(|word| {
                     let (revision, kind) = word.split_at(1);
-                    let place = Place::new(64, 100, kind == "d");
-                    Version { place, ..version(revision.parse().unwrap()) }
+                    let location = RecordLocation::new(64, 100, kind == "d");
+                    Version { location, ..version(revision.parse().unwrap()) }
                 })
                 .rev()
                 .collect();
-            let count = kept(versions.iter(), Revision::new(oldest));
+            let count = needed_count(versions.iter(), Revision::new(oldest));
             let words = versions[..count].iter().rev();
             let words = words.map(|v| format!("{}{}", v.revision, if v.is_delete() { 'd' } else { 'p' }));
             assert_eq!(words.collect::<Vec<_>>().join(" "), left, "{history} compacted at {oldest}");

@@ -24,7 +24,7 @@ pub(crate) struct Idle {
 
 /// Result of a check.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Due {
+pub(crate) enum NoteDue {
     /// Nothing to do before this time has passed.
     In(Duration),
     /// The note is to be written now.
@@ -38,25 +38,25 @@ impl Idle {
     }
 
     /// Checks a store whose newest revision is `revision`.
-    pub fn look(&mut self, revision: Revision, now_ms: u64) -> Due {
+    pub fn check(&mut self, revision: Revision, now_ms: u64) -> NoteDue {
         if revision != self.revision {
             *self = Idle { revision, since_ms: Some(now_ms) };
         }
-        let Some(since_ms) = self.since_ms else { return Due::In(IDLE) };
+        let Some(since_ms) = self.since_ms else { return NoteDue::In(IDLE) };
         // If the clock was set back, the interval begins anew.
         let since_ms = since_ms.min(now_ms);
         self.since_ms = Some(since_ms);
         let left = IDLE.saturating_sub(Duration::from_millis(now_ms - since_ms));
-        if left.is_zero() { Due::Now } else { Due::In(left) }
+        if left.is_zero() { NoteDue::Now } else { NoteDue::In(left) }
     }
 
     /// Records that the note covers the revision of the last check.
-    pub fn noted(&mut self) {
+    pub fn mark_noted(&mut self) {
         self.since_ms = None;
     }
 
     /// Records that the note could not be written, so that it is tried again.
-    pub fn failed(&mut self, now_ms: u64) {
+    pub fn mark_failed(&mut self, now_ms: u64) {
         self.since_ms = Some(now_ms);
     }
 }
@@ -81,16 +81,16 @@ mod tests {
             (9, 41_000, 0),
         ] {
             let want = match due_in_ms {
-                0 => Due::Now,
-                ms => Due::In(Duration::from_millis(ms)),
+                0 => NoteDue::Now,
+                ms => NoteDue::In(Duration::from_millis(ms)),
             };
-            assert_eq!(idle.look(Revision::new(revision), now_ms), want, "revision {revision} at {now_ms}");
+            assert_eq!(idle.check(Revision::new(revision), now_ms), want, "revision {revision} at {now_ms}");
         }
-        idle.failed(41_000);
-        assert_eq!(idle.look(Revision::new(9), 41_500), Due::In(Duration::from_millis(500)));
-        idle.noted();
-        assert_eq!(idle.look(Revision::new(9), 99_000), Due::In(IDLE), "once is enough");
-        assert_eq!(idle.look(Revision::new(10), 99_000), Due::In(IDLE));
-        assert_eq!(idle.look(Revision::new(10), 100_000), Due::Now);
+        idle.mark_failed(41_000);
+        assert_eq!(idle.check(Revision::new(9), 41_500), NoteDue::In(Duration::from_millis(500)));
+        idle.mark_noted();
+        assert_eq!(idle.check(Revision::new(9), 99_000), NoteDue::In(IDLE), "once is enough");
+        assert_eq!(idle.check(Revision::new(10), 99_000), NoteDue::In(IDLE));
+        assert_eq!(idle.check(Revision::new(10), 100_000), NoteDue::Now);
     }
 }

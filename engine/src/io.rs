@@ -99,7 +99,7 @@ pub trait File: Send + Sync {
     }
     /// Notes that the bytes read so far will hardly be read again soon, so they need not stay in the
     /// process's memory. Bytes that a caller still holds stay valid.
-    fn let_go(&self) {}
+    fn release_pages(&self) {}
     /// Returns the first range at or after `offset` that may hold bytes other than zeros, clipped to begin at
     /// `offset`. The default implementation returns the whole rest of the file.
     fn written(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
@@ -416,7 +416,7 @@ impl File for RealFile {
         self.map.get().map_or(0, |map| map.mapping.unreadable_pages())
     }
 
-    fn let_go(&self) {
+    fn release_pages(&self) {
         if let Some(Mapped { bytes, .. }) = self.map.get() {
             let start = bytes.as_ptr().cast_mut().cast();
             // SAFETY: the range is the whole of a mapping that `bytes` keeps alive. The mapping is shared
@@ -546,10 +546,10 @@ mod tests {
         let temp = TempDir::new();
         let dir = Dir::open(temp.path()).unwrap().unwrap();
         let file = dir.create("f", 1 << 16).unwrap();
-        file.let_go();
+        file.release_pages();
         file.write_at(100, b"abc").unwrap();
         let read = file.read(100, 3).unwrap();
-        file.let_go();
+        file.release_pages();
         file.write_at(200, b"def").unwrap();
         assert_eq!(&read[..], b"abc");
         assert_eq!(&file.read(200, 3).unwrap()[..], b"def");

@@ -33,7 +33,7 @@ pub(crate) struct LastChanges(Vec<(Bytes, LastChange)>);
 
 impl LastChanges {
     /// Adds a tracker. Drops those that no caller holds any more.
-    pub fn of(&mut self, prefix: Bytes) -> LastChange {
+    pub fn add(&mut self, prefix: Bytes) -> LastChange {
         self.0.retain(|(_, held)| Arc::strong_count(&held.0) > 1);
         let made = LastChange(Arc::default());
         self.0.push((prefix, made.clone()));
@@ -57,8 +57,8 @@ mod tests {
     #[test]
     fn changes_count_under_each_prefix_of_the_key() {
         let mut all = LastChanges::default();
-        let mut of = |prefix: &'static str| all.of(Bytes::from(prefix));
-        let (whole, a, ab, b) = (of(""), of("a/"), of("a/b/"), of("b/"));
+        let mut tracker = |prefix: &'static str| all.add(Bytes::from(prefix));
+        let (whole, a, ab, b) = (tracker(""), tracker("a/"), tracker("a/b/"), tracker("b/"));
         let seen = || [&whole, &a, &ab, &b].map(|change| change.revision().get());
         assert_eq!(seen(), [0, 0, 0, 0]);
         all.note(b"a/b/c", Revision::new(7));
@@ -66,7 +66,7 @@ mod tests {
         all.note(b"a/c", Revision::new(8));
         assert_eq!(seen(), [8, 8, 7, 0]);
         drop((whole, ab));
-        let again = all.of(Bytes::from("b/"));
+        let again = all.add(Bytes::from("b/"));
         assert_eq!(all.0.len(), 3);
         all.note(b"b/", Revision::new(9));
         assert_eq!([&a, &b, &again].map(|change| change.revision().get()), [8, 9, 9]);

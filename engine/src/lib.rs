@@ -70,7 +70,7 @@ use parking_lot::Mutex;
 
 pub use crate::backup::Outgoing;
 pub use crate::bloom::{BloomFilter, BloomQuery, BloomScheme};
-use crate::commit::Sequencer;
+use crate::commit::{Sequencer, SequencerParts};
 pub use crate::error::{
     ApplyError, BackupError, CommitError, CompactError, OpenError, ReadError, Refusal, SnapshotError,
     TailError,
@@ -83,17 +83,17 @@ use crate::io::{Clock, Dir, Storage, SystemClock};
 pub use crate::last_change::LastChange;
 use crate::log::{Keeper, Log, Numbers};
 pub use crate::losses::{LEDGER_KEY, LossCounts, LossReport, Losses, RevisionSet};
-use crate::losses::{LossRegistry, StoredLedger};
+use crate::losses::{LossRegistry, LostBefore, StoredLedger};
 use crate::maintenance::{Maintenance, Progress, Requests, Tools};
 use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
 use crate::reserve::Reserve;
-pub use crate::seal::{Opened, Seal, SealError};
-pub use crate::snapshot::{Entry, Filtered, Scan, Snapshot};
+pub use crate::seal::{OpenedValue, Seal, SealError};
+pub use crate::snapshot::{Entry, FilteredScan, RangeScan, Snapshot};
 use crate::stages::Stages;
 use crate::status::StoreStatus;
 use crate::time::Times;
-use crate::transfer::Held;
+use crate::transfer::HeldSegment;
 use crate::turns::Turns;
 pub use crate::types::{
     APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, Committed, Durability,
@@ -190,11 +190,13 @@ impl Engine {
         let found = recovery::recover(&*storage, segment_bytes, options.bloom_scheme, numbering)?;
         // Recovery may have mapped every byte of the log. Reads that follow get their bytes from the page
         // cache.
-        found.root.segments.all().iter().for_each(|segment| segment.file.let_go());
-        let before =
-            found.checkpoint.as_ref().map_or((0, Revision::ZERO), |it| (it.lost_revisions, it.revision));
+        found.root.segments.all().iter().for_each(|segment| segment.file.release_pages());
+        let before = found
+            .checkpoint
+            .as_ref()
+            .map(|used| LostBefore { count: used.lost_revisions, until: used.revision });
         let ledger = StoredLedger::read(&found.root.tree, found.root.segments.all());
-        let losses = Arc::new(LossRegistry::new(found.losses, ledger, before));
+        let losses = Arc::new(LossRegistry::new(found.losses, ledger, before.unwrap_or_default()));
         found.root.segments.all().iter().for_each(|segment| segment.report_losses_to(&losses));
         if let Some(seal) = &options.seal {
             found.root.segments.all().iter().for_each(|segment| segment.seal_with(seal));
@@ -207,7 +209,7 @@ impl Engine {
         let numbers = Arc::new(Numbers::new(found.numbers_given));
         let expiry = Arc::new(match options.role {
             Role::Leader => Expiry::new(found.expiring),
-            Role::Follower => Expiry::told(),
+            Role::Follower => Expiry::for_follower(),
         });
         let requests = Arc::new(Requests::new());
         let segments = found.root.segments.clone();
@@ -231,15 +233,16 @@ impl Engine {
             largest.unwrap_or(0),
         ));
         let has_reserve = reserve.is_used();
-        let sequencer = Sequencer::new(
-            queue.clone(),
-            hub.clone(),
-            status.clone(),
-            (keeper.clone(), reserve.clone()),
+        let sequencer = Sequencer::new(SequencerParts {
+            queue: queue.clone(),
+            hub: hub.clone(),
+            status: status.clone(),
+            keeper: keeper.clone(),
+            reserve: reserve.clone(),
             log,
             durability,
-            Times::new(clock.clone(), found.time, expiry.clone()),
-        );
+            times: Times::new(clock.clone(), found.time, expiry.clone()),
+        });
         let tools = Tools {
             queue: queue.clone(),
             hub: hub.clone(),
@@ -254,7 +257,7 @@ impl Engine {
             lost_revisions: found.lost_revisions,
             losses: losses.clone(),
             high_water: high_water.clone(),
-            signed: options.bloom_scheme.kind,
+            bloom_kind: options.bloom_scheme.kind,
             reserve,
         };
         let maintenance = Maintenance::new(tools, found.checkpoint);
@@ -501,8 +504,8 @@ impl Engine {
 
     /// Unmaps the pages that reads have mapped. Useful for a caller that has just read everything once; bytes
     /// that are read again come from the page cache.
-    pub fn let_go(&self) {
-        self.0.hub.root().segments.all().iter().for_each(|segment| segment.file.let_go());
+    pub fn release_pages(&self) {
+        self.0.hub.root().segments.all().iter().for_each(|segment| segment.file.release_pages());
     }
 
     /// Compacts history before `revision` regardless of the retention, so that `revision` becomes the oldest
@@ -561,7 +564,7 @@ impl Engine {
     /// in `held` (the result of [`offline::Receiver::held`]; empty if it has none). A slow receiver delays no
     /// commit. With [`Durability::Relaxed`] this call may wait for a sync.
     pub fn backup(&self, held: &[u8]) -> Result<Outgoing, BackupError> {
-        let held = Held::decode(held).ok_or(BackupError::Held)?;
+        let held = HeldSegment::decode(held).ok_or(BackupError::Held)?;
         let root = self.0.hub.root();
         let status = &self.0.status;
         if let Some(last) = root.segments.in_order().last()

@@ -288,18 +288,23 @@ struct State {
     report: LossReport,
     /// Content of the newest ledger in the log.
     noted: LossReport,
-    /// Number of lost revisions, and the revision up to which they are counted, in the part of the log that
-    /// opening did not read.
-    before: (u64, Revision),
+    before: LostBefore,
+}
+
+/// Losses in the part of the log that opening did not read, according to the checkpoint that it began with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LostBefore {
+    /// Number of lost revisions.
+    pub count: u64,
+    /// The revision up to which they are counted.
+    pub until: Revision,
 }
 
 impl LossRegistry {
     /// Creates the registry of a store in which opening found the losses `found` and the ledger `ledger`.
-    /// `before` is the number of lost revisions, and the revision up to which they are counted, according to
-    /// the checkpoint that opening began with.
-    pub fn new(found: Losses, ledger: StoredLedger, before: (u64, Revision)) -> LossRegistry {
+    pub fn new(found: Losses, ledger: StoredLedger, before: LostBefore) -> LossRegistry {
         let mut report = ledger.report.clone();
-        report.unnamed = before.0.saturating_sub(report.known.lost.count());
+        report.unnamed = before.count.saturating_sub(report.known.lost.count());
         report.known.extend(&found);
         if let Some(revision) = ledger.unreadable {
             report.known.damaged.insert(revision, revision);
@@ -336,7 +341,7 @@ impl LossRegistry {
             return Revision::ZERO;
         }
         let state = self.state.lock();
-        let unnamed = if state.report.unnamed > 0 { state.before.1 } else { Revision::ZERO };
+        let unnamed = if state.report.unnamed > 0 { state.before.until } else { Revision::ZERO };
         state.report.unaccepted().lost.last().unwrap_or(Revision::ZERO).max(unnamed)
     }
 
@@ -352,7 +357,7 @@ impl LossRegistry {
     pub fn to_accept(&self, found: &Losses) -> Option<LossReport> {
         let mut report = self.report();
         report.known.extend(found);
-        let (count, until) = self.state.lock().before;
+        let LostBefore { count, until } = self.state.lock().before;
         if report.known.lost.count() < count {
             // Neither the ledger nor the log shows which revisions are lost, so all revisions up to `until`
             // count as lost.
@@ -480,7 +485,7 @@ mod tests {
     #[test]
     fn what_is_accepted_stays_so_and_what_comes_later_is_not() {
         let ledger = StoredLedger { report: LossReport::default(), unreadable: None };
-        let none = (0, Revision::ZERO);
+        let none = LostBefore::default();
         let registry = LossRegistry::new(losses("5", "7"), ledger, none);
         let mut counts = registry.watch();
         assert_eq!(*counts.borrow_and_update(), LossCounts { lost: 1, damaged: 1 });
@@ -508,7 +513,7 @@ mod tests {
 
     #[test]
     fn what_a_checkpoint_only_counts_is_not_accepted_before_it_is_looked_for() {
-        let before = (3, Revision::new(50));
+        let before = LostBefore { count: 3, until: Revision::new(50) };
         for (found, accepted) in [("5 7-9", "5 7-9"), ("5", "1-50"), ("", "1-50")] {
             let registry = LossRegistry::new(losses("", ""), StoredLedger::default(), before);
             assert_eq!(*registry.watch().borrow(), LossCounts { lost: 3, damaged: 0 });

@@ -32,21 +32,21 @@ use std::time::Duration;
 
 use self::checkpointing::Checkpointing;
 use self::expiring::Expiring;
-use self::failing::Failing;
+use self::failing::FailureReports;
 use self::forgetting::Forgetting;
 use self::noting::Noting;
-use self::rate::{Rate, Tally};
+use self::rate::{CommitTally, Rate};
 use self::reclaiming::Reclaiming;
 pub(crate) use self::requests::{Progress, Requests};
 use crate::error::Refusal;
 use crate::expiry::Expiry;
 use crate::high_water::HighWater;
-use crate::idle::{Due, Idle};
+use crate::idle::{Idle, NoteDue};
 use crate::io::{Clock, Storage};
 use crate::log::Numbers;
 use crate::losses::LossRegistry;
 use crate::queue::Queue;
-use crate::recovery::Used;
+use crate::recovery::UsedCheckpoint;
 use crate::reserve::Reserve;
 use crate::status::StoreStatus;
 use crate::types::Revision;
@@ -67,7 +67,7 @@ const PARTS: [fn(&mut Maintenance, u64) -> Turn; 7] = [
     Maintenance::checkpoint,
     Maintenance::note_idle,
     Maintenance::note_durable,
-    Maintenance::tell_of_failures,
+    Maintenance::report_failures,
 ];
 
 /// Result of a turn.
@@ -98,7 +98,7 @@ pub(crate) struct Tools {
     pub losses: Arc<LossRegistry>,
     pub high_water: Arc<HighWater>,
     /// Kind of the index's Bloom filters.
-    pub signed: u32,
+    pub bloom_kind: u32,
     /// Disk space kept back for a full disk.
     pub reserve: Arc<Reserve>,
 }
@@ -116,7 +116,7 @@ pub(crate) struct Maintenance {
     /// Index of the part that runs next.
     next_part: usize,
     /// The part that requested the maintenance step in progress.
-    asked: Option<usize>,
+    requested_by: Option<usize>,
     rate: Rate,
     expiring: Expiring,
     forgetting: Forgetting,
@@ -124,12 +124,12 @@ pub(crate) struct Maintenance {
     checkpointing: Checkpointing,
     idle: Idle,
     noting: Noting,
-    failing: Failing,
+    failing: FailureReports,
 }
 
 impl Maintenance {
     /// Creates the maintenance of a store that recovery has opened.
-    pub fn new(tools: Tools, checkpoint: Option<Used>) -> Maintenance {
+    pub fn new(tools: Tools, checkpoint: Option<UsedCheckpoint>) -> Maintenance {
         let root = tools.hub.root();
         let covered = checkpoint.as_ref().map_or(Revision::ZERO, |used| used.revision);
         tools.requests.progress.send_replace(Progress {
@@ -139,7 +139,7 @@ impl Maintenance {
         });
         Maintenance {
             next_part: 0,
-            asked: None,
+            requested_by: None,
             rate: Rate::default(),
             expiring: Expiring::default(),
             forgetting: Forgetting::new(root.oldest),
@@ -149,7 +149,7 @@ impl Maintenance {
                 root.segments.in_order().last().map_or(Revision::ZERO, |last| last.note().synced),
             ),
             noting: Noting::default(),
-            failing: Failing::default(),
+            failing: FailureReports::default(),
             tools,
         }
     }
@@ -172,10 +172,10 @@ impl Maintenance {
         }
     }
 
-    /// Makes maintenance behave as described at [`Rate::press`].
+    /// Makes maintenance behave as described at [`Rate::assume_many_writers`].
     #[cfg(feature = "fault")]
-    pub fn press(&mut self) {
-        self.rate.press();
+    pub fn assume_many_writers(&mut self) {
+        self.rate.assume_many_writers();
     }
 
     /// Does one piece of work.
@@ -190,15 +190,15 @@ impl Maintenance {
         }
         let now_ms = self.tools.clock.now_ms();
         let mut nap = NAP_MAX;
-        self.look_at_rate(now_ms);
-        if !self.rate.is_pressed() && !self.tools.queue.is_free() {
+        self.measure_rate(now_ms);
+        if !self.rate.has_many_writers() && !self.tools.queue.is_free() {
             return Turn::Waiting;
         }
         if self.tools.queue.is_free()
-            && let Some(asked) = self.asked.take()
+            && let Some(requested_by) = self.requested_by.take()
         {
             // The other parts come first with the next request.
-            self.next_part = (asked + 1) % PARTS.len();
+            self.next_part = (requested_by + 1) % PARTS.len();
         }
         let mut waiting = false;
         // Requests made from here on may be for work that this turn has already passed.
@@ -210,11 +210,11 @@ impl Maintenance {
             let was_free = self.tools.queue.is_free();
             let turn = PARTS[part](self, now_ms);
             if was_free && !self.tools.queue.is_free() {
-                self.asked = Some(part);
+                self.requested_by = Some(part);
             }
             match turn {
                 Turn::Worked => return Turn::Worked,
-                Turn::Waiting if self.rate.is_pressed() => waiting = true,
+                Turn::Waiting if self.rate.has_many_writers() => waiting = true,
                 Turn::Waiting => return Turn::Waiting,
                 Turn::Idle(until) => nap = nap.min(until),
             }
@@ -223,7 +223,7 @@ impl Maintenance {
             return Turn::Waiting;
         }
         if self.is_at_rest(now_ms) {
-            self.tools.requests.tell(|progress| progress.rests = rests);
+            self.tools.requests.update_progress(|progress| progress.rests = rests);
         }
         Turn::Idle(nap)
     }
@@ -253,17 +253,17 @@ impl Maintenance {
         self.checkpointing.turn(&self.tools, &self.reclaiming, &mut self.rate, now_ms)
     }
 
-    fn look_at_rate(&mut self, now_ms: u64) {
+    fn measure_rate(&mut self, now_ms: u64) {
         let status = &self.tools.status;
-        let committed = Tally {
+        let committed = CommitTally {
             bytes: status.committed_bytes.load(Ordering::Relaxed),
             commits: status.commits.load(Ordering::Relaxed),
             batches: status.batches.load(Ordering::Relaxed),
         };
-        self.rate.look(&self.tools.hub.root(), committed, now_ms);
+        self.rate.measure(&self.tools.hub.root(), committed, now_ms);
     }
 
-    fn tell_of_failures(&mut self, now_ms: u64) -> Turn {
+    fn report_failures(&mut self, now_ms: u64) -> Turn {
         self.failing.turn(&self.tools, now_ms)
     }
 
@@ -274,7 +274,7 @@ impl Maintenance {
     /// Writes a note into the log of an idle store that all of it is durable.
     fn note_idle(&mut self, now_ms: u64) -> Turn {
         let root = self.tools.hub.root();
-        if let Due::In(wait) = self.idle.look(root.revision, now_ms) {
+        if let NoteDue::In(wait) = self.idle.check(root.revision, now_ms) {
             return Turn::Idle(wait);
         }
         let noted = root.segments.in_order().last().is_none_or(|segment| {
@@ -293,9 +293,9 @@ impl Maintenance {
                 && status.sync(segment, root.revision).is_ok()
         });
         if noted {
-            self.idle.noted()
+            self.idle.mark_noted()
         } else {
-            self.idle.failed(now_ms)
+            self.idle.mark_failed(now_ms)
         }
         Turn::Worked
     }

@@ -100,7 +100,7 @@ impl Region {
     }
 
     /// Returns the region that contains `address`. Takes no lock and allocates no memory.
-    fn of(address: usize) -> Option<&'static Region> {
+    fn containing(address: usize) -> Option<&'static Region> {
         // SAFETY: as in `list`.
         let mut next = unsafe { REGIONS.load(Ordering::Acquire).as_ref() };
         while let Some(region) = next {
@@ -168,7 +168,7 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
     // there is no address, and `si_code` is not positive.
     let (address, is_fault) = unsafe { ((*info).si_addr() as usize, (*info).si_code > 0) };
     if is_fault
-        && let Some(region) = Region::of(address)
+        && let Some(region) = Region::containing(address)
         && put_zeros(address)
     {
         region.unreadable.fetch_add(1, Ordering::Relaxed);
@@ -288,11 +288,11 @@ mod tests {
             (start - 1, false),
             (0, false),
         ] {
-            let found = Region::of(address).is_some_and(|region| ptr::eq(region, map.region.0));
+            let found = Region::containing(address).is_some_and(|region| ptr::eq(region, map.region.0));
             assert_eq!(found, is_ours, "{:x} from the start", address.wrapping_sub(start));
         }
         let region = map.region.0;
         drop(map);
-        assert!(Region::of(start).is_none_or(|other| !ptr::eq(other, region)));
+        assert!(Region::containing(start).is_none_or(|other| !ptr::eq(other, region)));
     }
 }

@@ -161,7 +161,7 @@ impl Queue {
     }
 
     /// Requests `step`; the step before it must be done.
-    pub fn ask(&self, step: MaintenanceStep) {
+    pub fn request_step(&self, step: MaintenanceStep) {
         let mut state = self.state.lock();
         debug_assert!(state.step.is_none() && !state.at_step, "one step at a time");
         state.step = Some(step);

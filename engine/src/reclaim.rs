@@ -25,7 +25,7 @@ use crate::log::Numbers;
 use crate::record::{self, EventKind, Head};
 use crate::reserve::Reserve;
 use crate::sabotage;
-use crate::segment::{Found, Marks, Segment, Walk};
+use crate::segment::{FoundRecord, PositionMarks, Segment, Walk};
 use crate::snapshot::Root;
 use crate::throttle::WriteThrottle;
 use crate::types::{Revision, SegmentNumber};
@@ -52,7 +52,7 @@ const SMALL_RUN: usize = 4;
 
 /// Properties of a segment by which segments are chosen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Candidate {
+pub(crate) struct RewriteCandidate {
     /// Bytes of all its records.
     pub bytes: u64,
     /// Bytes of its records that the index refers to.
@@ -63,13 +63,13 @@ pub(crate) struct Candidate {
     pub forgotten: bool,
 }
 
-impl Candidate {
+impl RewriteCandidate {
     /// Returns the properties of the segment at `at` of the log, which is not the last one, if the oldest
     /// readable revision is `oldest`.
-    pub fn of(in_order: &[Arc<Segment>], at: usize, oldest: Revision) -> Candidate {
+    pub fn from_log(in_order: &[Arc<Segment>], at: usize, oldest: Revision) -> RewriteCandidate {
         let (segment, next_first) = (&in_order[at], in_order[at + 1].header.first_revision);
         let rewritten = segment.header.rewritten.filter(|_| has_states_for_tombstones(in_order, at));
-        Candidate {
+        RewriteCandidate {
             bytes: segment.record_bytes(),
             live: segment.live(),
             tombstones: rewritten.map_or(0, |rewritten| rewritten.tombstone_bytes),
@@ -80,16 +80,16 @@ impl Candidate {
     }
 
     /// Returns the number of bytes that a rewrite would keep.
-    fn left(&self) -> u64 {
+    fn kept_bytes(&self) -> u64 {
         (self.live + self.tombstones).min(self.bytes)
     }
 
     fn is_mostly_dead(&self) -> bool {
-        self.forgotten && self.left() * 100 < self.bytes * LIVE_PERCENT_MIN
+        self.forgotten && self.kept_bytes() * 100 < self.bytes * LIVE_PERCENT_MIN
     }
 
-    fn gives_back_enough_on_full(&self) -> bool {
-        let gain = self.bytes - self.left();
+    fn frees_enough_on_full(&self) -> bool {
+        let gain = self.bytes - self.kept_bytes();
         self.forgotten && gain >= GAIN_ON_FULL_MIN && gain * GAIN_ON_FULL >= self.bytes
     }
 }
@@ -97,28 +97,28 @@ impl Candidate {
 /// Chooses the segments of the log to rewrite next on a full disk, where `room` bytes are available for the
 /// copy: the deadest segment that fits, with its neighbours as far as they fit too. Completely dead segments
 /// come first; their copies take almost no room.
-pub(crate) fn choose_on_full(candidates: &[Candidate], room: u64) -> Option<Range<usize>> {
-    let share = |candidate: &Candidate| candidate.left() * 1_000 / candidate.bytes.max(1);
+pub(crate) fn choose_on_full(candidates: &[RewriteCandidate], room: u64) -> Option<Range<usize>> {
+    let share = |candidate: &RewriteCandidate| candidate.kept_bytes() * 1_000 / candidate.bytes.max(1);
     let fitting = (0..candidates.len())
-        .filter(|&at| candidates[at].gives_back_enough_on_full() && candidates[at].left() <= room);
+        .filter(|&at| candidates[at].frees_enough_on_full() && candidates[at].kept_bytes() <= room);
     let deadest = fitting.min_by_key(|&at| share(&candidates[at]))?;
     // A rewritten segment without live records is empty, and is merged with a neighbour.
-    let goes = |candidate: &Candidate| {
-        candidate.gives_back_enough_on_full() || candidate.forgotten && candidate.bytes == 0
+    let is_chosen = |candidate: &RewriteCandidate| {
+        candidate.frees_enough_on_full() || candidate.forgotten && candidate.bytes == 0
     };
-    Some(with_neighbours(candidates, deadest, room, goes))
+    Some(with_neighbours(candidates, deadest, room, is_chosen))
 }
 
 /// Chooses the segments of the log to rewrite next, if any: the deadest one, with its neighbours as far as
 /// they are mostly dead too and the result is no larger than `segment_bytes`; otherwise a row of small
 /// segments.
-pub(crate) fn choose(candidates: &[Candidate], segment_bytes: u64) -> Option<Range<usize>> {
-    let share = |candidate: &Candidate| candidate.left() * 1_000 / candidate.bytes.max(1);
+pub(crate) fn choose(candidates: &[RewriteCandidate], segment_bytes: u64) -> Option<Range<usize>> {
+    let share = |candidate: &RewriteCandidate| candidate.kept_bytes() * 1_000 / candidate.bytes.max(1);
     let dead = (0..candidates.len()).filter(|&at| candidates[at].is_mostly_dead());
     if let Some(deadest) = dead.min_by_key(|&at| share(&candidates[at])) {
-        return Some(with_neighbours(candidates, deadest, segment_bytes, Candidate::is_mostly_dead));
+        return Some(with_neighbours(candidates, deadest, segment_bytes, RewriteCandidate::is_mostly_dead));
     }
-    let is_small = |candidate: &Candidate| candidate.forgotten && candidate.bytes < segment_bytes / 4;
+    let is_small = |candidate: &RewriteCandidate| candidate.forgotten && candidate.bytes < segment_bytes / 4;
     let mut start = 0;
     while start < candidates.len() {
         let row = candidates[start..].iter().take_while(|candidate| is_small(candidate)).count();
@@ -136,24 +136,26 @@ pub(crate) fn choose(candidates: &[Candidate], segment_bytes: u64) -> Option<Ran
     None
 }
 
-/// Returns the candidate at `first` together with the neighbours that satisfy `goes`, as long as at most
+/// Returns the candidate at `first` together with the neighbours that satisfy `is_chosen`, as long as at most
 /// `left_max` bytes of all of them are kept.
 fn with_neighbours(
-    candidates: &[Candidate],
+    candidates: &[RewriteCandidate],
     first: usize,
     left_max: u64,
-    goes: impl Fn(&Candidate) -> bool,
+    is_chosen: impl Fn(&RewriteCandidate) -> bool,
 ) -> Range<usize> {
     let mut range = first..first + 1;
-    let mut left = candidates[first].left();
-    let fits = |at: usize, left: u64| goes(&candidates[at]) && left + candidates[at].left() <= left_max;
-    while range.len() < SOURCES_MAX && range.end < candidates.len() && fits(range.end, left) {
-        left += candidates[range.end].left();
+    let mut kept_bytes = candidates[first].kept_bytes();
+    let fits = |at: usize, kept_bytes: u64| {
+        is_chosen(&candidates[at]) && kept_bytes + candidates[at].kept_bytes() <= left_max
+    };
+    while range.len() < SOURCES_MAX && range.end < candidates.len() && fits(range.end, kept_bytes) {
+        kept_bytes += candidates[range.end].kept_bytes();
         range.end += 1;
     }
-    while range.len() < SOURCES_MAX && range.start > 0 && fits(range.start - 1, left) {
+    while range.len() < SOURCES_MAX && range.start > 0 && fits(range.start - 1, kept_bytes) {
         range.start -= 1;
-        left += candidates[range.start].left();
+        kept_bytes += candidates[range.start].kept_bytes();
     }
     range
 }
@@ -165,7 +167,7 @@ fn is_needed<'h>(
     revision: Revision,
     oldest: Revision,
 ) -> Option<Version> {
-    let kept = history::kept(versions.clone(), oldest);
+    let kept = history::needed_count(versions.clone(), oldest);
     versions.take(kept).find(|version| version.revision == revision).copied()
 }
 
@@ -208,7 +210,7 @@ fn has_states_for_tombstones(in_order: &[Arc<Segment>], at: usize) -> bool {
 
 /// Result of a step of a [`Rewrite`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum RewriteStep {
     More,
     /// Every record was copied.
     Complete,
@@ -217,15 +219,15 @@ pub(crate) enum Step {
     Damaged,
 }
 
-enum Next {
-    Record(Found),
+enum NextRecord {
+    Record(FoundRecord),
     Nothing,
     Damage,
 }
 
 /// A move of a record to its new position.
 #[derive(Clone, Debug)]
-pub(crate) struct Move {
+pub(crate) struct RecordMove {
     pub key: Bytes,
     pub from: Version,
     pub to: Version,
@@ -250,7 +252,7 @@ pub(crate) struct Rewrite {
     records: u32,
     tombstone_bytes: u64,
     tombstones_since: Option<Revision>,
-    marks: Marks,
+    marks: PositionMarks,
     /// Keys of which the root's index knows states that are not needed and are in the sources.
     unneeded: Vec<Bytes>,
 }
@@ -286,34 +288,39 @@ impl Rewrite {
             records: 0,
             tombstone_bytes: 0,
             tombstones_since: None,
-            marks: Marks::default(),
+            marks: PositionMarks::default(),
             unneeded: Vec::new(),
             root,
         })
     }
 
     /// Copies the needed ones of the next records. On a full disk the copy uses room of the reserve.
-    pub fn step(&mut self, reserve: &Reserve) -> io::Result<Step> {
+    pub fn step(&mut self, reserve: &Reserve) -> io::Result<RewriteStep> {
         let mut looked = 0;
         while looked < STEP_BYTES && self.buffer.len() < self.throttle.piece() {
             match self.next_record()? {
-                Next::Record(found) => {
+                NextRecord::Record(found) => {
                     looked += found.bytes.len();
                     self.take(&found);
                 }
-                Next::Nothing => {
+                NextRecord::Nothing => {
                     self.write(reserve)?;
-                    return Ok(Step::Complete);
+                    return Ok(RewriteStep::Complete);
                 }
-                Next::Damage => return Ok(Step::Damaged),
+                NextRecord::Damage => return Ok(RewriteStep::Damaged),
             }
         }
         self.write(reserve)?;
-        Ok(Step::More)
+        Ok(RewriteStep::More)
     }
 
     /// Syncs the segment and gives it its name, once every record is copied.
-    pub fn finish(self, storage: &dyn Storage, numbers: &Numbers, reserve: &Reserve) -> io::Result<Finished> {
+    pub fn finish(
+        self,
+        storage: &dyn Storage,
+        numbers: &Numbers,
+        reserve: &Reserve,
+    ) -> io::Result<FinishedRewrite> {
         let first = &self.sources[0].header;
         let header = Header {
             number: numbers.next()?,
@@ -331,7 +338,7 @@ impl Rewrite {
                 tombstones_since: self.tombstones_since.unwrap_or(Revision::ZERO),
             }),
         };
-        let segment = reserve.copying(|| Segment::create(header, self.file.clone()))?;
+        let segment = reserve.write_copy(|| Segment::create(header, self.file.clone()))?;
         segment.share_with(&self.sources[0]);
         segment.advance(self.position);
         segment.set_marks(self.marks);
@@ -340,7 +347,7 @@ impl Rewrite {
         }
         storage.rename(NEXT_NAME, &Segment::name(header.number))?;
         storage.sync_dir()?;
-        Ok(Finished {
+        Ok(FinishedRewrite {
             segment: Arc::new(segment),
             root: self.root,
             sources: self.sources,
@@ -358,24 +365,24 @@ impl Rewrite {
         self.position - RECORDS_START
     }
 
-    fn next_record(&mut self) -> io::Result<Next> {
+    fn next_record(&mut self) -> io::Result<NextRecord> {
         loop {
             if let Some(before) = self.next_source.checked_sub(1) {
                 let source = &self.sources[before];
                 if let Some(found) = self.walk.as_mut().and_then(Walk::next) {
                     if found.offset != self.expected {
-                        return Ok(Next::Damage);
+                        return Ok(NextRecord::Damage);
                     }
                     self.expected = found.offset + found.bytes.len() as u64;
-                    return Ok(Next::Record(found));
+                    return Ok(NextRecord::Record(found));
                 }
                 if self.expected != source.end() {
-                    return Ok(Next::Damage);
+                    return Ok(NextRecord::Damage);
                 }
                 // The pages of the source will not be read again soon.
-                source.file.let_go();
+                source.file.release_pages();
             }
-            let Some(source) = self.sources.get(self.next_source) else { return Ok(Next::Nothing) };
+            let Some(source) = self.sources.get(self.next_source) else { return Ok(NextRecord::Nothing) };
             self.next_source += 1;
             self.expected = RECORDS_START;
             let before = source.header.first_revision.before();
@@ -383,7 +390,7 @@ impl Rewrite {
         }
     }
 
-    fn take(&mut self, found: &Found) {
+    fn take(&mut self, found: &FoundRecord) {
         let head = &found.head;
         let key = head.key(&found.bytes);
         let offset = self.position + self.buffer.len() as u64;
@@ -416,7 +423,7 @@ impl Rewrite {
             return Ok(());
         }
         let Rewrite { throttle, file, position, buffer, .. } = self;
-        reserve.copying(|| throttle.write(&**file, *position, buffer))?;
+        reserve.write_copy(|| throttle.write(&**file, *position, buffer))?;
         self.position += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -424,7 +431,7 @@ impl Rewrite {
 }
 
 /// A rewritten segment that is on disk but not yet in the index.
-pub(crate) struct Finished {
+pub(crate) struct FinishedRewrite {
     pub segment: Arc<Segment>,
     /// The root and the segments from which it was made.
     pub root: Arc<Root>,
@@ -433,7 +440,7 @@ pub(crate) struct Finished {
     pub unneeded: Vec<Bytes>,
 }
 
-impl Finished {
+impl FinishedRewrite {
     /// Walks over the new segment.
     pub fn walk(&self) -> io::Result<Walk> {
         let before = self.segment.header.first_revision.before();
@@ -441,7 +448,7 @@ impl Finished {
     }
 
     /// Returns the moves of up to `max` records of `walk`, a walk over the new segment, in the order of keys.
-    pub fn moves(&self, walk: &mut Walk, max: usize) -> Vec<Move> {
+    pub fn moves(&self, walk: &mut Walk, max: usize) -> Vec<RecordMove> {
         let mut moves = Vec::with_capacity(max);
         while moves.len() < max {
             let Some(found) = walk.next() else { break };
@@ -450,9 +457,9 @@ impl Finished {
             if let Some(&from) =
                 self.root.tree.exact(key, found.head.revision).filter(|_| !found.head.tombstone)
             {
-                let place = found.version(self.segment.header.number).place;
-                let to = Version { segment: self.segment.header.number, place, ..from };
-                moves.push(Move { key: Bytes::copy_from_slice(key), from, to });
+                let location = found.version(self.segment.header.number).location;
+                let to = Version { segment: self.segment.header.number, location, ..from };
+                moves.push(RecordMove { key: Bytes::copy_from_slice(key), from, to });
             }
         }
         moves.sort_unstable_by(|a, b| a.key.cmp(&b.key));
@@ -465,7 +472,7 @@ mod tests {
     use super::*;
 
     /// Parses `bytes:live` or `bytes:live+tombstones`, with `!` in front if the history is not compacted.
-    fn candidates(text: &str) -> Vec<Candidate> {
+    fn candidates(text: &str) -> Vec<RewriteCandidate> {
         text.split_whitespace()
             .map(|word| {
                 let forgotten = !word.starts_with('!');
@@ -473,7 +480,7 @@ mod tests {
                 let (live, tombstones) = live.split_once('+').unwrap_or((live, "0"));
                 let [bytes, live, tombstones] =
                     [bytes, live, tombstones].map(|number| number.parse().unwrap());
-                Candidate { bytes, live, tombstones, forgotten }
+                RewriteCandidate { bytes, live, tombstones, forgotten }
             })
             .collect()
     }

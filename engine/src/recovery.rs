@@ -38,9 +38,9 @@ use crate::bloom::BloomScheme;
 use crate::chain;
 use crate::checkpoint;
 use crate::error::OpenError;
-use crate::expiry::Due;
+use crate::expiry::DueVersion;
 use crate::header::{FORMAT_VERSION, Header, HeaderError, Numbering, RECORDS_START};
-use crate::high_water::{HighWater, Mark};
+use crate::high_water::{HighWater, HighWaterMark};
 use crate::history;
 use crate::index::Tree;
 use crate::io::Storage;
@@ -48,7 +48,7 @@ use crate::log::{NEXT_NAME, Segments, install};
 use crate::losses::Losses;
 use crate::reclaim;
 use crate::record::{HEAD_BYTES, Head};
-use crate::recovery::scan::{Scan, last_synced};
+use crate::recovery::scan::{LogScan, last_synced};
 use crate::sabotage;
 use crate::segment::Segment;
 use crate::snapshot::Root;
@@ -70,13 +70,13 @@ pub(crate) struct Recovered {
     /// The highest segment number given so far.
     pub numbers_given: SegmentNumber,
     /// The checkpoint that was used.
-    pub checkpoint: Option<Used>,
+    pub checkpoint: Option<UsedCheckpoint>,
     /// Expiries of the live keys.
-    pub expiring: Vec<Due>,
+    pub expiring: Vec<DueVersion>,
 }
 
 /// A checkpoint that opening began with.
-pub(crate) struct Used {
+pub(crate) struct UsedCheckpoint {
     pub revision: Revision,
     /// Size of its image, in bytes.
     pub bytes: u64,
@@ -122,12 +122,12 @@ pub(crate) fn recover(
     let mut checkpoints: Vec<Revision> = names.iter().filter_map(|name| checkpoint::revision(name)).collect();
     checkpoints.sort_unstable();
 
-    let start = match Start::from_checkpoints(storage, &found, &checkpoints, bloom_scheme) {
+    let start = match ScanStart::from_checkpoints(storage, &found, &checkpoints, bloom_scheme) {
         Ok(start) => start,
-        Err(witnesses) => Start::from_segments(storage, &found, &witnesses, bloom_scheme)?,
+        Err(witnesses) => ScanStart::from_segments(storage, &found, &witnesses, bloom_scheme)?,
     };
-    let Start { mut segments, used, mut state, first_to_scan, numbers_given, known_durable } = start;
-    let is_ours = |mark: &Mark| {
+    let ScanStart { mut segments, used, mut state, first_to_scan, numbers_given, known_durable } = start;
+    let is_ours = |mark: &HighWaterMark| {
         headers.iter().all(|header| header.store == mark.store) && !sabotage::synced_marks_ignored()
     };
     let noted_durable = high_water.mark().filter(is_ours).map_or(Revision::ZERO, |mark| mark.durable);
@@ -213,7 +213,7 @@ pub(crate) fn recover(
         );
     }
     let segments = Segments::new(segments);
-    let expiring = take_stock(&state.tree, &segments);
+    let expiring = count_live_bytes(&state.tree, &segments);
     Ok(Recovered {
         position: current.end(),
         high_water,
@@ -251,11 +251,11 @@ fn begin(
 }
 
 /// The starting point of the walk over the log.
-struct Start {
+struct ScanStart {
     /// The segments of the log, in order.
     segments: Vec<Arc<Segment>>,
-    used: Option<Used>,
-    state: Scan,
+    used: Option<UsedCheckpoint>,
+    state: LogScan,
     /// Index of the first segment that is to be scanned.
     first_to_scan: usize,
     numbers_given: SegmentNumber,
@@ -274,14 +274,14 @@ struct Witness {
     last_holds: Revision,
 }
 
-impl Start {
+impl ScanStart {
     /// Starts at the beginning of the log, without a checkpoint.
     fn from_segments(
         storage: &dyn Storage,
         found: &[Arc<Segment>],
         witnesses: &[Witness],
         bloom_scheme: BloomScheme,
-    ) -> Result<Start, OpenError> {
+    ) -> Result<ScanStart, OpenError> {
         let missing = |number| OpenError::MissingSegment { path: storage.path(&Segment::name(number)) };
         let headers: Vec<_> = found.iter().map(|segment| segment.header).collect();
         let log = chain::from_headers(&headers).map_err(|gap| missing(gap.number))?;
@@ -302,8 +302,8 @@ impl Start {
             known_durable = known_durable.max(witness.revision);
         }
         let segments = log.iter().map(|&at| found[at].clone()).collect();
-        let state = Scan { bloom_scheme, ..Scan::default() };
-        Ok(Start {
+        let state = LogScan { bloom_scheme, ..LogScan::default() };
+        Ok(ScanStart {
             segments,
             used: None,
             state,
@@ -320,10 +320,10 @@ impl Start {
         found: &[Arc<Segment>],
         checkpoints: &[Revision],
         bloom_scheme: BloomScheme,
-    ) -> Result<Start, Vec<Witness>> {
+    ) -> Result<ScanStart, Vec<Witness>> {
         let mut witnesses = Vec::new();
         for &revision in checkpoints.iter().rev() {
-            match Start::from_checkpoint(storage, found, revision, bloom_scheme) {
+            match ScanStart::from_checkpoint(storage, found, revision, bloom_scheme) {
                 Ok(start) => return Ok(start),
                 Err(witness) => witnesses.extend(witness),
             }
@@ -340,17 +340,17 @@ impl Start {
         found: &[Arc<Segment>],
         revision: Revision,
         bloom_scheme: BloomScheme,
-    ) -> Result<Start, Option<Witness>> {
+    ) -> Result<ScanStart, Option<Witness>> {
         let file = storage.open(&checkpoint::name(revision)).map_err(|_| None)?;
         let loading = checkpoint::load(revision, &*file).ok_or(None)?;
-        let about = &loading.about;
-        let witness = about.segments.last().map(|last| Witness {
+        let contents = &loading.contents;
+        let witness = contents.segments.last().map(|last| Witness {
             revision,
-            store: about.store,
+            store: contents.store,
             last: (last.number, last.salt),
             last_holds: if last.end == RECORDS_START { revision.next() } else { revision },
         });
-        let start = Start::from_image(found, revision, loading, bloom_scheme);
+        let start = ScanStart::from_image(found, revision, loading, bloom_scheme);
         start.ok_or(witness.filter(|_| !sabotage::witness_ignored()))
     }
 
@@ -359,15 +359,16 @@ impl Start {
     fn from_image(
         found: &[Arc<Segment>],
         revision: Revision,
-        loading: checkpoint::Loading,
+        loading: checkpoint::CheckpointLoader,
         bloom_scheme: BloomScheme,
-    ) -> Option<Start> {
-        let about = loading.about.clone();
+    ) -> Option<ScanStart> {
+        let contents = loading.contents.clone();
         let headers: Vec<_> = found.iter().map(|segment| segment.header).collect();
-        let log = chain::from_checkpoint(&headers, about.store, &about.segments, about.numbers_given)?;
+        let log =
+            chain::from_checkpoint(&headers, contents.store, &contents.segments, contents.numbers_given)?;
         let segments: Vec<_> = log.iter().map(|&at| found[at].clone()).collect();
-        let first_to_scan = about.segments.len() - 1;
-        let fits = about.segments.iter().zip(&segments).all(|(image, segment)| {
+        let first_to_scan = contents.segments.len() - 1;
+        let fits = contents.segments.iter().zip(&segments).all(|(image, segment)| {
             let end_is_right = segment.header.rewritten.is_none_or(|rewritten| rewritten.end == image.end);
             end_is_right && image.end <= segment.file.size()
         });
@@ -375,7 +376,7 @@ impl Start {
         if !fits || goes_on_in.rewritten.is_some() || goes_on_in.first_revision > revision.next() {
             return None;
         }
-        let oldest = oldest(&segments).max(about.oldest).min(revision);
+        let oldest = oldest(&segments).max(contents.oldest).min(revision);
         let bytes = loading.bytes();
         let (mut tree, has_blooms) = loading.tree(oldest, bloom_scheme.kind)?;
         if !has_blooms && bloom_scheme.kind != 0 {
@@ -384,22 +385,22 @@ impl Start {
             );
             bloom_scheme.make_blooms(&mut tree, &segments);
         }
-        for (image, segment) in about.segments.into_iter().zip(&segments) {
+        for (image, segment) in contents.segments.into_iter().zip(&segments) {
             segment.advance(image.end);
             segment.set_marks(image.marks.into());
         }
-        let state = Scan {
+        let state = LogScan {
             tree,
             bloom_scheme,
             revision,
-            time: about.time,
-            lost_revisions: about.lost_revisions,
+            time: contents.time,
+            lost_revisions: contents.lost_revisions,
             oldest,
-            ..Scan::default()
+            ..LogScan::default()
         };
-        let used = Some(Used { revision, bytes, lost_revisions: about.lost_revisions });
-        let numbers_given = about.numbers_given;
-        Some(Start { segments, used, state, first_to_scan, numbers_given, known_durable: revision })
+        let used = Some(UsedCheckpoint { revision, bytes, lost_revisions: contents.lost_revisions });
+        let numbers_given = contents.numbers_given;
+        Some(ScanStart { segments, used, state, first_to_scan, numbers_given, known_durable: revision })
     }
 }
 
@@ -419,7 +420,7 @@ fn remove_superseded(
     found: &[Arc<Segment>],
     log: &[Arc<Segment>],
     checkpoints: &[Revision],
-    used: Option<&Used>,
+    used: Option<&UsedCheckpoint>,
 ) {
     let in_log = |number: SegmentNumber| log.iter().any(|segment| segment.header.number == number);
     let superseded = found.iter().filter(|segment| !in_log(segment.header.number));
@@ -447,15 +448,15 @@ fn remove_superseded(
 }
 
 /// Counts the live bytes of each segment, and returns the expiries of the live keys.
-fn take_stock(tree: &Tree, segments: &Segments) -> Vec<Due> {
+fn count_live_bytes(tree: &Tree, segments: &Segments) -> Vec<DueVersion> {
     let mut expiring = Vec::new();
-    tree.each_slot(&mut |slot| {
+    tree.visit_slots(&mut |slot| {
         for version in history::iter(&slot.newest, &slot.older) {
             if let Some(segment) = segments.get(version.segment) {
                 segment.add_live(version.len());
             }
         }
-        expiring.extend(Due::of(&slot.newest));
+        expiring.extend(DueVersion::from_newest(&slot.newest));
     });
     expiring
 }
@@ -521,14 +522,15 @@ fn clear_from(storage: &dyn Storage, segment: &Segment, end: u64, is_end_lost: b
     if cleared {
         let path = storage.path(&Segment::name(segment.header.number));
         let path = path.display();
-        match is_end_lost {
+        if is_end_lost {
             // Some of the cleared records were acknowledged.
-            true => tracing::error!(%path, offset = end, "removed the rest of the lost end of the log"),
-            false => tracing::warn!(
+            tracing::error!(%path, offset = end, "removed the rest of the lost end of the log");
+        } else {
+            tracing::warn!(
                 %path,
                 offset = end,
                 "cut the torn tail of the log: writes that a crash interrupted and that were never acknowledged"
-            ),
+            );
         }
     }
     Ok(())

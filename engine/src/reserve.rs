@@ -37,23 +37,23 @@ const PIECE_BYTES_MIN: u64 = 64 << 10;
 
 /// Divisor of the disk's capacity that limits the size of a segment, so that a copy of one segment is a small
 /// part of the disk.
-const SEGMENTS_ON_DISK: u64 = 32;
+const SEGMENT_DISK_DIVISOR: u64 = 32;
 /// Minimum size of the segments on a small disk.
 const SEGMENT_BYTES_MIN: u64 = 256 << 10;
 /// Divisor of the disk's capacity that limits reclamation's part. The part grows with the largest existing
 /// segment, because segments of an earlier release may be larger than those of this one.
-const COPIES_OF_DISK: u64 = 8;
+const COPIES_DISK_DIVISOR: u64 = 8;
 /// Divisor of the disk's free space that limits the first reserve.
-const PART_OF_FREE: u64 = 2;
+const FREE_DIVISOR: u64 = 2;
 
 /// Time for which released room stays free before the writers' part takes it back.
-const LENT: Duration = Duration::from_secs(5);
+const RELEASED_MIN: Duration = Duration::from_secs(5);
 
 /// Returns the size of new segments on a disk with room for `capacity` bytes of this store, at most
 /// `configured`. The limit is a power of two, so that a disk whose capacity changes a little leads to the
 /// same size.
 pub(crate) fn segment_bytes(configured: u64, capacity: u64) -> u64 {
-    let fitting = (capacity / SEGMENTS_ON_DISK).max(SEGMENT_BYTES_MIN);
+    let fitting = (capacity / SEGMENT_DISK_DIVISOR).max(SEGMENT_BYTES_MIN);
     configured.min(1 << fitting.ilog2())
 }
 
@@ -62,8 +62,8 @@ pub(crate) struct Reserve {
     storage: Arc<dyn Storage>,
     clock: Arc<dyn Clock>,
     piece_bytes: u64,
-    writers: Part,
-    copies: Part,
+    writers: ReservePart,
+    copies: ReservePart,
     /// Whether reclamation took pieces that are not back yet.
     is_lent: AtomicBool,
     /// Locked while a piece is turned into free room and that room is used, so that no other writer uses it.
@@ -71,27 +71,27 @@ pub(crate) struct Reserve {
 }
 
 /// The pieces with names of one kind.
-struct Part {
+struct ReservePart {
     name: &'static str,
     /// Number of pieces that should exist.
     wanted: usize,
-    held: Mutex<Held>,
+    held: Mutex<HeldPieces>,
 }
 
-struct Held {
+struct HeldPieces {
     /// Number of pieces that exist: the first ones.
     count: usize,
     /// Time of the last release, in milliseconds since 1970.
     released_ms: Option<u64>,
 }
 
-impl Part {
+impl ReservePart {
     fn name(&self, at: usize) -> String {
         format!("{}{at:02}", self.name)
     }
 
     /// Creates missing pieces as far as there is room. Returns whether all of them exist.
-    fn fill(&self, held: &mut Held, storage: &dyn Storage, piece_bytes: u64) -> bool {
+    fn fill(&self, held: &mut HeldPieces, storage: &dyn Storage, piece_bytes: u64) -> bool {
         while held.count < self.wanted {
             let name = self.name(held.count);
             let made = storage.create(&name, piece_bytes).and_then(|file| file.reserve(0, piece_bytes));
@@ -147,20 +147,24 @@ impl Reserve {
         let capacity = storage.capacity().unwrap_or(u64::MAX);
         let (mut writers, mut copies) = (0, 0);
         if bytes > 0 {
-            let largest = largest.min(capacity / COPIES_OF_DISK);
+            let largest = largest.min(capacity / COPIES_DISK_DIVISOR);
             writers = bytes.min(2 * segment_bytes) / piece_bytes;
             // An additional piece covers the header and the zeros that the log writes ahead in the meantime.
             copies = segment_bytes.max(largest).div_ceil(piece_bytes) + 1;
             if writers_held + copies_held == 0 {
                 // The first start must not fill a disk that is nearly full.
-                let most = storage.free_bytes().unwrap_or(0) / PART_OF_FREE / piece_bytes;
+                let most = storage.free_bytes().unwrap_or(0) / FREE_DIVISOR / piece_bytes;
                 copies = copies.min(most);
                 writers = writers.min(most - copies);
             }
         }
         let part = |name, wanted: u64, count: usize| {
             let wanted = wanted as usize;
-            Part { name, wanted, held: Mutex::new(Held { count: count.min(wanted), released_ms: None }) }
+            ReservePart {
+                name,
+                wanted,
+                held: Mutex::new(HeldPieces { count: count.min(wanted), released_ms: None }),
+            }
         };
         let reserve = Reserve {
             piece_bytes,
@@ -190,7 +194,7 @@ impl Reserve {
 
     /// Returns whether the disk has some room in addition to the reserve. Without a reserve this is unknown
     /// until a write is tried, so the function returns true.
-    pub fn has_room_beside(&self) -> bool {
+    pub fn has_spare_room(&self) -> bool {
         !self.is_used() || self.storage.free_bytes().is_ok_and(|free| free >= self.piece_bytes)
     }
 
@@ -209,7 +213,7 @@ impl Reserve {
     pub fn fill(&self) -> bool {
         let copies_whole = self.fill_copies();
         let mut held = self.writers.held.lock();
-        let is_lent = |at: u64| self.clock.now_ms().abs_diff(at) < LENT.as_millis() as u64;
+        let is_lent = |at: u64| self.clock.now_ms().abs_diff(at) < RELEASED_MIN.as_millis() as u64;
         if held.released_ms.is_some_and(is_lent) {
             return copies_whole && held.count == self.writers.wanted;
         }
@@ -238,13 +242,13 @@ impl Reserve {
 
     /// Locks the use of freed room: as long as the guard lives, reclamation cannot use the room that the
     /// holder frees, and the holder cannot use the room that reclamation frees. For writes on a full disk.
-    pub fn taking(&self) -> MutexGuard<'_, ()> {
+    pub fn lock_freed_room(&self) -> MutexGuard<'_, ()> {
         self.taking.lock()
     }
 
     /// Calls `write`, a repeatable write of reclamation. If the disk is full, it frees pieces of
     /// reclamation's part one by one until the write succeeds.
-    pub fn copying<T>(&self, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    pub fn write_copy<T>(&self, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match write() {
             Err(error) if is_disk_full(&error) => {}
             outcome => return outcome,
@@ -336,7 +340,7 @@ mod tests {
         let reserve = Reserve::open(storage.clone(), Arc::new(SystemClock), PIECE_BYTES_MIN, 256 << 10, 0);
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         let mut attempts = 0;
-        let written = reserve.copying(|| {
+        let written = reserve.write_copy(|| {
             attempts += 1;
             if attempts < 4 { Err(full()) } else { Ok(attempts) }
         });
@@ -344,9 +348,9 @@ mod tests {
         assert_eq!((written.unwrap(), reserve.copy_bytes()), (4, 3 * PIECE_BYTES_MIN));
         assert!(reserve.is_lent());
         assert!(reserve.fill() && !reserve.is_lent());
-        assert!(reserve.copying(|| Err::<(), _>(full())).is_err());
+        assert!(reserve.write_copy(|| Err::<(), _>(full())).is_err());
         assert_eq!((reserve.copy_bytes(), reserve.is_lent()), (0, true));
-        assert!(reserve.copying(|| Err::<(), _>(io::Error::other("bad"))).is_err());
+        assert!(reserve.write_copy(|| Err::<(), _>(io::Error::other("bad"))).is_err());
         assert!(reserve.fill_copies() && !reserve.is_lent());
     }
 }

@@ -43,12 +43,12 @@ pub trait Seal: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// The value cannot be opened: its encryption key is unknown, or it belongs to another key of the store.
-    fn open(&self, key: &[u8], stored: &[u8]) -> Result<Option<Opened>, SealError>;
+    fn open(&self, key: &[u8], stored: &[u8]) -> Result<Option<OpenedValue>, SealError>;
 }
 
 /// A value that was sealed and has been opened.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Opened {
+pub struct OpenedValue {
     /// The value before it was sealed.
     pub value: Vec<u8>,
     /// Whether the value would be sealed in another way if it were written now.
@@ -56,7 +56,7 @@ pub struct Opened {
 }
 
 /// Returns the sealed form of a value with its stamp; `None` if `seal` does not seal values of this key.
-pub(crate) fn sealed(
+pub(crate) fn seal_value(
     seal: &Arc<dyn Seal>,
     key: &[u8],
     value: &Bytes,
@@ -67,20 +67,20 @@ pub(crate) fn sealed(
         return Ok(None);
     }
     let mut plain = BytesMut::with_capacity(value.len() + STAMP_BYTES_MAX + TRAILER_BYTES);
-    let mut place = Stamp { offset: 0, len: 0 };
+    let mut stamped = Stamp { offset: 0, len: 0 };
     match stamp {
         None => plain.extend_from_slice(value),
         Some(stamp) => {
             let mut digits = [0; STAMP_BYTES_MAX];
             let digits = decimal(revision.get(), &mut digits);
-            place = Stamp { offset: stamp.start, len: digits.len() };
+            stamped = Stamp { offset: stamp.start, len: digits.len() };
             plain.extend_from_slice(&value[..stamp.start]);
             plain.extend_from_slice(digits);
             plain.extend_from_slice(&value[stamp.end..]);
         }
     }
-    plain.put_u32_le(place.offset as u32);
-    plain.put_u8(place.len as u8);
+    plain.put_u32_le(stamped.offset as u32);
+    plain.put_u8(stamped.len as u8);
     let sealed = seal.seal(key, &plain)?;
     if sealed.len() > VALUE_BYTES_MAX {
         return Err(SealError("the sealed value is too long".to_owned()));
@@ -89,7 +89,7 @@ pub(crate) fn sealed(
 }
 
 /// Returns a record with its value opened, and its head with the position of the stamp in that value.
-pub(crate) fn opened(
+pub(crate) fn open_sealed(
     seal: &Arc<dyn Seal>,
     mut head: Head,
     mut record: Record,
@@ -135,9 +135,9 @@ mod tests {
             Ok(MARK.iter().copied().chain(value.iter().map(|byte| !byte)).collect())
         }
 
-        fn open(&self, _: &[u8], stored: &[u8]) -> Result<Option<Opened>, SealError> {
+        fn open(&self, _: &[u8], stored: &[u8]) -> Result<Option<OpenedValue>, SealError> {
             let value = stored.strip_prefix(MARK).map(|rest| rest.iter().map(|byte| !byte).collect());
-            Ok(value.map(|value| Opened { value, outdated: false }))
+            Ok(value.map(|value| OpenedValue { value, outdated: false }))
         }
     }
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::header::{Header, HeaderError, Note, Numbering, RECORDS_START};
-use crate::history::{Place, Version};
+use crate::history::{RecordLocation, Version};
 use crate::io::File;
 use crate::losses::LossRegistry;
 use crate::record::{ALIGN, EventKind, HEAD_BYTES, Head};
@@ -33,7 +33,7 @@ pub(crate) struct Segment {
     /// End of the records that readers may see.
     end: AtomicU64,
     /// Positions of some records, in order.
-    marks: Mutex<Marks>,
+    marks: Mutex<PositionMarks>,
     /// Offset up to which the file is filled with zeros or records.
     filled: AtomicU64,
     /// Locked while zeros are written.
@@ -50,33 +50,33 @@ pub(crate) struct Segment {
 
 /// Position of a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Mark {
+pub(crate) struct PositionMark {
     pub revision: Revision,
     pub offset: u64,
 }
 
 /// Positions of some records, in order, [`MARK_BYTES`] or more apart.
 #[derive(Default)]
-pub(crate) struct Marks {
-    marks: Vec<Mark>,
+pub(crate) struct PositionMarks {
+    marks: Vec<PositionMark>,
     /// Revision of the record that was passed last.
     passed: Revision,
 }
 
-impl From<Vec<Mark>> for Marks {
+impl From<Vec<PositionMark>> for PositionMarks {
     /// Creates marks from positions that are in order.
-    fn from(marks: Vec<Mark>) -> Marks {
-        Marks { marks, passed: Revision::ZERO }
+    fn from(marks: Vec<PositionMark>) -> PositionMarks {
+        PositionMarks { marks, passed: Revision::ZERO }
     }
 }
 
-impl Marks {
+impl PositionMarks {
     /// Adds a mark for a record if the last mark is far enough behind and the record is the first of its
     /// revision: a walk from a mark must find all records of the mark's revision.
     pub fn pass(&mut self, revision: Revision, offset: u64) {
         let is_first = revision != std::mem::replace(&mut self.passed, revision);
         if is_first && self.marks.last().is_none_or(|last| offset >= last.offset + MARK_BYTES) {
-            self.marks.push(Mark { revision, offset });
+            self.marks.push(PositionMark { revision, offset });
         }
     }
 
@@ -191,18 +191,18 @@ impl Segment {
     }
 
     /// Locks and returns the marks.
-    pub fn marks(&self) -> MutexGuard<'_, Marks> {
+    pub fn marks(&self) -> MutexGuard<'_, PositionMarks> {
         self.marks.lock()
     }
 
     /// Returns the marks at or before `revision`.
-    pub fn marks_until(&self, revision: Revision) -> Vec<Mark> {
+    pub fn marks_until(&self, revision: Revision) -> Vec<PositionMark> {
         let marks = self.marks.lock();
         marks.marks[..marks.until(revision)].to_vec()
     }
 
     /// Sets the marks, which come from the checkpoint or from recovery.
-    pub fn set_marks(&self, marks: Marks) {
+    pub fn set_marks(&self, marks: PositionMarks) {
         *self.marks.lock() = marks;
     }
 
@@ -291,7 +291,7 @@ impl Segment {
 }
 
 /// A record found by a walk. Its head is verified, its body is not.
-pub(crate) struct Found {
+pub(crate) struct FoundRecord {
     /// Offset of the record in the segment.
     pub offset: u64,
     /// Bytes before it in which there should be a record but none was found.
@@ -301,7 +301,7 @@ pub(crate) struct Found {
     pub bytes: Bytes,
 }
 
-impl Found {
+impl FoundRecord {
     /// Returns the version that this record stores in segment `number`.
     pub fn version(&self, number: SegmentNumber) -> Version {
         Version {
@@ -309,7 +309,7 @@ impl Found {
             created: self.head.created,
             segment: number,
             expires_s: self.head.expires_s,
-            place: Place::new(self.offset, self.bytes.len(), self.head.kind == EventKind::Delete),
+            location: RecordLocation::new(self.offset, self.bytes.len(), self.head.kind == EventKind::Delete),
         }
     }
 }
@@ -334,7 +334,7 @@ impl Walk {
     }
 
     /// Returns the next record.
-    pub fn next(&mut self) -> Option<Found> {
+    pub fn next(&mut self) -> Option<FoundRecord> {
         let mut at = self.at;
         // After damage the search tries every aligned position. Only few positions have a valid kind and
         // valid lengths, and only for those a checksum over at most one key is computed, so the search stays
@@ -344,7 +344,7 @@ impl Walk {
             if let Some(head) = Head::read(bytes, self.salt, self.base + at as u64)
                 && head.revision >= self.lowest
             {
-                let found = Found {
+                let found = FoundRecord {
                     offset: self.base + at as u64,
                     skipped: (at - self.at) as u64,
                     head,

@@ -87,13 +87,13 @@ impl Snapshot {
 
     /// Returns the existing keys of `range` with their states, in key order. To resume after a key, narrow
     /// the range with [`KeyRange::after`].
-    pub fn range(&self, range: KeyRange) -> Scan {
+    pub fn range(&self, range: KeyRange) -> RangeScan {
         let cursor = self.root.tree.range(&range.start, range.end);
-        Scan { root: self.root.clone(), revision: self.revision, cursor }
+        RangeScan { root: self.root.clone(), revision: self.revision, cursor }
     }
 
     /// Returns [`Snapshot::range`] over the keys that begin with `prefix`.
-    pub fn prefix(&self, prefix: &[u8]) -> Scan {
+    pub fn prefix(&self, prefix: &[u8]) -> RangeScan {
         self.range(KeyRange::prefix(prefix))
     }
 
@@ -127,13 +127,13 @@ impl fmt::Debug for Snapshot {
 }
 
 /// Iterator over the entries of a range, in key order. Its memory does not grow with the range.
-pub struct Scan {
+pub struct RangeScan {
     root: Arc<Root>,
     revision: Revision,
     cursor: Cursor,
 }
 
-impl Iterator for Scan {
+impl Iterator for RangeScan {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
@@ -146,34 +146,34 @@ impl Iterator for Scan {
     }
 }
 
-impl Scan {
+impl RangeScan {
     /// Returns the entries whose Bloom filter passes `query`. False positives are possible.
-    pub fn filtered(self, query: BloomQuery) -> Filtered {
-        Filtered { scan: self, query }
+    pub fn filtered(self, query: BloomQuery) -> FilteredScan {
+        FilteredScan { scan: self, query }
     }
 }
 
 /// Maximum number of keys that a scan skips before it yields; about 30 µs of work.
-const PASSED_OVER_MAX: usize = 4096;
+const SKIPPED_MAX: usize = 4096;
 
 /// Iterator over the entries of a range that pass a query, in key order. The iterator returns `Some` for each
 /// entry, and `None` after a long stretch without one, so that a caller that finds few entries among many can
 /// yield to other tasks.
-pub struct Filtered {
-    scan: Scan,
+pub struct FilteredScan {
+    scan: RangeScan,
     query: BloomQuery,
 }
 
-impl Iterator for Filtered {
+impl Iterator for FilteredScan {
     type Item = Option<Entry>;
 
     fn next(&mut self) -> Option<Option<Entry>> {
-        let Scan { root, revision, cursor } = &mut self.scan;
+        let RangeScan { root, revision, cursor } = &mut self.scan;
         loop {
-            match cursor.next_through(*revision, &self.query, PASSED_OVER_MAX)? {
-                index::Filtered::PassedOver => return Some(None),
-                index::Filtered::Through(_, version) if version.is_delete() => {}
-                index::Filtered::Through(key, version) => return root.entry(key, version).map(Some),
+            match cursor.next_match(*revision, &self.query, SKIPPED_MAX)? {
+                index::FilterStep::Skipped => return Some(None),
+                index::FilterStep::Match(_, version) if version.is_delete() => {}
+                index::FilterStep::Match(key, version) => return root.entry(key, version).map(Some),
             }
         }
     }
@@ -298,7 +298,7 @@ impl Entry {
         let record = head.record(bytes);
         match self.segment.seal() {
             None => Ok((head, record)),
-            Some(seal) => seal::opened(seal, head, record)
+            Some(seal) => seal::open_sealed(seal, head, record)
                 .map_err(|why| ReadError::Sealed { key: self.key.clone(), why }),
         }
     }

@@ -158,7 +158,7 @@ impl StoreStatus {
         matches!(&*self.refusal.lock(), Some(Refusal::DiskFull))
     }
 
-    pub fn room_again(&self) {
+    pub fn resume_writes(&self) {
         let mut current = self.refusal.lock();
         if matches!(&*current, Some(Refusal::DiskFull)) {
             tracing::info!("the store's disk has free space again, writes resume");

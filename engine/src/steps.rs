@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::history::Version;
 use crate::index::Tree;
 use crate::log::{Log, Segments};
-use crate::reclaim::Move;
+use crate::reclaim::RecordMove;
 use crate::segment::Segment;
 use crate::types::Revision;
 
@@ -46,7 +46,7 @@ pub(crate) enum MaintenanceStep {
     /// Adds this segment to those that the index may refer to.
     Adopt(Arc<Segment>),
     /// Makes the index refer to the new positions of these records.
-    Move(Vec<Move>),
+    Move(Vec<RecordMove>),
     /// Puts this segment into the log in place of those that it was made from. Nothing is done as long as the
     /// index refers to one of them.
     Replace(Arc<Segment>),
@@ -70,11 +70,11 @@ pub(crate) fn carry_out(
     let left = match step {
         MaintenanceStep::Forget(revision) => return (None, revision.max(oldest)),
         MaintenanceStep::Prune(mut all) => {
-            part(&mut all, keys).for_each(|key| tree.prune(&key, oldest, &mut freed));
+            take_last(&mut all, keys).for_each(|key| tree.prune(&key, oldest, &mut freed));
             (!all.is_empty()).then_some(MaintenanceStep::Prune(all))
         }
         MaintenanceStep::PruneFully(mut all) => {
-            part(&mut all, keys).for_each(|key| tree.prune_fully(&key, oldest, &mut freed));
+            take_last(&mut all, keys).for_each(|key| tree.prune_fully(&key, oldest, &mut freed));
             (!all.is_empty()).then_some(MaintenanceStep::PruneFully(all))
         }
         MaintenanceStep::Adopt(segment) => {
@@ -82,7 +82,7 @@ pub(crate) fn carry_out(
             None
         }
         MaintenanceStep::Move(mut all) => {
-            for Move { key, from, to } in part(&mut all, keys) {
+            for RecordMove { key, from, to } in take_last(&mut all, keys) {
                 if tree.relocate(&key, &from, to) {
                     freed(&from);
                     if let Some(segment) = segments.get(to.segment) {
@@ -94,7 +94,7 @@ pub(crate) fn carry_out(
         }
         MaintenanceStep::Replace(segment) => {
             let replaced = segments.replacing(&segment);
-            if nothing_refers_to_what_goes(&segments, &replaced) {
+            if is_unreferenced(&segments, &replaced) {
                 log.set_segments(replaced);
             }
             None
@@ -104,11 +104,11 @@ pub(crate) fn carry_out(
 }
 
 /// Removes the last `count` of `all` and returns them.
-fn part<T>(all: &mut Vec<T>, count: usize) -> std::vec::Drain<'_, T> {
+fn take_last<T>(all: &mut Vec<T>, count: usize) -> std::vec::Drain<'_, T> {
     all.drain(all.len().saturating_sub(count)..)
 }
 
-fn nothing_refers_to_what_goes(before: &Segments, after: &Segments) -> bool {
+fn is_unreferenced(before: &Segments, after: &Segments) -> bool {
     let mut going = before.all().iter().filter(|segment| after.get(segment.header.number).is_none());
     going.all(|segment| segment.live() == 0)
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::expiry::{Due, Expiry};
+use crate::expiry::{DueVersion, Expiry};
 use crate::history::Version;
 use crate::io::Clock;
 use crate::types::CommitTime;
@@ -28,7 +28,7 @@ impl Times {
 
     /// Registers `version`, which is committed, for expiry if it has one.
     pub fn committed(&self, version: &Version) {
-        if let Some(due) = Due::of(version) {
+        if let Some(due) = DueVersion::from_newest(version) {
             self.expiry.add(due);
         }
     }

@@ -30,7 +30,7 @@ pub(crate) const FRAME_HEAD: usize = 16;
 
 const MAGIC: [u8; 8] = *b"REVBKUP\n";
 const START_BYTES: usize = 48;
-const COMING_BYTES: usize = HEADER_BYTES + 24;
+const ANNOUNCEMENT_BYTES: usize = HEADER_BYTES + 24;
 /// Maximum length of the reason in a frame `failed`, in bytes.
 const REASON_BYTES: usize = 1024;
 
@@ -44,9 +44,9 @@ const FAILED: u32 = 5;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Frame<'b> {
     /// The first frame of a transfer.
-    Start(Start),
+    Start(TransferStart),
     /// Beginning of a segment of the log; segments come in the order of the log.
-    Segment(Coming),
+    Segment(SegmentAnnouncement),
     /// The next bytes of the segment announced last.
     Data(&'b [u8]),
     /// The last frame of a complete transfer.
@@ -57,7 +57,7 @@ pub(crate) enum Frame<'b> {
 
 /// The announcement of a transfer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Start {
+pub(crate) struct TransferStart {
     pub segments: u32,
     pub store: u64,
     /// The revision at which the backup is consistent.
@@ -69,7 +69,7 @@ pub(crate) struct Start {
 
 /// Announcement of a segment of the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Coming {
+pub(crate) struct SegmentAnnouncement {
     pub header: Header,
     /// Size of the segment's file.
     pub size: u64,
@@ -81,11 +81,11 @@ pub(crate) struct Coming {
 
 /// Reason why bytes cannot be decoded as a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Broken {
+pub(crate) enum FrameError {
     /// A later release made the frame.
     Newer(u32),
     /// The bytes are not a frame, or a part is missing.
-    Nonsense,
+    Malformed,
 }
 
 impl Frame<'_> {
@@ -102,9 +102,9 @@ impl Frame<'_> {
                 }
                 START
             }
-            Frame::Segment(coming) => {
-                frame.extend_from_slice(&coming.header.bytes());
-                for field in [coming.size, coming.end, coming.held.into()] {
+            Frame::Segment(announcement) => {
+                frame.extend_from_slice(&announcement.header.bytes());
+                for field in [announcement.size, announcement.end, announcement.held.into()] {
                     frame.extend_from_slice(&field.to_le_bytes());
                 }
                 SEGMENT
@@ -125,50 +125,50 @@ impl Frame<'_> {
 
     /// Decodes the frame with the given number at the beginning of `bytes`, and returns it with its length.
     /// Returns `None` if there are not enough bytes yet.
-    pub fn decode(bytes: &[u8], number: u32) -> Result<Option<(Frame<'_>, usize)>, Broken> {
+    pub fn decode(bytes: &[u8], number: u32) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
         if bytes.len() < FRAME_HEAD {
             return Ok(None);
         }
         let (kind, len) = (u32_at(bytes, 4), u32_at(bytes, 8) as usize);
         if len > DATA_BYTES {
-            return Err(Broken::Nonsense);
+            return Err(FrameError::Malformed);
         }
         let Some(frame) = bytes.get(..FRAME_HEAD + len) else { return Ok(None) };
         if crc32fast::hash(&frame[4..]) != u32_at(frame, 0) || u32_at(frame, 12) != number {
-            return Err(Broken::Nonsense);
+            return Err(FrameError::Malformed);
         }
         let contents = &frame[FRAME_HEAD..];
         let decoded = match kind {
             START if len >= 12 && contents[..8] == MAGIC && u32_at(contents, 8) > TRANSFER_VERSION => {
-                return Err(Broken::Newer(u32_at(contents, 8)));
+                return Err(FrameError::Newer(u32_at(contents, 8)));
             }
-            START if len == START_BYTES && contents[..8] == MAGIC => Frame::Start(Start {
+            START if len == START_BYTES && contents[..8] == MAGIC => Frame::Start(TransferStart {
                 segments: u32_at(contents, 12),
                 store: u64_at(contents, 16),
                 revision: Revision::new(u64_at(contents, 24)),
                 oldest: Revision::new(u64_at(contents, 32)),
                 bytes: u64_at(contents, 40),
             }),
-            SEGMENT if len == COMING_BYTES => Frame::Segment(Coming::decode(contents)?),
+            SEGMENT if len == ANNOUNCEMENT_BYTES => Frame::Segment(SegmentAnnouncement::decode(contents)?),
             DATA => Frame::Data(contents),
             END if len == 0 => Frame::End,
             FAILED => Frame::Failed(String::from_utf8_lossy(contents).into_owned()),
-            _ => return Err(Broken::Nonsense),
+            _ => return Err(FrameError::Malformed),
         };
         Ok(Some((decoded, FRAME_HEAD + len)))
     }
 }
 
-impl Coming {
-    fn decode(contents: &[u8]) -> Result<Coming, Broken> {
+impl SegmentAnnouncement {
+    fn decode(contents: &[u8]) -> Result<SegmentAnnouncement, FrameError> {
         let (size, end) = (u64_at(contents, HEADER_BYTES), u64_at(contents, HEADER_BYTES + 8));
         let header = Header::from_bytes(&contents[..HEADER_BYTES], size).map_err(|error| match error {
-            HeaderError::Newer(version) => Broken::Newer(version),
-            HeaderError::Damaged | HeaderError::Io(_) => Broken::Nonsense,
+            HeaderError::Newer(version) => FrameError::Newer(version),
+            HeaderError::Damaged | HeaderError::Io(_) => FrameError::Malformed,
         })?;
         let sound = (RECORDS_START..=size).contains(&end);
         let held = u64_at(contents, HEADER_BYTES + 16) == 1;
-        if sound { Ok(Coming { header, size, end, held }) } else { Err(Broken::Nonsense) }
+        if sound { Ok(SegmentAnnouncement { header, size, end, held }) } else { Err(FrameError::Malformed) }
     }
 }
 
@@ -204,7 +204,7 @@ pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> Byt
 /// machine that was reset to an earlier state may have completed the same segment a second time, with other
 /// records.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Held {
+pub(crate) struct HeldSegment {
     pub header: Header,
     /// Offset at which its records end.
     pub end: u64,
@@ -212,13 +212,13 @@ pub(crate) struct Held {
     pub last: Option<(u64, [u8; 8])>,
 }
 
-const HELD_BYTES: usize = HEADER_BYTES + 24;
+const HELD_SEGMENT_BYTES: usize = HEADER_BYTES + 24;
 
-impl Held {
+impl HeldSegment {
     /// Encodes as many of `all` as fit `bytes_max`, from the first on.
-    pub fn encode(all: &[Held], bytes_max: usize) -> Vec<u8> {
+    pub fn encode(all: &[HeldSegment], bytes_max: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for held in all.iter().take(bytes_max / HELD_BYTES) {
+        for held in all.iter().take(bytes_max / HELD_SEGMENT_BYTES) {
             let (offset, checksums) = held.last.unwrap_or_default();
             bytes.extend_from_slice(&held.header.bytes());
             bytes.extend_from_slice(&held.end.to_le_bytes());
@@ -229,13 +229,13 @@ impl Held {
     }
 
     /// Decodes descriptions of segments; `None` if the bytes are something else.
-    pub fn decode(bytes: &[u8]) -> Option<Vec<Held>> {
-        let entries = bytes.chunks(HELD_BYTES);
+    pub fn decode(bytes: &[u8]) -> Option<Vec<HeldSegment>> {
+        let entries = bytes.chunks(HELD_SEGMENT_BYTES);
         let held = entries.map(|entry| {
-            let entry: &[u8; HELD_BYTES] = entry.try_into().ok()?;
+            let entry: &[u8; HELD_SEGMENT_BYTES] = entry.try_into().ok()?;
             let offset = u64_at(entry, HEADER_BYTES + 8);
             let checksums = u64_at(entry, HEADER_BYTES + 16).to_le_bytes();
-            Some(Held {
+            Some(HeldSegment {
                 header: Header::from_bytes(&entry[..HEADER_BYTES], u64::MAX).ok()?,
                 end: u64_at(entry, HEADER_BYTES),
                 last: (offset != 0).then_some((offset, checksums)),
@@ -245,7 +245,7 @@ impl Held {
     }
 
     /// Returns whether this describes `segment`, whose records end at `end`.
-    pub fn is(&self, segment: &Segment, end: u64) -> bool {
+    pub fn describes(&self, segment: &Segment, end: u64) -> bool {
         self.header == segment.header
             && self.end == end
             && match self.last {
@@ -267,15 +267,15 @@ mod tests {
 
     fn frames() -> Vec<Frame<'static>> {
         vec![
-            Frame::Start(Start {
+            Frame::Start(TransferStart {
                 segments: 3,
                 store: 55,
                 revision: Revision::new(900),
                 oldest: Revision::new(250),
                 bytes: 70_000,
             }),
-            Frame::Segment(Coming { header: REWRITTEN, size: 8_192, end: 5_000, held: true }),
-            Frame::Segment(Coming { header: REWRITTEN, size: 8_192, end: 4_096, held: false }),
+            Frame::Segment(SegmentAnnouncement { header: REWRITTEN, size: 8_192, end: 5_000, held: true }),
+            Frame::Segment(SegmentAnnouncement { header: REWRITTEN, size: 8_192, end: 4_096, held: false }),
             Frame::Data(b"records"),
             Frame::Data(b""),
             Frame::End,
@@ -291,7 +291,11 @@ mod tests {
             for len in 0..bytes.len() {
                 assert_eq!(Frame::decode(&bytes[..len], number as u32), Ok(None), "{frame:?}, {len}");
             }
-            assert_eq!(Frame::decode(&bytes, number as u32 + 1), Err(Broken::Nonsense), "a frame is missing");
+            assert_eq!(
+                Frame::decode(&bytes, number as u32 + 1),
+                Err(FrameError::Malformed),
+                "a frame is missing"
+            );
         }
     }
 
@@ -315,35 +319,39 @@ mod tests {
             seal(&mut frame, kind, 0);
             frame
         };
-        let coming = |size: u64, end: u64| {
+        let announcement = |size: u64, end: u64| {
             [&REWRITTEN.bytes()[..], &size.to_le_bytes(), &end.to_le_bytes(), &[0; 8]].concat()
         };
         let newer = [&MAGIC[..], &2u32.to_le_bytes()].concat();
         for (kind, contents, want) in [
-            (START, newer, Broken::Newer(2)),
-            (START, vec![0; START_BYTES], Broken::Nonsense),
-            (SEGMENT, vec![0; COMING_BYTES], Broken::Nonsense),
+            (START, newer, FrameError::Newer(2)),
+            (START, vec![0; START_BYTES], FrameError::Malformed),
+            (SEGMENT, vec![0; ANNOUNCEMENT_BYTES], FrameError::Malformed),
             // Records that end before they begin, or behind the end of the file; a file too short for its
             // header.
-            (SEGMENT, coming(8_192, 4_095), Broken::Nonsense),
-            (SEGMENT, coming(8_192, 8_193), Broken::Nonsense),
-            (SEGMENT, coming(4_999, 4_096), Broken::Nonsense),
-            (END, vec![0], Broken::Nonsense),
-            (77, Vec::new(), Broken::Nonsense),
+            (SEGMENT, announcement(8_192, 4_095), FrameError::Malformed),
+            (SEGMENT, announcement(8_192, 8_193), FrameError::Malformed),
+            (SEGMENT, announcement(4_999, 4_096), FrameError::Malformed),
+            (END, vec![0], FrameError::Malformed),
+            (77, Vec::new(), FrameError::Malformed),
         ] {
             assert_eq!(Frame::decode(&seal(kind, &contents), 0), Err(want), "{kind}");
         }
-        assert_eq!(Frame::decode(&[0xff; FRAME_HEAD], 0), Err(Broken::Nonsense), "longer than any frame");
+        assert_eq!(
+            Frame::decode(&[0xff; FRAME_HEAD], 0),
+            Err(FrameError::Malformed),
+            "longer than any frame"
+        );
     }
 
     #[test]
     fn what_is_held_is_told_up_to_a_size() {
-        let held = |end, last| Held { header: REWRITTEN, end, last };
+        let held = |end, last| HeldSegment { header: REWRITTEN, end, last };
         let all = [held(5_000, Some((4_200, *b"checksum"))), held(4_096, None), held(4_097, None)];
-        let bytes = Held::encode(&all, 3 * HELD_BYTES - 1);
-        assert_eq!(Held::decode(&bytes).unwrap(), all[..2]);
-        assert_eq!(Held::decode(b"").unwrap(), []);
-        assert_eq!(Held::decode(&bytes[1..]), None);
-        assert_eq!(Held::decode(&[0; HELD_BYTES]), None);
+        let bytes = HeldSegment::encode(&all, 3 * HELD_SEGMENT_BYTES - 1);
+        assert_eq!(HeldSegment::decode(&bytes).unwrap(), all[..2]);
+        assert_eq!(HeldSegment::decode(b"").unwrap(), []);
+        assert_eq!(HeldSegment::decode(&bytes[1..]), None);
+        assert_eq!(HeldSegment::decode(&[0; HELD_SEGMENT_BYTES]), None);
     }
 }

@@ -64,7 +64,7 @@ pub struct Options {
     /// How long history stays readable: the store compacts states and events older than this in the
     /// background. Zero keeps only the newest states, `Duration::MAX` keeps everything.
     pub history_retention: Duration,
-    /// The Bloom filters of states, for filtered scans ([`Scan::filtered`](crate::Scan::filtered)).
+    /// The Bloom filters of states, for filtered scans ([`RangeScan::filtered`](crate::RangeScan::filtered)).
     pub bloom_scheme: BloomScheme,
     /// Whether this store assigns revisions or follows another store.
     pub role: Role,

@@ -39,7 +39,7 @@ use crate::event::{Event, Memo};
 use crate::header::Numbering;
 use crate::last_change::{LastChange, LastChanges};
 use crate::sabotage;
-use crate::segment::Found;
+use crate::segment::FoundRecord;
 use crate::snapshot::{Entry, Root};
 use crate::types::Revision;
 
@@ -50,7 +50,7 @@ pub(crate) const RING_EVENTS_MAX: usize = 16 * 1024;
 /// cached in its events are about as large as the records.
 const RING_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Maximum number of events or records that a tail examines before it yields to other tasks.
-const LOOK_MAX: usize = 1024;
+const EXAMINED_MAX: usize = 1024;
 /// The newest events, in order.
 struct Ring {
     events: VecDeque<Arc<Event>>,
@@ -86,7 +86,7 @@ impl Ring {
 
 /// State shared by a tail and the publisher.
 #[derive(Default)]
-struct Slot {
+struct TailSlot {
     /// The first revision that concerns the tail since it last looked, otherwise 0. Written only under
     /// the registry's lock.
     pending: AtomicU64,
@@ -95,7 +95,7 @@ struct Slot {
 
 #[derive(Default)]
 struct Registry {
-    tails: BTreeMap<Bytes, Vec<Arc<Slot>>>,
+    tails: BTreeMap<Bytes, Vec<Arc<TailSlot>>>,
     count: u64,
     /// The waiters for a revision, by the revision and a number that makes them unique.
     waiters: BTreeMap<(Revision, u64), oneshot::Sender<()>>,
@@ -106,7 +106,7 @@ struct Registry {
 
 impl Registry {
     /// Calls `each` for every tail whose prefix `key` begins with.
-    fn concerned(&self, key: &[u8], mut each: impl FnMut(&Arc<Slot>)) {
+    fn visit_matching(&self, key: &[u8], mut each: impl FnMut(&Arc<TailSlot>)) {
         // The search goes downwards from the greatest prefix that is not after the key. The next match is no
         // longer than the common part of the candidate and the key, so each step shortens the search key.
         let mut search = key;
@@ -177,7 +177,7 @@ impl Hub {
             for event in events {
                 registry.changes.note(&event.key, event.revision);
                 let mut audience = 0;
-                registry.concerned(&event.key, |slot| {
+                registry.visit_matching(&event.key, |slot| {
                     audience += 1;
                     if slot.pending.load(Ordering::Relaxed) == 0 {
                         slot.pending.store(event.revision.get(), Ordering::Release);
@@ -206,7 +206,7 @@ impl Hub {
 
     /// Drops all published events, and with them the segments that they keep. Tails that have not seen these
     /// events read them from the log.
-    pub fn let_go_of_events(&self) {
+    pub fn release_events(&self) {
         let published = self.revision();
         self.ring.write().forget(published);
     }
@@ -263,12 +263,12 @@ impl Hub {
 
     /// Returns a tracker of the newest change of keys that begin with `prefix`, starting now.
     pub fn last_change(&self, prefix: Bytes) -> LastChange {
-        self.registry.lock().changes.of(prefix)
+        self.registry.lock().changes.add(prefix)
     }
 
     /// Creates a tail of the events after `after` whose key begins with `prefix`.
     pub fn tail(self: &Arc<Hub>, after: Revision, prefix: Bytes) -> Result<Tail, TailError> {
-        let slot = Arc::new(Slot::default());
+        let slot = Arc::new(TailSlot::default());
         let mut registry = self.registry.lock();
         if registry.closed {
             return Err(TailError::Closed);
@@ -319,7 +319,7 @@ impl Drop for Waiting<'_> {
 /// A position in the log and a key prefix. See [`Engine::tail`](crate::Engine::tail).
 pub struct Tail {
     hub: Arc<Hub>,
-    slot: Arc<Slot>,
+    slot: Arc<TailSlot>,
     prefix: Bytes,
     /// The revision after which the tail began.
     after: Revision,
@@ -387,7 +387,7 @@ impl Tail {
             self.check_complete()?;
             while self.looked < self.look_until {
                 let before = self.looked;
-                let events = self.look(max.max(1))?;
+                let events = self.examine(max.max(1))?;
                 // A gap is noted before the revisions in it are published.
                 if self.is_complete && before < self.hub.gap_until() {
                     self.looked = before;
@@ -397,7 +397,7 @@ impl Tail {
                     return Ok(events);
                 }
                 if self.looked < self.look_until {
-                    let_others_run().await;
+                    yield_once().await;
                 }
             }
             {
@@ -455,11 +455,11 @@ impl Tail {
     }
 
     /// Examines some of the revisions between `looked` and `look_until`.
-    fn look(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
+    fn examine(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
         let ring = self.hub.ring.read();
         if ring.first > self.looked.next() {
             drop(ring);
-            return self.look_in_log(max);
+            return self.examine_log(max);
         }
         let start = ring.events.partition_point(|event| event.revision <= self.looked);
         let mut found = Vec::new();
@@ -470,7 +470,7 @@ impl Tail {
                 break;
             }
             // Records of one revision are examined together.
-            if event.revision > newest && (n >= LOOK_MAX || found.len() >= max) {
+            if event.revision > newest && (n >= EXAMINED_MAX || found.len() >= max) {
                 looked = newest;
                 break;
             }
@@ -484,18 +484,18 @@ impl Tail {
         Ok(found)
     }
 
-    fn look_in_log(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
+    fn examine_log(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
         let root = self.hub.root();
         if self.looked < root.oldest {
             return Err(TailError::Compacted { oldest: root.oldest });
         }
         let mut found = Vec::new();
-        let mut budget = LOOK_MAX;
+        let mut budget = EXAMINED_MAX;
         for segment in root.segments.starting_at(self.looked.next()) {
             // No revision is missing between two consecutive segments, whether or not revisions are missing
             // within them.
             if segment.header.first_revision > self.looked.next() && !sabotage::hole_passed_over() {
-                return self.unless_missing(found, segment.header.first_revision.before());
+                return self.events_or_damage(found, segment.header.first_revision.before());
             }
             let missing = TailError::Damaged { revision: self.looked.next() };
             let mut walk = segment.walk_from(self.looked.next()).map_err(|_| missing)?;
@@ -507,7 +507,7 @@ impl Tail {
                     continue;
                 }
                 if revision > self.look_until {
-                    return self.unless_missing(found, self.look_until);
+                    return self.events_or_damage(found, self.look_until);
                 }
                 let is_missing = match segment.header.numbering {
                     Numbering::Dense => revision != self.looked.next(),
@@ -518,7 +518,7 @@ impl Tail {
                 if is_missing && !sabotage::hole_passed_over() {
                     // Opening has reported this revision as lost, unless the record was sound then.
                     segment.note_damaged(self.looked.next());
-                    return self.unless_missing(found, revision.max(self.looked.next().next()).before());
+                    return self.events_or_damage(found, revision.max(self.looked.next().next()).before());
                 }
                 let (_, events) = part.get_or_insert_with(|| (revision, Vec::new()));
                 if record.head.key(&record.bytes).starts_with(&self.prefix) {
@@ -536,12 +536,16 @@ impl Tail {
             }
         }
         // The log ends although later revisions were published: its last records are unreadable.
-        self.unless_missing(found, self.look_until)
+        self.events_or_damage(found, self.look_until)
     }
 
     /// Returns the events found before the unreadable revisions up to `until`, or an error if the unreadable
     /// revisions come next.
-    fn unless_missing(&self, found: Vec<Arc<Event>>, until: Revision) -> Result<Vec<Arc<Event>>, TailError> {
+    fn events_or_damage(
+        &self,
+        found: Vec<Arc<Event>>,
+        until: Revision,
+    ) -> Result<Vec<Arc<Event>>, TailError> {
         if found.is_empty() && self.looked < until {
             return Err(TailError::Damaged { revision: self.looked.next() });
         }
@@ -574,7 +578,7 @@ impl fmt::Debug for Tail {
 }
 
 /// Returns the event of a record read from the log.
-fn event(root: &Root, segment: Arc<crate::segment::Segment>, record: &Found) -> Option<Arc<Event>> {
+fn event(root: &Root, segment: Arc<crate::segment::Segment>, record: &FoundRecord) -> Option<Arc<Event>> {
     let head = &record.head;
     let key = Bytes::copy_from_slice(head.key(&record.bytes));
     let version = record.version(segment.header.number);
@@ -593,7 +597,7 @@ fn event(root: &Root, segment: Arc<crate::segment::Segment>, record: &Found) -> 
 }
 
 /// Yields once, so that a long catch-up does not occupy a worker thread.
-async fn let_others_run() {
+async fn yield_once() {
     let mut gave_way = false;
     poll_fn(|context| {
         if std::mem::replace(&mut gave_way, true) {
@@ -632,12 +636,12 @@ mod tests {
         for _ in 0..300 {
             let mut registry = Registry::default();
             for _ in 0..word(40).len() {
-                registry.tails.entry(word(6).into()).or_default().push(Arc::new(Slot::default()));
+                registry.tails.entry(word(6).into()).or_default().push(Arc::new(TailSlot::default()));
             }
             for _ in 0..30 {
                 let key = word(8);
                 let mut got = Vec::new();
-                registry.concerned(&key, |slot| got.push(Arc::as_ptr(slot)));
+                registry.visit_matching(&key, |slot| got.push(Arc::as_ptr(slot)));
                 let expected = registry.tails.iter().filter(|(prefix, _)| key.starts_with(prefix));
                 let mut expected: Vec<_> = expected.flat_map(|(_, slots)| slots).map(Arc::as_ptr).collect();
                 got.sort();

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use engine::offline::{self, Found, Point, Store};
+use engine::offline::{self, LogItem, RestorePoint, Store};
 use engine::{
     Change, Durability, Engine, Expected, LEDGER_KEY, LossCounts, Losses, Options, Payload, Revision,
 };
@@ -32,7 +32,7 @@ struct Place {
 fn records(dir: &Path) -> Vec<Place> {
     let store = Store::open(dir).unwrap();
     let place = |found| match found {
-        Found::Record(record) => Some(Place {
+        LogItem::Record(record) => Some(Place {
             file: record.file(),
             offset: record.offset(),
             len: record.stored_len() as u64,
@@ -232,9 +232,9 @@ async fn a_log_that_is_cut_anywhere_lacks_all_that_was_noted() {
 fn restored(
     from: &Path,
     to: &Path,
-    point: Point,
+    point: RestorePoint,
     skip: bool,
-) -> Result<offline::Restored, offline::OfflineError> {
+) -> Result<offline::RestoreSummary, offline::OfflineError> {
     offline::restore(from, to, point, skip, |_| (), |_, _| ())
 }
 
@@ -257,9 +257,9 @@ async fn restores_and_backups_carry_the_knowledge_of_a_loss() {
 
     offline::backup(temp.path(), &at("backup"), |_| (), |_, _| ()).unwrap().place().unwrap();
     assert_eq!(count_at(&at("backup")).await, want);
-    assert!(restored(&at("backup"), &at("refused"), Point::Newest, false).is_err());
+    assert!(restored(&at("backup"), &at("refused"), RestorePoint::Newest, false).is_err());
 
-    let done = restored(&at("backup"), &at("restored"), Point::Newest, true).unwrap();
+    let done = restored(&at("backup"), &at("restored"), RestorePoint::Newest, true).unwrap();
     assert_eq!((done.unaccepted.counts(), done.keys), (want, 3));
     for name in ["restored", "once-more"] {
         assert_eq!(count_at(&at(name)).await, want, "{name}");
@@ -267,7 +267,7 @@ async fn restores_and_backups_carry_the_knowledge_of_a_loss() {
         assert_eq!(survey.live_keys(), 4, "its own damage is gone");
         // The second restore finds no damage, but knows the losses that the first one found.
         if name == "restored" {
-            let again = restored(&at(name), &at("once-more"), Point::Newest, false).unwrap();
+            let again = restored(&at(name), &at("once-more"), RestorePoint::Newest, false).unwrap();
             assert_eq!((again.unaccepted.counts(), again.damages), (want, 0));
         }
     }
@@ -278,8 +278,9 @@ async fn restores_and_backups_carry_the_knowledge_of_a_loss() {
     engine.accept_losses(&survey).await.unwrap();
     engine.close().await;
     drop(engine);
-    let newest = restored(&at("backup"), &at("accepted"), Point::Newest, false).unwrap();
-    let older = restored(&at("backup"), &at("older"), Point::Revision(Revision::new(6)), false).unwrap();
+    let newest = restored(&at("backup"), &at("accepted"), RestorePoint::Newest, false).unwrap();
+    let older =
+        restored(&at("backup"), &at("older"), RestorePoint::Revision(Revision::new(6)), false).unwrap();
     assert!(newest.unaccepted.is_empty() && older.unaccepted.is_empty());
     assert!(count_at(&at("accepted")).await.is_empty() && count_at(&at("older")).await.is_empty());
 }
@@ -290,7 +291,7 @@ async fn a_rewritten_log_tells_between_which_revisions_a_record_is_lost() {
     store(&temp).await;
     let target = TempDir::new();
     let dir = target.path().join("log");
-    restored(temp.path(), &dir, Point::Newest, false).unwrap();
+    restored(temp.path(), &dir, RestorePoint::Newest, false).unwrap();
     let all = records(&dir);
     let revisions: Vec<u64> = all.iter().map(|place| place.revision.get()).collect();
     assert_eq!(revisions, [1, 2, 5, 6, 7]);

@@ -284,7 +284,8 @@ async fn restores_the_rest(temp: &TempDir, newest: u64) {
     let (copies, mut damages) = (TempDir::new(), 0);
     let dir = copies.path().join("rest");
     let count = |_: &offline::Damage| damages += 1;
-    let done = offline::restore(temp.path(), &dir, offline::Point::Newest, true, count, |_, _| ()).unwrap();
+    let done =
+        offline::restore(temp.path(), &dir, offline::RestorePoint::Newest, true, count, |_, _| ()).unwrap();
     assert!(damages > 0 && !done.unaccepted.lost.is_empty(), "{done:?}");
     let engine = Engine::open(Options::new(&dir)).unwrap();
     assert!(engine.revision().get() > newest, "{newest}: {done:?}");

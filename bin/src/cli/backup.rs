@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use engine::offline::{BackedUp, Damage};
+use engine::offline::{BackupSummary, Damage};
 use serde::Serialize;
 
 use crate::cli::args::{Backup, Format};
@@ -76,9 +76,14 @@ pub fn run(flags: &Backup, out: &mut impl Write) -> anyhow::Result<Outcome> {
     tell(flags, done, &listed, out)
 }
 
-fn tell(flags: &Backup, done: BackedUp, listed: &[Damage], out: &mut impl Write) -> anyhow::Result<Outcome> {
+fn tell(
+    flags: &Backup,
+    done: BackupSummary,
+    listed: &[Damage],
+    out: &mut impl Write,
+) -> anyhow::Result<Outcome> {
     let outcome = if done.damages > 0 { Outcome::Damaged } else { Outcome::Fine };
-    let BackedUp { revision, oldest, copied, kept, damages } = done;
+    let BackupSummary { revision, oldest, copied, kept, damages } = done;
     if flags.common.output == Format::Json {
         let damage = listed.iter().map(DamageReport::from).collect();
         let report = Report {

@@ -4,7 +4,7 @@ use engine::Revision;
 use std::borrow::Cow;
 use std::io::Write;
 
-use engine::offline::{Damage, Found, LogRecord, RecordKind, Store};
+use engine::offline::{Damage, LogItem, LogRecord, RecordKind, Store};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -51,20 +51,20 @@ pub fn run(flags: &Inspect, out: &mut impl Write) -> anyhow::Result<Outcome> {
     }
     for found in store.records() {
         match found {
-            Found::Record(record) if flags.to.is_some_and(|to| record.revision() > Revision::new(to)) => {
+            LogItem::Record(record) if flags.to.is_some_and(|to| record.revision() > Revision::new(to)) => {
                 break;
             }
-            Found::Record(record) => {
+            LogItem::Record(record) => {
                 if flags.selects(&record) {
                     if json { write_json(flags, &record, out)? } else { write_text(flags, &record, out)? }
                 }
             }
             // The key of a damaged record is unknown.
-            Found::Damage(damage) => write_damage(&damage, json, out)?,
-            Found::Torn { file, offset } if json => {
+            LogItem::Damage(damage) => write_damage(&damage, json, out)?,
+            LogItem::Torn { file, offset } if json => {
                 writeln!(out, "{}", json!({"torn": {"file": file, "offset": offset}}))?;
             }
-            Found::Torn { file, offset } => writeln!(out, "torn: {file} ends at byte {offset}")?,
+            LogItem::Torn { file, offset } => writeln!(out, "torn: {file} ends at byte {offset}")?,
         }
     }
     Ok(Outcome::Fine)

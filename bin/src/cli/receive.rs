@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use api::state::backup;
-use engine::offline::{Damage, Ready, Receiver};
+use engine::offline::{Damage, PendingBackup, Receiver};
 use values::naming;
 use wire::outgoing::Opened;
 use wire::server::BODY_BYTES_MAX;
@@ -21,7 +21,7 @@ pub fn receive(
     server: Option<&str>,
     store: &Path,
     on_damage: impl FnMut(&Damage),
-) -> anyhow::Result<(Ready, &'static str)> {
+) -> anyhow::Result<(PendingBackup, &'static str)> {
     let client = Client::new(Settings::read(kubeconfig)?, server)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(transfer(&client, store, on_damage))
@@ -31,7 +31,7 @@ async fn transfer(
     client: &Client,
     store: &Path,
     mut on_damage: impl FnMut(&Damage),
-) -> anyhow::Result<(Ready, &'static str)> {
+) -> anyhow::Result<(PendingBackup, &'static str)> {
     let mut receiver = Receiver::begin(store)?;
     let mut progress = Progress::new("check existing segments", 0);
     let held = receiver.held(BODY_BYTES_MAX, |done, total| progress.update_of(done, total));

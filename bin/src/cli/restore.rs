@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
-use engine::offline::{OfflineError, Point, Restored};
+use engine::offline::{OfflineError, RestorePoint, RestoreSummary};
 use serde::Serialize;
 
 use crate::cli::args::{Format, Restore};
@@ -39,9 +39,9 @@ struct Report {
 pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
     let (from, to) = (&flags.from, &flags.data_dir);
     let point = match (flags.revision, flags.time) {
-        (Some(revision), _) => Point::Revision(Revision::new(revision)),
-        (None, Some(time)) => Point::Time(u64::try_from(time.as_millisecond()).unwrap_or(0)),
-        (None, None) => Point::Newest,
+        (Some(revision), _) => RestorePoint::Revision(Revision::new(revision)),
+        (None, Some(time)) => RestorePoint::Time(u64::try_from(time.as_millisecond()).unwrap_or(0)),
+        (None, None) => RestorePoint::Newest,
     };
     must_be_empty(to)?;
     let json = flags.output == Format::Json;
@@ -76,7 +76,7 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
         copy_pki(from, to)?;
     }
     files::sync_dir(to)?;
-    let Restored { from_revision, revision, keys, bytes: stored, damages, unaccepted } = restored;
+    let RestoreSummary { from_revision, revision, keys, bytes: stored, damages, unaccepted } = restored;
     if json {
         let report = Report {
             from_revision: from_revision.get(),

@@ -1,21 +1,21 @@
 //! Loading of checkpoints. Every entry is checked in addition to the checksums.
 //!
-//! `file ─► header ─► segments and their marks ─► Loading ─► keys and versions, each checked ─► tree, with Bloom filters`
+//! `file ─► header ─► segments and their marks ─► CheckpointLoader ─► keys and versions, each checked ─► tree, with Bloom filters`
 
 use bytes::Bytes;
 
 use super::{
-    About, BLOCK_HEAD_BYTES, BLOCKS_START, CHECKPOINT_VERSION, ENTRY_HEAD_BYTES, HEADER_BYTES, MAGIC,
-    MARK_BYTES, SEGMENT_HEAD_BYTES, SegmentImage, VERSION_BYTES, block_crc,
+    BLOCK_HEAD_BYTES, BLOCKS_START, CHECKPOINT_VERSION, CheckpointContents, ENTRY_HEAD_BYTES, HEADER_BYTES,
+    MAGIC, MARK_BYTES, SEGMENT_HEAD_BYTES, SegmentImage, VERSION_BYTES, block_crc,
 };
 use crate::bloom::{BLOOM_BYTES, BloomFilter};
 use crate::header::{NUMBER_END, RECORDS_START, u32_at, u64_at};
-use crate::history::{self, Place, Version};
-use crate::index::{Builder, Size, Slot, Tree};
+use crate::history::{self, RecordLocation, Version};
+use crate::index::{Builder, KeySlot, Tree, TreeSize};
 use crate::io::File;
 use crate::record::{ALIGN, HEAD_BYTES, REVISION_END};
 use crate::sabotage;
-use crate::segment::Mark;
+use crate::segment::PositionMark;
 use crate::types::{CommitTime, KEY_BYTES_MAX, Revision, SegmentNumber};
 
 /// Maximum number of threads that read an image, and the minimum number of bytes for each.
@@ -23,7 +23,7 @@ const THREADS_MAX: usize = 4;
 const PART_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Loads the checkpoint of `revision` in `file` without its keys. Returns `None` if it is damaged.
-pub(crate) fn load(revision: Revision, file: &dyn File) -> Option<Loading<'_>> {
+pub(crate) fn load(revision: Revision, file: &dyn File) -> Option<CheckpointLoader<'_>> {
     if file.size() < BLOCKS_START {
         return None;
     }
@@ -36,7 +36,7 @@ pub(crate) fn load(revision: Revision, file: &dyn File) -> Option<Loading<'_>> {
         return None;
     }
     let end = u64_at(&header, 80);
-    let mut about = About {
+    let mut contents = CheckpointContents {
         store: u64_at(&header, 16),
         revision: Revision::new(u64_at(&header, 32)),
         oldest: Revision::new(u64_at(&header, 40)),
@@ -45,52 +45,52 @@ pub(crate) fn load(revision: Revision, file: &dyn File) -> Option<Loading<'_>> {
         numbers_given: SegmentNumber::new(u32_at(&header, 88)),
         segments: Vec::new(),
     };
-    let sound = about.revision == revision
+    let sound = contents.revision == revision
         && revision < REVISION_END
-        && about.oldest <= revision
-        && about.lost_revisions <= revision.get()
-        && about.time < CommitTime::END
-        && about.numbers_given.get() < NUMBER_END
+        && contents.oldest <= revision
+        && contents.lost_revisions <= revision.get()
+        && contents.time < CommitTime::END
+        && contents.numbers_given.get() < NUMBER_END
         && (BLOCKS_START..=file.size()).contains(&end);
     if !sound {
         return None;
     }
     let salt = u64_at(&header, 24);
     let mut blocks = Blocks { file, at: BLOCKS_START, end, salt };
-    let signed = u32_at(&header, 92);
+    let bloom_kind = u32_at(&header, 92);
     let blooms_end = u64_at(&header, 96);
-    if signed != 0 && !(end..=file.size()).contains(&blooms_end) {
+    if bloom_kind != 0 && !(end..=file.size()).contains(&blooms_end) {
         return None;
     }
     let blooms = Blooms {
-        kind: signed,
-        blocks: Blocks { file, at: end, end: if signed == 0 { end } else { blooms_end }, salt },
+        kind: bloom_kind,
+        blocks: Blocks { file, at: end, end: if bloom_kind == 0 { end } else { blooms_end }, salt },
         block: Bytes::new(),
         at: 0,
     };
     let count = u32_at(&header, 12) as usize;
-    while about.segments.len() < count {
+    while contents.segments.len() < count {
         let block = blocks.next()??;
         let mut rest = &block[..];
         while !rest.is_empty() {
-            about.segments.push(decode_segment(&mut rest, about.numbers_given)?);
+            contents.segments.push(decode_segment(&mut rest, contents.numbers_given)?);
         }
     }
-    (about.segments.len() == count && count > 0).then_some(())?;
-    let size = Size { keys: u64_at(&header, 56), key_bytes: 0, versions: u64_at(&header, 64) };
-    Some(Loading { about, blocks, size, blooms })
+    (contents.segments.len() == count && count > 0).then_some(())?;
+    let size = TreeSize { keys: u64_at(&header, 56), key_bytes: 0, versions: u64_at(&header, 64) };
+    Some(CheckpointLoader { contents, blocks, size, blooms })
 }
 
 /// A checkpoint whose keys have not been read yet.
-pub(crate) struct Loading<'f> {
-    pub about: About,
+pub(crate) struct CheckpointLoader<'f> {
+    pub contents: CheckpointContents,
     blocks: Blocks<'f>,
     /// Expected numbers of keys and versions.
-    size: Size,
+    size: TreeSize,
     blooms: Blooms<'f>,
 }
 
-impl Loading<'_> {
+impl CheckpointLoader<'_> {
     /// Returns the size of the image, in bytes.
     pub fn bytes(&self) -> u64 {
         self.blooms.blocks.end - BLOCKS_START
@@ -103,8 +103,8 @@ impl Loading<'_> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         let parts = self.blocks.parts(threads.min((self.bytes() / PART_BYTES) as usize).max(1));
         let (first, others) = parts.split_first()?;
-        let read = |blocks: &Blocks<'_>| self.part(blocks.clone(), oldest);
-        let parts: Option<Vec<Part>> = std::thread::scope(|scope| {
+        let read = |blocks: &Blocks<'_>| self.build_part(blocks.clone(), oldest);
+        let parts: Option<Vec<TreePart>> = std::thread::scope(|scope| {
             let spawn = |blocks| {
                 let spawned = std::thread::Builder::new().spawn_scoped(scope, move || read(blocks));
                 spawned.map_err(|_| blocks)
@@ -116,7 +116,7 @@ impl Loading<'_> {
             });
             std::iter::once_with(|| read(first)).chain(others).collect()
         });
-        let mut whole = Part::default();
+        let mut whole = TreePart::default();
         for part in parts? {
             whole.append(part)?;
         }
@@ -142,15 +142,15 @@ impl Loading<'_> {
     }
 
     /// Builds the index of a part of the keys, without Bloom filters.
-    fn part(&self, blocks: Blocks<'_>, oldest: Revision) -> Option<Part> {
-        let mut part = Part::default();
+    fn build_part(&self, blocks: Blocks<'_>, oldest: Revision) -> Option<TreePart> {
+        let mut part = TreePart::default();
         let (builder, left_out) = (&mut part.builder, &mut part.left_out);
         let mut at = 0;
-        part.read = self.each_of(blocks, |key, versions| {
-            versions.truncate(history::kept(versions.iter(), oldest));
+        part.read = self.visit_blocks(blocks, |key, versions| {
+            versions.truncate(history::needed_count(versions.iter(), oldest));
             match history::from_newest_first(versions) {
                 Some((newest, older)) => {
-                    builder.push(key, Slot { newest, older, bloom: BloomFilter::UNKNOWN })
+                    builder.push(key, KeySlot { newest, older, bloom: BloomFilter::UNKNOWN })
                 }
                 None => left_out.push(at),
             }
@@ -165,18 +165,22 @@ impl Loading<'_> {
         blooms.kind == 0 || blooms.count() as u64 == self.size.keys
     }
 
-    /// Calls `tell` for each key, in ascending order, with its versions, newest first; there is at least one
+    /// Calls `visit` for each key, in ascending order, with its versions, newest first; there is at least one
     /// version. Holds one block in memory. Returns `None` if the checkpoint is damaged; the calls made before
     /// may then be incomplete.
-    pub fn each(self, tell: impl FnMut(&[u8], &mut Vec<Version>)) -> Option<()> {
-        let read = self.each_of(self.blocks.clone(), tell)?;
+    pub fn visit_keys(self, visit: impl FnMut(&[u8], &mut Vec<Version>)) -> Option<()> {
+        let read = self.visit_blocks(self.blocks.clone(), visit)?;
         (read.size == self.size).then_some(())
     }
 
     /// Does the same for the keys in some of the blocks. The prefix compression of keys begins anew in each
     /// block.
-    fn each_of(&self, blocks: Blocks<'_>, mut tell: impl FnMut(&[u8], &mut Vec<Version>)) -> Option<Read> {
-        let mut ends: Vec<_> = self.about.segments.iter().map(|s| (s.number, s.end)).collect();
+    fn visit_blocks(
+        &self,
+        blocks: Blocks<'_>,
+        mut visit: impl FnMut(&[u8], &mut Vec<Version>),
+    ) -> Option<Read> {
+        let mut ends: Vec<_> = self.contents.segments.iter().map(|s| (s.number, s.end)).collect();
         ends.sort_unstable();
         let mut read = Read::default();
         let mut key = Vec::new();
@@ -192,7 +196,7 @@ impl Loading<'_> {
                 let newest = versions.first()?;
                 if !ascending
                     || !descending
-                    || newest.revision > self.about.revision
+                    || newest.revision > self.contents.revision
                     || !versions.iter().all(|version| is_sound(version, &ends))
                 {
                     return None;
@@ -203,7 +207,7 @@ impl Loading<'_> {
                 read.size.keys += 1;
                 read.size.versions += versions.len() as u64;
                 read.last.clone_from(&key);
-                tell(&key, &mut versions);
+                visit(&key, &mut versions);
             }
         }
         Some(read)
@@ -213,23 +217,23 @@ impl Loading<'_> {
 /// Number of keys that were read, and the first and last of them.
 #[derive(Default)]
 struct Read {
-    size: Size,
+    size: TreeSize,
     first: Vec<u8>,
     last: Vec<u8>,
 }
 
 /// The index of consecutive keys.
 #[derive(Default)]
-struct Part {
+struct TreePart {
     builder: Builder,
     read: Read,
     /// Positions of the keys that are not needed, among the keys read.
     left_out: Vec<u64>,
 }
 
-impl Part {
+impl TreePart {
     /// Appends the part that follows. Returns `None` if its keys do not follow.
-    fn append(&mut self, part: Part) -> Option<()> {
+    fn append(&mut self, part: TreePart) -> Option<()> {
         if part.read.size.keys == 0 {
             return Some(());
         }
@@ -356,7 +360,7 @@ fn decode_segment(block: &mut &[u8], numbers_given: SegmentNumber) -> Option<Seg
     let marks = take(block, (u32_at(head, 4) as usize).checked_mul(MARK_BYTES)?)?;
     let marks: Vec<_> = marks
         .chunks_exact(MARK_BYTES)
-        .map(|mark| Mark { revision: Revision::new(u64_at(mark, 0)), offset: u64_at(mark, 8) })
+        .map(|mark| PositionMark { revision: Revision::new(u64_at(mark, 0)), offset: u64_at(mark, 8) })
         .collect();
     let image = SegmentImage {
         number: SegmentNumber::new(u32_at(head, 0)),
@@ -392,7 +396,7 @@ fn decode_entry(block: &mut &[u8], key: &mut Vec<u8>, versions: &mut Vec<Version
         created: Revision::new(u64_at(version, 8)),
         segment: SegmentNumber::new(u32_at(version, 16)),
         expires_s: u32_at(version, 20),
-        place: Place::from_bytes([
+        location: RecordLocation::from_bytes([
             version[24],
             version[25],
             version[26],

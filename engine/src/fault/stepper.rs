@@ -104,8 +104,8 @@ impl Stepper {
 
     /// Makes background maintenance work as under many concurrent writes: it does not wait for its
     /// maintenance steps.
-    pub fn press(&mut self) {
-        self.0.maintenance.press();
+    pub fn assume_many_writers(&mut self) {
+        self.0.maintenance.assume_many_writers();
     }
 
     /// Sets the size of the pieces in which a growing batch is written to the file.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::edit::separator;
-use super::node::{Branch, Child, Leaf, NODE_LEN_MAX, Node, Slot};
-use super::{Size, Tree};
+use super::node::{Branch, Child, KeySlot, Leaf, NODE_LEN_MAX, Node};
+use super::{Tree, TreeSize};
 use crate::history;
 
 /// Number of keys in a leaf and of children in a branch. Some room is left, because otherwise the first
@@ -16,17 +16,17 @@ const FILL: usize = NODE_LEN_MAX * 7 / 8;
 pub(crate) struct Builder {
     /// The keys of the current leaf, end to end.
     key_bytes: Vec<u8>,
-    slots: Vec<(usize, Slot)>,
+    slots: Vec<(usize, KeySlot)>,
     /// The last key of the leaf before.
     last_key: Vec<u8>,
     /// Finished leaves, each with the separator before it.
     leaves: Vec<(Vec<u8>, Child)>,
-    size: Size,
+    size: TreeSize,
 }
 
 impl Builder {
     /// Adds a key that is greater than all keys before.
-    pub fn push(&mut self, key: &[u8], slot: Slot) {
+    pub fn push(&mut self, key: &[u8], slot: KeySlot) {
         if self.slots.len() == FILL {
             self.finish_leaf();
         }
@@ -99,7 +99,7 @@ impl Builder {
 mod tests {
     use super::*;
     use crate::bloom::BloomFilter;
-    use crate::history::{Place, Version};
+    use crate::history::{RecordLocation, Version};
     use crate::types::Revision;
 
     #[test]
@@ -110,17 +110,17 @@ mod tests {
             let mut part = Builder::default();
             let mut grown = Tree::default();
             for n in 0..keys {
-                let place = Place::new(8 * n, 80, n % 5 == 0);
+                let location = RecordLocation::new(8 * n, 80, n % 5 == 0);
                 let version = Version {
                     revision: Revision::new(n + 1),
                     created: Revision::new(1),
                     segment: crate::types::SegmentNumber::FIRST,
                     expires_s: 0,
-                    place,
+                    location,
                 };
                 let key = format!("/key/{n:08}");
                 let bloom = BloomFilter::from_bits(n.into());
-                let slot = || Slot { newest: version, older: None, bloom };
+                let slot = || KeySlot { newest: version, older: None, bloom };
                 builder.push(key.as_bytes(), slot());
                 part.push(key.as_bytes(), slot());
                 if n % 1_000 == 7 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Tree;
-use super::node::{Branch, Child, NODE_LEN_MAX, Node, Slot};
+use super::node::{Branch, Child, KeySlot, NODE_LEN_MAX, Node};
 use crate::bloom::BloomFilter;
 use crate::history::{self, Version};
 
@@ -78,7 +78,7 @@ fn push(node: &mut Arc<Node>, key: &[u8], version: Version, bloom: BloomFilter) 
                 }
                 Err(at) => at,
             };
-            leaf.insert(at, key, Slot { newest: version, older: None, bloom });
+            leaf.insert(at, key, KeySlot { newest: version, older: None, bloom });
             let split = (leaf.slots().len() > NODE_LEN_MAX).then(|| {
                 // Keys often come in ascending order. A split that leaves one key on the right then fills the
                 // nodes, while an even split would leave them half empty.

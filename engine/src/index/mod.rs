@@ -22,8 +22,8 @@ mod range;
 use std::sync::Arc;
 
 pub(crate) use build::Builder;
-pub(crate) use node::{Node, Slot};
-pub(crate) use range::{Cursor, Filtered};
+pub(crate) use node::{KeySlot, Node};
+pub(crate) use range::{Cursor, FilterStep};
 
 use crate::history::{self, Version};
 use crate::types::Revision;
@@ -33,12 +33,12 @@ use crate::types::Revision;
 pub(crate) struct Tree {
     root: Arc<Node>,
     live: u64,
-    size: Size,
+    size: TreeSize,
 }
 
 /// Numbers of keys and versions in a tree.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Size {
+pub(crate) struct TreeSize {
     /// Number of keys, deleted ones included.
     pub keys: u64,
     /// Total length of all keys, in bytes.
@@ -54,7 +54,7 @@ impl Tree {
     }
 
     /// Returns the numbers of keys and versions.
-    pub fn size(&self) -> Size {
+    pub fn size(&self) -> TreeSize {
         self.size
     }
 
@@ -72,7 +72,7 @@ impl Tree {
     }
 
     /// Returns the slot of `key`, with all its versions.
-    pub fn slot(&self, key: &[u8]) -> Option<&Slot> {
+    pub fn slot(&self, key: &[u8]) -> Option<&KeySlot> {
         self.find(key).map(|(leaf, slot)| &leaf.slots()[slot])
     }
 

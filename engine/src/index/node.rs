@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::bloom::BloomFilter;
-use crate::history::{Older, Version};
+use crate::history::{OlderVersions, Version};
 
 /// Maximum number of keys in a leaf and of children in a branch. Copying a full leaf of typical keys copies 7
 /// KiB, and a million keys take three levels.
@@ -131,9 +131,9 @@ impl Node {
 
 /// The versions of one key, and the Bloom filter of the newest one.
 #[derive(Clone)]
-pub(crate) struct Slot {
+pub(crate) struct KeySlot {
     pub newest: Version,
-    pub older: Option<Arc<Older>>,
+    pub older: Option<Arc<OlderVersions>>,
     /// Bloom filter of the newest version.
     pub bloom: BloomFilter,
 }
@@ -142,7 +142,7 @@ pub(crate) struct Slot {
 #[derive(Clone, Default)]
 pub(crate) struct Leaf {
     keys: Keys,
-    slots: Vec<Slot>,
+    slots: Vec<KeySlot>,
 }
 
 impl Leaf {
@@ -150,11 +150,11 @@ impl Leaf {
         &self.keys
     }
 
-    pub fn slots(&self) -> &[Slot] {
+    pub fn slots(&self) -> &[KeySlot] {
         &self.slots
     }
 
-    pub fn slots_mut(&mut self) -> &mut [Slot] {
+    pub fn slots_mut(&mut self) -> &mut [KeySlot] {
         &mut self.slots
     }
 
@@ -162,7 +162,7 @@ impl Leaf {
         self.keys.search(key)
     }
 
-    pub fn insert(&mut self, at: usize, key: &[u8], slot: Slot) {
+    pub fn insert(&mut self, at: usize, key: &[u8], slot: KeySlot) {
         self.keys.insert(at, key);
         reserve(&mut self.slots, 1, 8);
         self.slots.insert(at, slot);

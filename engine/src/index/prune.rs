@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Tree;
 use super::build::Builder;
-use super::node::{NODE_LEN_MAX, Node, Slot};
+use super::node::{KeySlot, NODE_LEN_MAX, Node};
 use crate::history::{self, Version};
 use crate::types::Revision;
 
@@ -34,7 +34,7 @@ impl Tree {
     fn shorten(&mut self, key: &[u8], oldest: Revision, short: usize, freed: &mut dyn FnMut(&Version)) {
         let Some((leaf, at)) = self.find(key) else { return };
         let slot = &leaf.slots()[at];
-        let kept = history::kept(history::iter(&slot.newest, &slot.older), oldest);
+        let kept = history::needed_count(history::iter(&slot.newest, &slot.older), oldest);
         let all = history::iter(&slot.newest, &slot.older).count();
         if kept == all || (kept > short && all < 2 * kept) {
             return;
@@ -45,7 +45,7 @@ impl Tree {
         self.size.versions -= (all - kept) as u64;
         match history::from_newest_first(&left) {
             Some((newest, older)) => {
-                replace(&mut self.root, key, &Slot { newest, older, bloom });
+                replace(&mut self.root, key, &KeySlot { newest, older, bloom });
             }
             None => {
                 // Only a delete can be the single version of a key without being needed, so no live key is
@@ -64,11 +64,11 @@ impl Tree {
         let mut cursor = self.cursor(b"");
         let mut left = Vec::new();
         while let Some((key, slot)) = cursor.next_slot() {
-            let kept = history::kept(history::iter(&slot.newest, &slot.older), oldest);
+            let kept = history::needed_count(history::iter(&slot.newest, &slot.older), oldest);
             left.clear();
             left.extend(history::iter(&slot.newest, &slot.older).take(kept));
             if let Some((newest, older)) = history::from_newest_first(&left) {
-                builder.push(&key, Slot { newest, older, bloom: slot.bloom });
+                builder.push(&key, KeySlot { newest, older, bloom: slot.bloom });
             }
         }
         builder.finish()
@@ -80,7 +80,7 @@ impl Tree {
         let Some((leaf, at)) = self.find(key) else { return false };
         let slot = &leaf.slots()[at];
         if slot.newest == *from {
-            let slot = Slot { newest: to, ..slot.clone() };
+            let slot = KeySlot { newest: to, ..slot.clone() };
             replace(&mut self.root, key, &slot);
             return true;
         }
@@ -89,7 +89,7 @@ impl Tree {
         *version = to;
         let bloom = slot.bloom;
         if let Some((newest, older)) = history::from_newest_first(&versions) {
-            replace(&mut self.root, key, &Slot { newest, older, bloom });
+            replace(&mut self.root, key, &KeySlot { newest, older, bloom });
         }
         true
     }
@@ -107,7 +107,7 @@ impl Tree {
 }
 
 /// Replaces the slot of `key`, which must exist and stay live or deleted as before.
-fn replace(node: &mut Arc<Node>, key: &[u8], slot: &Slot) {
+fn replace(node: &mut Arc<Node>, key: &[u8], slot: &KeySlot) {
     match Arc::make_mut(node) {
         Node::Leaf(leaf) => {
             if let Ok(at) = leaf.search(key) {
@@ -156,17 +156,17 @@ mod tests {
 
     use super::*;
     use crate::bloom::BloomFilter;
-    use crate::history::Place;
+    use crate::history::RecordLocation;
     use crate::testing::Random;
 
     fn version(revision: Revision, deleted: bool) -> Version {
-        let place = Place::new(revision.get() * 8, 80, deleted);
+        let location = RecordLocation::new(revision.get() * 8, 80, deleted);
         Version {
             revision,
             created: Revision::new(1),
             segment: crate::types::SegmentNumber::FIRST,
             expires_s: 0,
-            place,
+            location,
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
 
     fn prune_model(model: &mut Model, oldest: Revision) {
         model.retain(|_, versions| {
-            let kept = history::kept(versions.iter().rev(), oldest);
+            let kept = history::needed_count(versions.iter().rev(), oldest);
             versions.drain(..versions.len() - kept);
             kept > 0
         });
@@ -249,7 +249,7 @@ mod tests {
             }
             assert_eq!(
                 (content(&tree).len(), tree.size(), tree.live()),
-                (0, super::super::Size::default(), 0)
+                (0, super::super::TreeSize::default(), 0)
             );
             assert!(matches!(&*tree.root, Node::Leaf(_)));
         }

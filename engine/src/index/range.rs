@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Tree;
-use super::node::{Leaf, Node, Slot};
+use super::node::{KeySlot, Leaf, Node};
 use crate::bloom::BloomQuery;
 use crate::history::{self, Version};
 use crate::types::Revision;
@@ -34,11 +34,11 @@ struct LeafAt {
 
 /// Result of a step of a walk with a query.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Filtered {
+pub(crate) enum FilterStep {
     /// A key that passes, with its version, which may be a delete.
-    Through(Bytes, Version),
+    Match(Bytes, Version),
     /// The maximum number of keys was skipped without a match.
-    PassedOver,
+    Skipped,
 }
 
 impl Cursor {
@@ -49,27 +49,27 @@ impl Cursor {
     }
 
     /// Returns the next key that passes `query`; skips at most `most` others.
-    pub fn next_through(&mut self, revision: Revision, query: &BloomQuery, most: usize) -> Option<Filtered> {
+    pub fn next_match(&mut self, revision: Revision, query: &BloomQuery, most: usize) -> Option<FilterStep> {
         let mut left = most;
         let found = self.next_that(|slot| {
             // The Bloom filter describes only the newest version.
-            if slot.newest.revision > revision || query.lets_through(slot.bloom) {
+            if slot.newest.revision > revision || query.matches(slot.bloom) {
                 return history::at(&slot.newest, &slot.older, revision).map(|&version| Some(version));
             }
             left = left.saturating_sub(1);
             (left == 0).then_some(None)
         });
         let (key, version) = found?;
-        Some(version.map_or(Filtered::PassedOver, |version| Filtered::Through(key, version)))
+        Some(version.map_or(FilterStep::Skipped, |version| FilterStep::Match(key, version)))
     }
 
     /// Returns the next key and all its versions.
-    pub fn next_slot(&mut self) -> Option<(Bytes, Slot)> {
+    pub fn next_slot(&mut self) -> Option<(Bytes, KeySlot)> {
         self.next_that(|slot| Some(slot.clone()))
     }
 
     /// Returns the next key for which `pick` returns a value.
-    fn next_that<T>(&mut self, mut pick: impl FnMut(&Slot) -> Option<T>) -> Option<(Bytes, T)> {
+    fn next_that<T>(&mut self, mut pick: impl FnMut(&KeySlot) -> Option<T>) -> Option<(Bytes, T)> {
         loop {
             if let Some(at) = &mut self.leaf {
                 if let Node::Leaf(leaf) = &*at.node {
@@ -124,15 +124,15 @@ impl Cursor {
 }
 
 impl Tree {
-    /// Calls `tell` with the slot of each key, in order.
-    pub fn each_slot(&self, tell: &mut impl FnMut(&Slot)) {
-        fn walk(node: &Node, tell: &mut impl FnMut(&Slot)) {
+    /// Calls `visit` with the slot of each key, in order.
+    pub fn visit_slots(&self, visit: &mut impl FnMut(&KeySlot)) {
+        fn walk(node: &Node, visit: &mut impl FnMut(&KeySlot)) {
             match node {
-                Node::Branch(branch) => branch.children().iter().for_each(|child| walk(&child.node, tell)),
-                Node::Leaf(leaf) => leaf.slots().iter().for_each(tell),
+                Node::Branch(branch) => branch.children().iter().for_each(|child| walk(&child.node, visit)),
+                Node::Leaf(leaf) => leaf.slots().iter().for_each(visit),
             }
         }
-        walk(&self.root, tell);
+        walk(&self.root, visit);
     }
 
     /// Walks over the keys from `start` on.
@@ -180,17 +180,17 @@ mod tests {
 
     use super::*;
     use crate::bloom::BloomFilter;
-    use crate::history::Place;
+    use crate::history::RecordLocation;
     use crate::testing::Random;
 
     fn version(revision: Revision, deleted: bool) -> Version {
-        let place = Place::new(revision.get() * 8, 80, deleted);
+        let location = RecordLocation::new(revision.get() * 8, 80, deleted);
         Version {
             revision,
             created: Revision::new(1),
             segment: crate::types::SegmentNumber::NONE,
             expires_s: 0,
-            place,
+            location,
         }
     }
 
@@ -226,14 +226,14 @@ mod tests {
     fn sift(tree: &Tree, start: &[u8], end: &[u8], at: Revision, expected: &[(Vec<u8>, Revision, bool)]) {
         let mut query = BloomQuery::default();
         query.require(vec![BloomFilter::from_bits(1 << (at.get() % 8)), BloomFilter::from_bits(1)]);
-        let must = expected.iter().filter(|(_, revision, _)| query.lets_through(bloom(*revision)));
+        let must = expected.iter().filter(|(_, revision, _)| query.matches(bloom(*revision)));
         let mut must = must.peekable();
         let mut cursor = tree.range(start, Some(Bytes::copy_from_slice(end)));
         let (mut passed, mut last) = (0, None);
-        while let Some(filtered) = cursor.next_through(at, &query, 7) {
+        while let Some(filtered) = cursor.next_match(at, &query, 7) {
             match filtered {
-                Filtered::PassedOver => passed += 7,
-                Filtered::Through(key, version) => {
+                FilterStep::Skipped => passed += 7,
+                FilterStep::Match(key, version) => {
                     assert!(last < Some(key.clone()));
                     must.next_if(|(k, r, _)| *k == key[..] && *r == version.revision);
                     let found = expected.binary_search_by(|(k, ..)| k[..].cmp(&key));

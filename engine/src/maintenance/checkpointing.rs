@@ -13,9 +13,9 @@ use std::time::Duration;
 use super::rate::Rate;
 use super::reclaiming::Reclaiming;
 use super::{NAP_MAX, RETRY, Tools, Turn};
-use crate::checkpoint::{self, Beside};
+use crate::checkpoint::{self, CheckpointMetadata, CheckpointWriter};
 use crate::io::is_disk_full;
-use crate::recovery::Used;
+use crate::recovery::UsedCheckpoint;
 use crate::sabotage;
 use crate::segment::Segment;
 use crate::snapshot::Root;
@@ -24,10 +24,10 @@ use crate::types::{CommitTime, Revision};
 
 /// State of the checkpoint part.
 pub(super) struct Checkpointing {
-    writer: Option<checkpoint::Writer>,
+    writer: Option<CheckpointWriter>,
     /// Time of the next attempt, in milliseconds since 1970.
     next_at_ms: u64,
-    newest: Option<Used>,
+    newest: Option<UsedCheckpoint>,
     /// Bytes of the log when the newest checkpoint was begun.
     log_bytes_then: u64,
     /// Number of checkpoints begun so far.
@@ -41,7 +41,7 @@ pub(super) struct Checkpointing {
 
 impl Checkpointing {
     /// Continues after the checkpoint that opening began with.
-    pub fn new(root: &Root, newest: Option<Used>) -> Checkpointing {
+    pub fn new(root: &Root, newest: Option<UsedCheckpoint>) -> Checkpointing {
         Checkpointing {
             writer: None,
             next_at_ms: 0,
@@ -76,7 +76,7 @@ impl Checkpointing {
             if tools.is_short_of_room() {
                 // The file system frees the blocks only when nothing refers to the file any more, and
                 // reclamation waits for them.
-                tools.hub.let_go_of_events();
+                tools.hub.release_events();
                 tools.reserve.fill_copies();
                 tools.status.note_room_look();
             }
@@ -98,11 +98,11 @@ impl Checkpointing {
             return Turn::Idle(Duration::from_millis(self.next_at_ms - now_ms));
         }
         if self.writer.is_some()
-            && let Some(rest) = rate.rest(now_ms)
+            && let Some(rest) = rate.pause(now_ms)
         {
             return Turn::Idle(rest);
         }
-        let begun_at = self.writer.as_ref().map_or(0, checkpoint::Writer::end);
+        let begun_at = self.writer.as_ref().map_or(0, CheckpointWriter::end);
         let outcome = match self.writer.take() {
             None => self.begin(tools, reclaiming),
             Some(mut writer) => match writer.step() {
@@ -139,10 +139,10 @@ impl Checkpointing {
     fn begin(&mut self, tools: &Tools, reclaiming: &Reclaiming) -> io::Result<Turn> {
         let root = tools.hub.root();
         let moving = reclaiming.is_moving() && !sabotage::checkpoint_while_moving();
-        let asked = tools.requests.wanted_checkpoint();
+        let requested = tools.requests.wanted_checkpoint();
         let newest = self.newest.as_ref();
         let due = CheckpointDue {
-            asked: asked.min(root.revision) > newest.map_or(Revision::ZERO, |newest| newest.revision),
+            requested: requested.min(root.revision) > newest.map_or(Revision::ZERO, |newest| newest.revision),
             log_bytes: root.bytes_until(root.revision).saturating_sub(self.log_bytes_then),
             image_bytes: newest.map_or(0, |newest| newest.bytes),
             retired_bytes: self.retired.iter().map(|(segment, _)| segment.record_bytes()).sum(),
@@ -150,24 +150,24 @@ impl Checkpointing {
             reclaiming: reclaiming.is_under_way(),
         };
         // A checkpoint that only makes opening faster must not fill the disk.
-        let is_needed = due.asked || !self.retired.is_empty();
+        let is_needed = due.requested || !self.retired.is_empty();
         if moving || !due.is_due(tools.segment_bytes) || !is_needed && !has_room_for_one(tools) {
             return Ok(Turn::Idle(NAP_MAX));
         }
-        let beside = Beside {
+        let metadata = CheckpointMetadata {
             time: CommitTime::from_ms(tools.status.time_ms.load(Ordering::Acquire)),
             lost_revisions: tools.lost_revisions,
             numbers_given: tools.numbers.given(),
-            signed: tools.signed,
+            bloom_kind: tools.bloom_kind,
         };
         self.begun += 1;
         self.log_bytes_then = root.bytes_until(root.revision);
         let throttle = WriteThrottle::new(tools.clock.clone());
-        self.writer = Some(checkpoint::Writer::begin(&*tools.storage, throttle, root, beside)?);
+        self.writer = Some(CheckpointWriter::begin(&*tools.storage, throttle, root, metadata)?);
         Ok(Turn::Worked)
     }
 
-    fn finish(&mut self, writer: checkpoint::Writer, tools: &Tools) -> io::Result<Turn> {
+    fn finish(&mut self, writer: CheckpointWriter, tools: &Tools) -> io::Result<Turn> {
         let root = writer.root().clone();
         let status = &tools.status;
         if status.synced() < root.revision && !sabotage::checkpoint_of_unsynced() {
@@ -179,11 +179,12 @@ impl Checkpointing {
         }
         let bytes = writer.end();
         let name = writer.finish(&*tools.storage)?;
-        self.newest = Some(Used { revision: root.revision, bytes, lost_revisions: tools.lost_revisions });
+        self.newest =
+            Some(UsedCheckpoint { revision: root.revision, bytes, lost_revisions: tools.lost_revisions });
         status.advance(|stages| stages.checkpointed = root.revision);
         self.remove_all_but(Some(&name), tools);
         self.remove_retired(self.begun);
-        tools.requests.tell(|progress| progress.checkpoint = root.revision);
+        tools.requests.update_progress(|progress| progress.checkpoint = root.revision);
         Ok(Turn::Worked)
     }
 
@@ -231,7 +232,7 @@ const IMAGES: u64 = 4;
 /// The conditions that decide whether a checkpoint is due.
 struct CheckpointDue {
     /// Whether a caller requested a checkpoint.
-    asked: bool,
+    requested: bool,
     /// Bytes of the log that opening would have to read.
     log_bytes: u64,
     /// Bytes of the newest checkpoint.
@@ -253,7 +254,7 @@ impl CheckpointDue {
         let much_log = self.log_bytes >= segment_bytes.max(IMAGES * self.image_bytes);
         let much_retired = self.retired_bytes > self.live_bytes / 10 && self.retired_bytes >= segment_bytes;
         let all_retired = self.retired_bytes > 0 && !self.reclaiming;
-        self.asked || much_log || much_retired || all_retired
+        self.requested || much_log || much_retired || all_retired
     }
 }
 
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn a_checkpoint_is_due_after_much_log_or_when_it_sets_space_free() {
         let none = CheckpointDue {
-            asked: false,
+            requested: false,
             log_bytes: 0,
             image_bytes: 0,
             retired_bytes: 0,
@@ -273,7 +274,7 @@ mod tests {
         };
         for (due, expected) in [
             (CheckpointDue { ..none }, false),
-            (CheckpointDue { asked: true, ..none }, true),
+            (CheckpointDue { requested: true, ..none }, true),
             (CheckpointDue { log_bytes: 99, ..none }, false),
             (CheckpointDue { log_bytes: 100, ..none }, true),
             // A large image is not written for a small log.

@@ -14,7 +14,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::{NAP_MAX, RETRY, Tools, Turn};
 use crate::error::CommitError;
-use crate::expiry::Due;
+use crate::expiry::DueVersion;
 use crate::sabotage;
 use crate::snapshot::Root;
 use crate::types::{Change, Committed, Expected, Revision, Write};
@@ -25,7 +25,7 @@ const DELETES_MAX: usize = 64;
 /// The deletes in progress.
 #[derive(Default)]
 pub(super) struct Expiring {
-    deletes: Vec<(Due, oneshot::Receiver<Result<Committed, CommitError>>)>,
+    deletes: Vec<(DueVersion, oneshot::Receiver<Result<Committed, CommitError>>)>,
 }
 
 impl Expiring {
@@ -57,7 +57,7 @@ impl Expiring {
             Ok(Err(_)) | Err(TryRecvError::Closed) => false,
         });
         let retry_s = u32::try_from(now_ms / 1_000 + RETRY.as_secs()).unwrap_or(u32::MAX);
-        again.into_iter().for_each(|due| tools.expiry.add(Due { at_s: retry_s, ..due }));
+        again.into_iter().for_each(|due| tools.expiry.add(DueVersion { at_s: retry_s, ..due }));
 
         let now_s = u32::try_from(now_ms / 1_000).unwrap_or(u32::MAX);
         let due = tools.expiry.take_due(now_s, DELETES_MAX - self.deletes.len());
@@ -68,13 +68,13 @@ impl Expiring {
             if due.revision < certain_from {
                 continue;
             }
-            let key = match key_of(&root, due.revision) {
+            let key = match read_key(&root, due.revision) {
                 Ok(Some(key)) => key,
                 // The record is damaged; its readers get an error.
                 Ok(None) => continue,
                 Err(error) => {
                     tracing::warn!("cannot delete an expired key, trying again later: {error}");
-                    tools.expiry.add(Due { at_s: retry_s, ..due });
+                    tools.expiry.add(DueVersion { at_s: retry_s, ..due });
                     continue;
                 }
             };
@@ -86,7 +86,7 @@ impl Expiring {
             let write = Write { key, expected, change: Change::Delete(None) };
             match tools.queue.try_submit(write) {
                 Some(outcome) => self.deletes.push((due, outcome)),
-                None => tools.expiry.add(Due { at_s: retry_s, ..due }),
+                None => tools.expiry.add(DueVersion { at_s: retry_s, ..due }),
             }
         }
         match (worked, self.deletes.is_empty()) {
@@ -99,7 +99,7 @@ impl Expiring {
 }
 
 /// Returns the key that `revision` wrote, if its record can be found.
-fn key_of(root: &Root, revision: Revision) -> io::Result<Option<Bytes>> {
+fn read_key(root: &Root, revision: Revision) -> io::Result<Option<Bytes>> {
     let Some(segment) = root.segments.starting_at(revision).first() else { return Ok(None) };
     let mut walk = segment.walk_from(revision)?;
     let found = std::iter::from_fn(|| walk.next()).find(|found| found.head.revision >= revision);

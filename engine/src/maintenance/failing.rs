@@ -11,14 +11,14 @@ use crate::types::SegmentNumber;
 
 /// The failures that were reported.
 #[derive(Default)]
-pub(super) struct Failing {
+pub(super) struct FailureReports {
     /// Number of reported pages of each segment.
-    told: BTreeMap<SegmentNumber, u64>,
+    reported: BTreeMap<SegmentNumber, u64>,
     /// Time of the next check, in milliseconds since 1970.
     next_at_ms: u64,
 }
 
-impl Failing {
+impl FailureReports {
     /// Reports pages that were not reported yet.
     pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
         if now_ms < self.next_at_ms {
@@ -27,17 +27,17 @@ impl Failing {
         self.next_at_ms = now_ms + NAP_MAX.as_millis() as u64;
         let root = tools.hub.root();
         let segments = root.segments.all();
-        self.told.retain(|&number, _| root.segments.get(number).is_some());
+        self.reported.retain(|&number, _| root.segments.get(number).is_some());
         for segment in segments {
             let pages = segment.file.unreadable_pages();
-            let told = self.told.get(&segment.header.number).copied().unwrap_or(0);
-            if pages > told {
+            let reported = self.reported.get(&segment.header.number).copied().unwrap_or(0);
+            if pages > reported {
                 tracing::error!(
                     path = %tools.storage.path(&Segment::name(segment.header.number)).display(),
                     pages,
                     "the disk cannot read parts of a segment, and the records there are damaged: run verify to list them"
                 );
-                self.told.insert(segment.header.number, pages);
+                self.reported.insert(segment.header.number, pages);
             }
         }
         Turn::Idle(NAP_MAX)

@@ -45,9 +45,9 @@ impl Forgetting {
         }
         let root = tools.hub.root();
         if self.pruned < root.oldest {
-            let (keys, next) = compaction::touched(&root, self.pruned, rate.step_keys());
+            let (keys, next) = compaction::written_keys(&root, self.pruned, rate.step_keys());
             self.pruned = next.unwrap_or(root.oldest);
-            tools.queue.ask(MaintenanceStep::Prune(keys));
+            tools.queue.request_step(MaintenanceStep::Prune(keys));
             return Turn::Waiting;
         }
         if self.noted < root.oldest && now_ms >= self.note_at_ms {
@@ -64,7 +64,7 @@ impl Forgetting {
                 return Turn::Idle(RETRY.min(NAP_MAX));
             }
             self.noted = root.oldest;
-            tools.requests.tell(|progress| progress.compacted = root.oldest);
+            tools.requests.update_progress(|progress| progress.compacted = root.oldest);
             return Turn::Worked;
         }
         let wanted = tools.requests.compact_to().min(root.revision);
@@ -98,7 +98,7 @@ impl Forgetting {
             target = target.max(compaction::target(&root, retention, now_ms, synced));
         }
         if target > root.oldest {
-            tools.queue.ask(MaintenanceStep::Forget(target));
+            tools.queue.request_step(MaintenanceStep::Forget(target));
             return Turn::Waiting;
         }
         Turn::Idle(Duration::from_millis(self.next_at_ms.saturating_sub(now_ms).max(1)).min(NAP_MAX))

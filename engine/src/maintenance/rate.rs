@@ -20,33 +20,33 @@ const QUIET_BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
 const MANY: u64 = 8;
 
 /// Interval between two measurements, in milliseconds.
-const LOOK_MS: u64 = 100;
+const MEASURE_MS: u64 = 100;
 
 /// The rate, measured from time to time, and the pauses that keep all parts of maintenance together within
 /// the rate.
 #[derive(Default)]
 pub(super) struct Rate {
     /// Time of the last measurement, in milliseconds since 1970; 0 before the first one.
-    looked_at_ms: u64,
+    measured_at_ms: u64,
     /// Committed amounts at the last measurement.
-    committed: Tally,
+    committed: CommitTally,
     /// Bytes committed per second, as a moving average.
     load: u64,
     /// Whether batches were large at the last measurement.
-    pressed: bool,
+    has_many_writers: bool,
     /// Whether batches always count as large.
     #[cfg(feature = "fault")]
-    held: bool,
+    assumes_many_writers: bool,
     bytes_per_second: u64,
     /// Bytes written since the last pause, times a thousand.
-    unrested: u64,
+    unpaused: u64,
     /// End of the pause, in milliseconds since 1970.
-    rests_until_ms: u64,
+    paused_until_ms: u64,
 }
 
 /// Amounts committed since the store was opened.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct CommitTally {
     pub bytes: u64,
     pub commits: u64,
     pub batches: u64,
@@ -54,58 +54,58 @@ pub(super) struct Tally {
 
 impl Rate {
     /// Measures the rate if the last measurement is old enough, from `root` and the committed amounts.
-    pub fn look(&mut self, root: &Root, committed: Tally, now_ms: u64) {
-        let passed_ms = now_ms.saturating_sub(self.looked_at_ms);
-        let was_set_back = now_ms < self.looked_at_ms;
+    pub fn measure(&mut self, root: &Root, committed: CommitTally, now_ms: u64) {
+        let passed_ms = now_ms.saturating_sub(self.measured_at_ms);
+        let was_set_back = now_ms < self.measured_at_ms;
         if was_set_back {
-            self.rests_until_ms = 0;
-        } else if self.looked_at_ms > 0 && passed_ms < LOOK_MS {
+            self.paused_until_ms = 0;
+        } else if self.measured_at_ms > 0 && passed_ms < MEASURE_MS {
             return;
-        } else if self.looked_at_ms > 0 {
+        } else if self.measured_at_ms > 0 {
             let before = self.committed;
             let lately = (committed.bytes - before.bytes).saturating_mul(1_000) / passed_ms;
             self.load = self.load / 2 + lately / 2;
             let batches = committed.batches - before.batches;
-            self.pressed = batches > 0 && (committed.commits - before.commits) / batches >= MANY;
+            self.has_many_writers = batches > 0 && (committed.commits - before.commits) / batches >= MANY;
         }
-        (self.looked_at_ms, self.committed) = (now_ms, committed);
+        (self.measured_at_ms, self.committed) = (now_ms, committed);
         let bytes: u64 = root.segments.in_order().iter().map(|segment| segment.record_bytes()).sum();
         let live: u64 = root.segments.all().iter().map(|segment| segment.live()).sum();
         self.bytes_per_second = bytes_per_second(bytes, live, self.load);
     }
 
     /// Returns whether there are many concurrent writers.
-    pub fn is_pressed(&self) -> bool {
+    pub fn has_many_writers(&self) -> bool {
         #[cfg(feature = "fault")]
-        if self.held {
+        if self.assumes_many_writers {
             return true;
         }
-        self.pressed
+        self.has_many_writers
     }
 
     /// Makes maintenance behave as if there were always many concurrent writers, because a simulation has
     /// few.
     #[cfg(feature = "fault")]
-    pub fn press(&mut self) {
-        self.held = true;
+    pub fn assume_many_writers(&mut self) {
+        self.assumes_many_writers = true;
     }
 
     /// Returns the best number of keys or records for a maintenance step.
     pub fn step_keys(&self) -> usize {
-        if self.is_pressed() { STEP_KEYS_MAX } else { STEP_KEYS }
+        if self.has_many_writers() { STEP_KEYS_MAX } else { STEP_KEYS }
     }
 
     /// Returns the remaining time of the pause, if there is one.
-    pub fn rest(&self, now_ms: u64) -> Option<Duration> {
-        let left = self.rests_until_ms.saturating_sub(now_ms);
+    pub fn pause(&self, now_ms: u64) -> Option<Duration> {
+        let left = self.paused_until_ms.saturating_sub(now_ms);
         (left > 0).then_some(Duration::from_millis(left))
     }
 
     /// Notes that `bytes` were written. Pauses of less than a millisecond accumulate.
     pub fn wrote(&mut self, bytes: u64, now_ms: u64) {
-        self.unrested += bytes * 1_000;
-        self.rests_until_ms = now_ms + self.unrested / self.bytes_per_second.max(1);
-        self.unrested %= self.bytes_per_second.max(1);
+        self.unpaused += bytes * 1_000;
+        self.paused_until_ms = now_ms + self.unpaused / self.bytes_per_second.max(1);
+        self.unpaused %= self.bytes_per_second.max(1);
     }
 }
 
@@ -145,11 +145,11 @@ mod tests {
         for step in [1_000, 40_000, 300_000] {
             let mut rate = Rate::default();
             let mut now_ms = 1_000;
-            rate.look(&nothing(), Tally::default(), now_ms);
+            rate.measure(&nothing(), CommitTally::default(), now_ms);
             for _ in 0..rate.bytes_per_second / step {
                 rate.wrote(step, now_ms);
-                now_ms += rate.rest(now_ms).map_or(0, |rest| rest.as_millis() as u64);
-                assert_eq!(rate.rest(now_ms), None);
+                now_ms += rate.pause(now_ms).map_or(0, |pause| pause.as_millis() as u64);
+                assert_eq!(rate.pause(now_ms), None);
             }
             assert!((1_990..=2_000).contains(&now_ms), "{now_ms} ms in steps of {step}");
         }
@@ -175,14 +175,14 @@ mod tests {
     fn many_at_once_are_told_from_a_lone_writer() {
         let mut rate = Rate::default();
         // Commits and batches so far, and whether there are many writers.
-        for (at, (commits, batches, pressed)) in
+        for (at, (commits, batches, has_many_writers)) in
             [(0, 0, false), (10, 10, false), (30, 12, true), (38, 13, true), (45, 14, false), (45, 14, false)]
                 .into_iter()
                 .enumerate()
         {
-            rate.look(&nothing(), Tally { bytes: 0, commits, batches }, 1_000 * (at as u64 + 1));
-            assert_eq!(rate.is_pressed(), pressed, "{commits} in {batches}");
-            assert_eq!(rate.step_keys(), if pressed { STEP_KEYS_MAX } else { STEP_KEYS });
+            rate.measure(&nothing(), CommitTally { bytes: 0, commits, batches }, 1_000 * (at as u64 + 1));
+            assert_eq!(rate.has_many_writers(), has_many_writers, "{commits} in {batches}");
+            assert_eq!(rate.step_keys(), if has_many_writers { STEP_KEYS_MAX } else { STEP_KEYS });
         }
     }
 
@@ -200,7 +200,7 @@ mod tests {
             (3_000, 13_000, 1_500),
             (4_000, 13_000, 750),
         ] {
-            rate.look(&nothing(), Tally { bytes: committed, ..Tally::default() }, now_ms);
+            rate.measure(&nothing(), CommitTally { bytes: committed, ..CommitTally::default() }, now_ms);
             assert_eq!(rate.load, expected, "at {now_ms}");
             assert_eq!(rate.bytes_per_second, bytes_per_second(0, 0, expected));
         }

@@ -1,9 +1,9 @@
 //! The reclamation part of maintenance: drives one rewrite after the other; `reclaim.rs` does the rewriting.
 //!
 //! ```text
-//! Resting ─► Copying ─► Copied ─► Telling ─► Replacing ─► Resting
-//!            in small   and on    adopted;    the sources leave the log
-//!            steps      disk      the index   and are retired
+//! Resting ─► Copying ─► Copied ─► Relocating ─► Replacing ─► Resting
+//!            in small   and on    adopted;       the sources leave the log
+//!            steps      disk      the index      and are retired
 //!                                 is updated
 //! ```
 //!
@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::rate::Rate;
 use super::{NAP_MAX, RETRY, Tools, Turn};
 use crate::io::is_disk_full;
-use crate::reclaim::{self, Candidate, Finished, Rewrite, Step};
+use crate::reclaim::{self, FinishedRewrite, Rewrite, RewriteCandidate, RewriteStep};
 use crate::segment::{Segment, Walk};
 use crate::snapshot::Root;
 use crate::steps::MaintenanceStep;
@@ -29,7 +29,7 @@ use crate::types::SegmentNumber;
 /// State of the reclamation part.
 #[derive(Default)]
 pub(super) struct Reclaiming {
-    stage: Stage,
+    stage: RewriteStage,
     /// Segments that cannot be rewritten because of damage.
     stuck: Vec<SegmentNumber>,
     /// Segments whose copies did not fit on a full disk. These segments are tried again once another segment
@@ -42,19 +42,19 @@ pub(super) struct Reclaiming {
 }
 
 #[derive(Default)]
-enum Stage {
+enum RewriteStage {
     #[default]
     Resting,
     Copying(Rewrite),
     /// Every record is copied.
     Copied(Rewrite),
     /// The segment is adopted, and the index is being updated.
-    Telling {
-        finished: Finished,
+    Relocating {
+        finished: FinishedRewrite,
         walk: Option<Walk>,
     },
     /// All moves are done, and the step that puts the segment into the log is requested.
-    Replacing(Finished),
+    Replacing(FinishedRewrite),
 }
 
 impl Reclaiming {
@@ -65,12 +65,12 @@ impl Reclaiming {
 
     /// Returns whether more segments may be retired soon.
     pub fn is_under_way(&self) -> bool {
-        !matches!(self.stage, Stage::Resting)
+        !matches!(self.stage, RewriteStage::Resting)
     }
 
     /// Returns whether the index may refer to a segment that is not part of the log yet.
     pub fn is_moving(&self) -> bool {
-        matches!(self.stage, Stage::Telling { .. } | Stage::Replacing(_))
+        matches!(self.stage, RewriteStage::Relocating { .. } | RewriteStage::Replacing(_))
     }
 
     /// Takes the segments that left the log since the last call.
@@ -83,33 +83,35 @@ impl Reclaiming {
         if now_ms < self.next_at_ms {
             return Turn::Idle(Duration::from_millis(self.next_at_ms - now_ms));
         }
-        if matches!(self.stage, Stage::Copying(_))
+        if matches!(self.stage, RewriteStage::Copying(_))
             && !tools.is_short_of_room()
-            && let Some(rest) = rate.rest(now_ms)
+            && let Some(rest) = rate.pause(now_ms)
         {
             return Turn::Idle(rest);
         }
         // From this stage on, every turn needs a maintenance step.
-        if !matches!(self.stage, Stage::Resting | Stage::Copying(_)) && !tools.queue.is_free() {
+        if !matches!(self.stage, RewriteStage::Resting | RewriteStage::Copying(_)) && !tools.queue.is_free() {
             return Turn::Waiting;
         }
-        match std::mem::replace(&mut self.stage, Stage::Resting) {
-            Stage::Resting => self.begin(tools, now_ms),
-            Stage::Copying(rewrite) => self.copy(rewrite, tools, rate, now_ms),
-            Stage::Copied(rewrite) => match rewrite.finish(&*tools.storage, &tools.numbers, &tools.reserve) {
-                Ok(finished) => {
-                    tools.queue.ask(MaintenanceStep::Adopt(finished.segment.clone()));
-                    self.stage = Stage::Telling { finished, walk: None };
-                    Turn::Waiting
+        match std::mem::replace(&mut self.stage, RewriteStage::Resting) {
+            RewriteStage::Resting => self.begin(tools, now_ms),
+            RewriteStage::Copying(rewrite) => self.copy(rewrite, tools, rate, now_ms),
+            RewriteStage::Copied(rewrite) => {
+                match rewrite.finish(&*tools.storage, &tools.numbers, &tools.reserve) {
+                    Ok(finished) => {
+                        tools.queue.request_step(MaintenanceStep::Adopt(finished.segment.clone()));
+                        self.stage = RewriteStage::Relocating { finished, walk: None };
+                        Turn::Waiting
+                    }
+                    Err(error) => self.give_up(&error, tools, now_ms),
                 }
-                Err(error) => self.give_up(&error, tools, now_ms),
-            },
-            Stage::Telling { mut finished, walk } => {
+            }
+            RewriteStage::Relocating { mut finished, walk } => {
                 if !finished.unneeded.is_empty() {
                     let rest = finished.unneeded.split_off(finished.unneeded.len().min(rate.step_keys()));
                     let keys = std::mem::replace(&mut finished.unneeded, rest);
-                    tools.queue.ask(MaintenanceStep::PruneFully(keys));
-                    self.stage = Stage::Telling { finished, walk };
+                    tools.queue.request_step(MaintenanceStep::PruneFully(keys));
+                    self.stage = RewriteStage::Relocating { finished, walk };
                     return Turn::Waiting;
                 }
                 let mut walk = match walk.map_or_else(|| finished.walk(), Ok) {
@@ -118,15 +120,15 @@ impl Reclaiming {
                 };
                 let moves = finished.moves(&mut walk, rate.step_keys());
                 if moves.is_empty() {
-                    tools.queue.ask(MaintenanceStep::Replace(finished.segment.clone()));
-                    self.stage = Stage::Replacing(finished);
+                    tools.queue.request_step(MaintenanceStep::Replace(finished.segment.clone()));
+                    self.stage = RewriteStage::Replacing(finished);
                 } else {
-                    tools.queue.ask(MaintenanceStep::Move(moves));
-                    self.stage = Stage::Telling { finished, walk: Some(walk) };
+                    tools.queue.request_step(MaintenanceStep::Move(moves));
+                    self.stage = RewriteStage::Relocating { finished, walk: Some(walk) };
                 }
                 Turn::Waiting
             }
-            Stage::Replacing(finished) => {
+            RewriteStage::Replacing(finished) => {
                 let root = tools.hub.root();
                 let number = finished.segment.header.number;
                 if root.segments.in_order().iter().any(|segment| segment.header.number == number) {
@@ -149,12 +151,11 @@ impl Reclaiming {
         let root = tools.hub.root();
         let passed_over = [&self.stuck[..], &self.unfit[..]].concat();
         let candidates = candidates(&root, &passed_over);
-        let chosen = match tools.is_short_of_room() {
-            true => {
-                let free = tools.storage.free_bytes().unwrap_or(0) / 2;
-                reclaim::choose_on_full(&candidates, free.saturating_add(tools.reserve.copy_bytes()))
-            }
-            false => reclaim::choose(&candidates, tools.segment_bytes),
+        let chosen = if tools.is_short_of_room() {
+            let free = tools.storage.free_bytes().unwrap_or(0) / 2;
+            reclaim::choose_on_full(&candidates, free.saturating_add(tools.reserve.copy_bytes()))
+        } else {
+            reclaim::choose(&candidates, tools.segment_bytes)
         };
         let Some(range) = chosen else {
             if !self.unfit.is_empty() {
@@ -165,7 +166,7 @@ impl Reclaiming {
         };
         match Rewrite::begin(&*tools.storage, WriteThrottle::new(tools.clock.clone()), root, range) {
             Ok(rewrite) => {
-                self.stage = Stage::Copying(rewrite);
+                self.stage = RewriteStage::Copying(rewrite);
                 Turn::Worked
             }
             Err(error) => self.give_up(&error, tools, now_ms),
@@ -179,15 +180,15 @@ impl Reclaiming {
         tools.status.rewritten_bytes.fetch_add(written, Ordering::Relaxed);
         rate.wrote(written, now_ms);
         match step {
-            Ok(Step::More) => {
-                self.stage = Stage::Copying(rewrite);
+            Ok(RewriteStep::More) => {
+                self.stage = RewriteStage::Copying(rewrite);
                 Turn::Worked
             }
-            Ok(Step::Complete) => {
-                self.stage = Stage::Copied(rewrite);
+            Ok(RewriteStep::Complete) => {
+                self.stage = RewriteStage::Copied(rewrite);
                 Turn::Worked
             }
-            Ok(Step::Damaged) => {
+            Ok(RewriteStep::Damaged) => {
                 self.stuck.extend(rewrite.source_numbers());
                 let damaged = io::Error::other("a segment is damaged and stays as it is");
                 self.give_up(&damaged, tools, now_ms)
@@ -205,7 +206,7 @@ impl Reclaiming {
         tracing::warn!("reclamation failed, trying again later: {error}");
         // On failure the next opening removes the file.
         let _ = tools.storage.remove(reclaim::NEXT_NAME);
-        self.stage = Stage::Resting;
+        self.stage = RewriteStage::Resting;
         tools.reserve.fill_copies();
         // Another segment may need less room.
         let may_go_on = tools.is_short_of_room() && is_disk_full(error) && !self.unfit.is_empty();
@@ -215,13 +216,13 @@ impl Reclaiming {
 }
 
 /// Returns what a rewrite of each segment of the log, except the last one, would free.
-fn candidates(root: &Root, stuck: &[SegmentNumber]) -> Vec<Candidate> {
+fn candidates(root: &Root, stuck: &[SegmentNumber]) -> Vec<RewriteCandidate> {
     let in_order = root.segments.in_order();
     (0..in_order.len().saturating_sub(1))
         .map(|at| {
-            let candidate = Candidate::of(in_order, at, root.oldest);
+            let candidate = RewriteCandidate::from_log(in_order, at, root.oldest);
             let stuck = stuck.contains(&in_order[at].header.number);
-            Candidate { forgotten: candidate.forgotten && !stuck, ..candidate }
+            RewriteCandidate { forgotten: candidate.forgotten && !stuck, ..candidate }
         })
         .collect()
 }

@@ -84,7 +84,7 @@ impl Requests {
     }
 
     /// Changes the progress that callers see.
-    pub fn tell(&self, change: impl FnOnce(&mut Progress)) {
+    pub fn update_progress(&self, change: impl FnOnce(&mut Progress)) {
         self.progress.send_if_modified(|progress| {
             let before = *progress;
             change(progress);

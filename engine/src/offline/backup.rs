@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::header::{Note, RECORDS_START};
 use crate::offline::damage::Damage;
 use crate::offline::records::{tail, written_end};
-use crate::offline::target::{Ready, Target, check};
+use crate::offline::target::{PendingBackup, Target, check};
 use crate::offline::{OfflineError, Store};
 use crate::segment::Segment;
 use crate::types::Revision;
@@ -27,14 +27,14 @@ const QUIET: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Copies the store in `source` to a directory next to `target`, which may contain an earlier backup of the
-/// same store. [`Ready::place`] then puts the copy into `target`. Calls `on_damage` for damaged records, and
+/// same store. [`PendingBackup::place`] then puts the copy into `target`. Calls `on_damage` for damaged records, and
 /// `on_progress` with the bytes done and the total bytes.
 pub fn backup(
     source: &Path,
     target: &Path,
     on_damage: impl FnMut(&Damage),
     on_progress: impl FnMut(u64, u64),
-) -> Result<Ready, OfflineError> {
+) -> Result<PendingBackup, OfflineError> {
     let same = |a: &Path, b: &Path| a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
     if same(source, target) {
         return Err(OfflineError::SameDirectory { dir: target.to_owned() });
@@ -51,12 +51,12 @@ pub(super) fn copy(
     mut target: Target,
     mut on_damage: impl FnMut(&Damage),
     mut on_progress: impl FnMut(u64, u64),
-) -> Result<Ready, OfflineError> {
-    store.must_be_whole()?;
+) -> Result<PendingBackup, OfflineError> {
+    store.check_complete()?;
     let Some((last, completed)) = store.segments.split_last() else {
         return Err(OfflineError::NoStore { dir: store.dir.clone() });
     };
-    target.must_be_of(last.header.store)?;
+    target.check_store(last.header.store)?;
     (target.done.revision, target.done.oldest) = (revision, store.oldest());
     let (mut bytes, total) = (0, store.data_bytes());
     for (at, segment) in completed.iter().enumerate() {
@@ -65,7 +65,7 @@ pub(super) fn copy(
         let kept = target.earlier(&segment.header).filter(|had| {
             let mut flaws = 0;
             let held = check(had, end_revision, &mut |_| flaws += 1);
-            flaws == 0 && held.is(segment, held.end)
+            flaws == 0 && held.describes(segment, held.end)
         });
         match kept {
             Some(had) => target.keep(&had, end)?,

@@ -14,10 +14,10 @@ use crate::header::Header;
 use crate::offline::backup::{copy, steady};
 use crate::offline::target::Target;
 use crate::offline::{
-    BackedUp, Found, Listed, OfflineError, Point, Receiver, Store, backup, restore, survey,
+    BackupSummary, Listed, LogItem, OfflineError, Receiver, RestorePoint, Store, backup, restore, survey,
 };
 use crate::testing::{Random, TempDir};
-use crate::transfer::{Coming, DATA_BYTES, FRAME_HEAD, Frame, Held};
+use crate::transfer::{DATA_BYTES, FRAME_HEAD, Frame, HeldSegment, SegmentAnnouncement};
 use crate::types::Revision;
 use crate::{
     BackupError, Change, CompactError, Engine, Expected, Options, Outgoing, Payload, SEGMENT_BYTES_MIN,
@@ -52,7 +52,7 @@ fn frames(mut outgoing: Outgoing) -> Vec<Bytes> {
     std::iter::from_fn(|| outgoing.next_frame()).collect()
 }
 
-fn receive(target: &Path, pieces: impl IntoIterator<Item = Bytes>) -> Result<BackedUp, OfflineError> {
+fn receive(target: &Path, pieces: impl IntoIterator<Item = Bytes>) -> Result<BackupSummary, OfflineError> {
     let mut receiver = Receiver::begin(target)?;
     receiver.held(HELD_MAX, |_, _| ());
     for piece in pieces {
@@ -62,7 +62,7 @@ fn receive(target: &Path, pieces: impl IntoIterator<Item = Bytes>) -> Result<Bac
 }
 
 /// Takes a backup of an open store.
-fn back_up(engine: &Engine, target: &Path) -> BackedUp {
+fn back_up(engine: &Engine, target: &Path) -> BackupSummary {
     let mut receiver = Receiver::begin(target).unwrap();
     let held = receiver.held(HELD_MAX, |_, _| ());
     for frame in frames(engine.backup(&held).unwrap()) {
@@ -75,9 +75,9 @@ fn back_up(engine: &Engine, target: &Path) -> BackedUp {
 fn records(dir: &Path) -> Vec<(Revision, Bytes, Option<Bytes>)> {
     let store = Store::open(dir).unwrap();
     let records = store.records().filter_map(|found| match found {
-        Found::Record(record) => Some((record.revision(), record.key(), record.value())),
-        Found::Damage(damage) => panic!("{damage}"),
-        Found::Torn { .. } => None,
+        LogItem::Record(record) => Some((record.revision(), record.key(), record.value())),
+        LogItem::Damage(damage) => panic!("{damage}"),
+        LogItem::Torn { .. } => None,
     });
     records.collect()
 }
@@ -230,13 +230,13 @@ async fn segments_are_the_same_only_if_everything_says_so() {
     }
     // The same segment with another last record.
     let mut receiver = Receiver::begin(&target).unwrap();
-    let held = Held::decode(&receiver.held(HELD_MAX, |_, _| ())).unwrap();
+    let held = HeldSegment::decode(&receiver.held(HELD_MAX, |_, _| ())).unwrap();
     assert_eq!(held.len(), 2);
-    let is_sent = |changed: Held| {
-        let outgoing = engine.backup(&Held::encode(&[changed], HELD_MAX)).unwrap();
+    let is_sent = |changed: HeldSegment| {
+        let outgoing = engine.backup(&HeldSegment::encode(&[changed], HELD_MAX)).unwrap();
         frames(outgoing).len()
     };
-    let none = is_sent(Held { end: 1, ..held[0] });
+    let none = is_sent(HeldSegment { end: 1, ..held[0] });
     assert_eq!(is_sent(held[0]), none - 1, "its records are one frame");
     let (offset, checksums) = held[0].last.unwrap();
     for last in [
@@ -246,9 +246,9 @@ async fn segments_are_the_same_only_if_everything_says_so() {
         Some((1, checksums)),
         Some((u64::MAX, checksums)),
     ] {
-        assert_eq!(is_sent(Held { last, ..held[0] }), none, "{last:?}");
+        assert_eq!(is_sent(HeldSegment { last, ..held[0] }), none, "{last:?}");
     }
-    assert_eq!(is_sent(Held { header: Header { store: 1, ..held[0].header }, ..held[0] }), none);
+    assert_eq!(is_sent(HeldSegment { header: Header { store: 1, ..held[0].header }, ..held[0] }), none);
     assert!(matches!(engine.backup(b"nonsense"), Err(BackupError::Held)));
 }
 
@@ -287,13 +287,13 @@ async fn senders_that_lie_are_refused() {
     try_with("out of order", belong, &|frames| frames[3] = frames[1].clone());
     try_with("of another store", belong, &|frames| {
         let header = Header { store: 1, ..second.header };
-        frames[3] = Frame::Segment(Coming { header, ..second });
+        frames[3] = Frame::Segment(SegmentAnnouncement { header, ..second });
     });
     try_with("a huge file", belong, &|frames| {
-        frames[3] = Frame::Segment(Coming { size: u64::MAX, ..second });
+        frames[3] = Frame::Segment(SegmentAnnouncement { size: u64::MAX, ..second });
     });
     try_with("left out", "a segment is left out that is not there", &|frames| {
-        frames[3] = Frame::Segment(Coming { held: true, ..second });
+        frames[3] = Frame::Segment(SegmentAnnouncement { held: true, ..second });
     });
     try_with("one less", "its segments make no log", &|frames| drop(frames.drain(3..5)));
     try_with("none", "its segments make no log", &|frames| drop(frames.drain(1..frames.len() - 1)));
@@ -403,12 +403,12 @@ async fn what_reclaim_removes_while_a_directory_is_read_is_no_loss() {
     let want = states(&engine, Revision::new(30));
     // Removed after the directory was listed and before the files were opened: the next attempt finds the
     // replacements.
-    let listed = Listed::look(&source).unwrap();
+    let listed = Listed::read(&source).unwrap();
     let (store, revision) = steady(&source).unwrap();
     fill(&engine, 30, 3).await;
     reclaim(&engine).await;
     assert!(!source.join("0000000001.segment").exists(), "reclaim has done its work");
-    assert!(Store::of(&source, listed).unwrap().is_none(), "a file went away");
+    assert!(Store::from_listed(&source, listed).unwrap().is_none(), "a file went away");
     let now = temp.path().join("now");
     let done = backup(&source, &now, |damage| panic!("{damage}"), |_, _| ()).unwrap().place().unwrap();
     assert_eq!((done.revision, done.oldest), (Revision::new(60), Revision::new(60)));
@@ -500,7 +500,8 @@ async fn under_full_load_and_maintenance_each_backup_is_exactly_the_state_at_its
         let done = done.await.unwrap();
         assert_eq!(done.revision, revision);
         let restored = temp.path().join(format!("restored-{round}"));
-        let told = restore(&target, &restored, Point::Newest, false, |damage| panic!("{damage}"), |_, _| ());
+        let told =
+            restore(&target, &restored, RestorePoint::Newest, false, |damage| panic!("{damage}"), |_, _| ());
         assert_eq!(told.unwrap().from_revision, revision);
         assert_eq!(states_of(&open_dir(&restored).snapshot()), states_of(&snapshot), "revision {revision}");
     }
@@ -517,7 +518,7 @@ async fn a_restore_before_the_first_record_is_refused_and_leaves_nothing() {
     let first = put(&engine, "/k", b"v").await;
     engine.close().await;
     let (source, target) = (temp.path().join("store"), temp.path().join("restored"));
-    for point in [Point::Time(1), Point::Revision(Revision::ZERO)] {
+    for point in [RestorePoint::Time(1), RestorePoint::Revision(Revision::ZERO)] {
         let refused = restore(&source, &target, point, false, |_| (), |_, _| ()).unwrap_err();
         assert!(
             matches!(refused, OfflineError::BeforeFirst { first: told, time_ms, .. } if told == first && time_ms > 1),

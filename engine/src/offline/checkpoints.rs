@@ -22,27 +22,29 @@ pub(super) fn check(
     file: &ReadFile,
     survey: &Survey,
     lost: &[(Revision, Revision)],
-    tell: &mut impl FnMut(&Damage),
+    report: &mut impl FnMut(&Damage),
 ) {
     let name = checkpoint::name(revision);
-    let whole = |problem| Damage { revisions: Some((revision, revision)), ..Damage::of_file(&name, problem) };
-    let Some(loading) = checkpoint::load(revision, file) else { return tell(&whole(Problem::Checkpoint)) };
-    let about = &loading.about;
+    let whole =
+        |problem| Damage { revisions: Some((revision, revision)), ..Damage::for_file(&name, problem) };
+    let Some(loading) = checkpoint::load(revision, file) else { return report(&whole(Problem::Checkpoint)) };
+    let contents = &loading.contents;
     let headers: Vec<_> = store.all().map(|segment| segment.header).collect();
-    if chain::from_checkpoint(&headers, about.store, &about.segments, about.numbers_given).is_none() {
-        return tell(&whole(Problem::Index));
+    if chain::from_checkpoint(&headers, contents.store, &contents.segments, contents.numbers_given).is_none()
+    {
+        return report(&whole(Problem::Index));
     }
     if !loading.blooms_are_sound() {
-        return tell(&whole(Problem::Checkpoint));
+        return report(&whole(Problem::Checkpoint));
     }
     let is_lost = |revision: Revision| lost.iter().any(|range| (range.0..=range.1).contains(&revision));
     let differs = |key: &[u8], revision: Revision| Damage {
         revisions: Some((revision, revision)),
         key: Some(bytes::Bytes::copy_from_slice(key)),
-        ..Damage::of_file(&name, Problem::Index)
+        ..Damage::for_file(&name, Problem::Index)
     };
     let mut agreeing = 0;
-    let told = loading.each(|key, versions| {
+    let read = loading.visit_keys(|key, versions| {
         let newest = versions[0];
         if newest.revision > survey.revision && store.in_use {
             // The record is in a segment that was made after the directory was read.
@@ -51,14 +53,14 @@ pub(super) fn check(
         }
         for version in versions.iter() {
             if !is_in_place(store, key, version) && !is_lost(version.revision) {
-                tell(&differs(key, version.revision));
+                report(&differs(key, version.revision));
             }
         }
         match survey.keys.get(key) {
             Some(state) if state.revision == newest.revision => {
                 agreeing += u64::from(!state.deleted);
                 if state.deleted != newest.is_delete() || state.created != newest.created {
-                    tell(&differs(key, state.revision));
+                    report(&differs(key, state.revision));
                 }
             }
             // The key was written again after the checkpoint.
@@ -66,17 +68,17 @@ pub(super) fn check(
             // The key was deleted, and its records are reclaimed.
             None if newest.is_delete() || newest.revision < store.oldest() => {}
             _ if is_lost(newest.revision) => {}
-            _ => tell(&differs(key, newest.revision)),
+            _ => report(&differs(key, newest.revision)),
         }
     });
-    if told.is_none() {
-        return tell(&whole(Problem::Checkpoint));
+    if read.is_none() {
+        return report(&whole(Problem::Checkpoint));
     }
     // Some keys of the log are missing in the checkpoint.
     let known =
         survey.keys.values().filter(|state| !state.deleted && state.revision <= revision).count() as u64;
     if agreeing < known {
-        tell(&whole(Problem::Index));
+        report(&whole(Problem::Index));
     }
 }
 

@@ -74,7 +74,7 @@ impl Damage {
         true
     }
 
-    pub(crate) fn of_file(name: &str, problem: Problem) -> Damage {
+    pub(crate) fn for_file(name: &str, problem: Problem) -> Damage {
         Damage { file: name.to_owned(), offset: None, revisions: None, key: None, problem }
     }
 }

@@ -32,7 +32,7 @@ use crate::offline::OfflineError;
 /// A directory that is being made.
 pub(super) struct Making {
     /// The final location of the directory.
-    place: PathBuf,
+    target: PathBuf,
     path: PathBuf,
     dir: Dir,
     /// Lock of the existing directory at the final location, if there is one.
@@ -41,20 +41,20 @@ pub(super) struct Making {
 }
 
 impl Making {
-    /// Begins a directory for `place`. No other process may have `place` open.
-    pub fn begin(place: &Path) -> Result<Making, OfflineError> {
-        let (path, replaced) = (beside(place, NEXT), beside(place, REPLACED));
-        if !place.exists() && replaced.exists() {
-            move_durably(&replaced, place)
+    /// Begins a directory for `target`. No other process may have `target` open.
+    pub fn begin(target: &Path) -> Result<Making, OfflineError> {
+        let (path, replaced) = (sibling(target, NEXT), sibling(target, REPLACED));
+        if !target.exists() && replaced.exists() {
+            move_durably(&replaced, target)
                 .map_err(OfflineError::io(&replaced, "give it the name that it had"))?;
         }
-        let present = place.exists().then(|| lock(place)).transpose()?;
+        let present = target.exists().then(|| lock(target)).transpose()?;
         let dir = lock(&path)?;
         clear(&path)?;
         if replaced.exists() {
             remove(&replaced)?;
         }
-        Ok(Making { place: place.to_owned(), path, dir, _present: present, done: false })
+        Ok(Making { target: target.to_owned(), path, dir, _present: present, done: false })
     }
 
     /// Returns the directory for the new files.
@@ -65,7 +65,7 @@ impl Making {
     /// Makes the file `name` of the existing directory part of the new directory. Returns false if the file
     /// system cannot have a file in two directories.
     pub fn keep(&self, name: &str) -> bool {
-        fs::hard_link(self.place.join(name), self.path.join(name)).is_ok()
+        fs::hard_link(self.target.join(name), self.path.join(name)).is_ok()
     }
 
     /// Moves the directory to its final location, durably. Its files must be synced.
@@ -80,33 +80,33 @@ impl Making {
     ) -> Result<(), OfflineError> {
         self.dir.sync_dir().map_err(OfflineError::io(&self.path, "sync"))?;
         let failed = OfflineError::io(&self.path, "put into its place");
-        let is_replaced = self.place.exists();
+        let is_replaced = self.target.exists();
         let flags = if is_replaced { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
         // The location of the old directory after the exchange.
-        let replaced = match in_one_step(&self.path, &self.place, flags) {
+        let replaced = match in_one_step(&self.path, &self.target, flags) {
             Ok(()) => self.path.clone(),
             Err(error) if !is_not_supported(&error) => return Err(failed(error)),
             Err(_) if is_replaced => self.replace_in_two_steps().map_err(failed)?,
             // Both directories belong to this module: the rename could only replace an empty directory.
             Err(_) => {
-                fs::rename(&self.path, &self.place).map_err(failed)?;
+                fs::rename(&self.path, &self.target).map_err(failed)?;
                 self.path.clone()
             }
         };
         self.done = true;
-        sync_parent(&self.place)?;
+        sync_parent(&self.target)?;
         if is_replaced { remove(&replaced) } else { Ok(()) }
     }
 
     fn replace_in_two_steps(&self) -> io::Result<PathBuf> {
-        let replaced = beside(&self.place, REPLACED);
-        move_durably(&self.place, &replaced)?;
-        match fs::rename(&self.path, &self.place) {
+        let replaced = sibling(&self.target, REPLACED);
+        move_durably(&self.target, &replaced)?;
+        match fs::rename(&self.path, &self.target) {
             Ok(()) => Ok(replaced),
             // Moving the directory back restores the previous state. If that fails too, the next attempt does
             // it.
             Err(error) => {
-                let _ = move_durably(&replaced, &self.place);
+                let _ = move_durably(&replaced, &self.target);
                 Err(error)
             }
         }
@@ -155,16 +155,16 @@ const NEXT: &str = ".next";
 /// Suffix of the old directory between the two steps.
 const REPLACED: &str = ".replaced";
 
-fn beside(place: &Path, suffix: &str) -> PathBuf {
-    let mut name = place.as_os_str().to_owned();
+fn sibling(target: &Path, suffix: &str) -> PathBuf {
+    let mut name = target.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// Returns the old directory of `place` if its replacement was interrupted between the two steps.
-pub(crate) fn interrupted(place: &Path) -> Option<PathBuf> {
-    let replaced = beside(place, REPLACED);
-    (!place.exists() && replaced.exists()).then_some(replaced)
+/// Returns the old directory of `target` if its replacement was interrupted between the two steps.
+pub(crate) fn interrupted(target: &Path) -> Option<PathBuf> {
+    let replaced = sibling(target, REPLACED);
+    (!target.exists() && replaced.exists()).then_some(replaced)
 }
 
 /// Returns whether the file system does not support a flag of the rename.
@@ -199,9 +199,9 @@ mod tests {
     use super::*;
     use crate::testing::TempDir;
 
-    /// Makes a directory for `place` with one file that contains `text`.
-    fn making(place: &Path, text: &str) -> Making {
-        let making = Making::begin(place).unwrap();
+    /// Makes a directory for `target` with one file that contains `text`.
+    fn making(target: &Path, text: &str) -> Making {
+        let making = Making::begin(target).unwrap();
         fs::write(making.path.join("file"), text).unwrap();
         making
     }
@@ -213,23 +213,23 @@ mod tests {
         names
     }
 
-    fn said(place: &Path) -> String {
-        fs::read_to_string(place.join("file")).unwrap()
+    fn said(target: &Path) -> String {
+        fs::read_to_string(target.join("file")).unwrap()
     }
 
     #[test]
     fn a_file_system_that_cannot_exchange_gets_it_in_two_steps() {
         for refusal in [None, Some(Errno::INVAL), Some(Errno::NOSYS), Some(Errno::OPNOTSUPP)] {
             let temp = TempDir::new();
-            let place = temp.path().join("log");
+            let target = temp.path().join("log");
             for text in ["first", "second", "third"] {
-                let made = making(&place, text);
+                let made = making(&target, text);
                 match refusal {
                     None => made.finish().unwrap(),
                     Some(errno) => made.finish_by(|_, _, _| Err(errno.into())).unwrap(),
                 }
                 assert_eq!(
-                    (said(&place).as_str(), names(&temp)),
+                    (said(&target).as_str(), names(&temp)),
                     (text, vec!["log".to_owned()]),
                     "{refusal:?}"
                 );
@@ -240,18 +240,18 @@ mod tests {
     #[test]
     fn whatever_fails_leaves_what_was_there() {
         let temp = TempDir::new();
-        let place = temp.path().join("log");
-        making(&place, "first").finish().unwrap();
-        let full = making(&place, "second").finish_by(|_, _, _| Err(Errno::NOSPC.into())).unwrap_err();
+        let target = temp.path().join("log");
+        making(&target, "first").finish().unwrap();
+        let full = making(&target, "second").finish_by(|_, _, _| Err(Errno::NOSPC.into())).unwrap_err();
         assert!(full.to_string().contains("cannot put into its place: No space left"), "{full}");
-        assert_eq!((said(&place).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
+        assert_eq!((said(&target).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
         // The second of the two steps fails.
-        let gone = making(&place, "second").finish_by(|from, _, _| {
+        let gone = making(&target, "second").finish_by(|from, _, _| {
             remove(from).unwrap();
             Err(Errno::INVAL.into())
         });
         assert!(gone.is_err());
-        assert_eq!((said(&place).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
+        assert_eq!((said(&target).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
     }
 
     /// Replaces the directory by a new one with the same files except the lock.
@@ -270,24 +270,24 @@ mod tests {
     #[test]
     fn a_crash_between_the_two_steps_is_made_good_by_the_next_attempt() {
         let temp = TempDir::new();
-        let place = temp.path().join("log");
-        making(&place, "first").finish().unwrap();
-        let second = making(&place, "second");
-        fs::rename(&place, temp.path().join("log.replaced")).unwrap();
+        let target = temp.path().join("log");
+        making(&target, "first").finish().unwrap();
+        let second = making(&target, "second");
+        fs::rename(&target, temp.path().join("log.replaced")).unwrap();
         std::mem::forget(second);
         assert_eq!(names(&temp), ["log.next", "log.replaced"]);
-        assert_eq!(interrupted(&place), Some(temp.path().join("log.replaced")));
+        assert_eq!(interrupted(&target), Some(temp.path().join("log.replaced")));
         // The process has ended, and its locks are released.
         unlock(&temp.path().join("log.replaced"));
         unlock(&temp.path().join("log.next"));
-        drop(making(&place, "third"));
-        assert_eq!((said(&place).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
-        assert_eq!(interrupted(&place), None);
+        drop(making(&target, "third"));
+        assert_eq!((said(&target).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
+        assert_eq!(interrupted(&target), None);
         // A crash after both steps.
         fs::create_dir(temp.path().join("log.replaced")).unwrap();
         fs::write(temp.path().join("log.replaced/file"), "zeroth").unwrap();
         fs::write(temp.path().join("log.replaced/lock"), "").unwrap();
-        drop(making(&place, "third"));
-        assert_eq!((said(&place).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
+        drop(making(&target, "third"));
+        assert_eq!((said(&target).as_str(), names(&temp)), ("first", vec!["log".to_owned()]));
     }
 }

@@ -27,10 +27,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::chain::{self, Order};
+use crate::chain::{self, LogOrder};
 use crate::checkpoint;
 use crate::header::{FORMAT_VERSION, HeaderError, RECORDS_START};
-use crate::high_water::{self, Mark};
+use crate::high_water::{self, HighWaterMark};
 use crate::io::File;
 use crate::losses::Losses;
 pub use crate::offline::backup::backup;
@@ -38,10 +38,10 @@ pub use crate::offline::damage::{Damage, Problem};
 use crate::offline::files::ReadFile;
 pub(crate) use crate::offline::making::interrupted;
 pub use crate::offline::receive::Receiver;
-pub use crate::offline::records::{Found, LogRecord, RecordKind, Records};
-pub use crate::offline::restore::{Point, Restored, restore};
+pub use crate::offline::records::{LogItem, LogRecord, RecordKind, Records};
+pub use crate::offline::restore::{RestorePoint, RestoreSummary, restore};
 pub use crate::offline::survey::{KeyState, SegmentSummary, Survey, survey};
-pub use crate::offline::target::{BackedUp, Ready};
+pub use crate::offline::target::{BackupSummary, PendingBackup};
 use crate::segment::Segment;
 use crate::types::{Revision, SegmentNumber};
 
@@ -200,13 +200,13 @@ impl OfflineError {
 
 /// Maximum number of times that a directory is read because files disappear in the meantime. Reclamation
 /// removes files only after it has created their replacements, so the second attempt usually succeeds.
-const LOOKS_MAX: u32 = 20;
+const ATTEMPTS_MAX: u32 = 20;
 
 /// The files of a directory, by name.
 struct Listed {
     in_use: bool,
     /// The high-water mark, read before the directory was listed.
-    high_water: Option<Mark>,
+    high_water: Option<HighWaterMark>,
     /// Numbers of the segments, in ascending order.
     numbers: Vec<SegmentNumber>,
     /// Revision and file of each checkpoint.
@@ -214,7 +214,7 @@ struct Listed {
 }
 
 impl Listed {
-    fn look(dir: &Path) -> Result<Listed, OfflineError> {
+    fn read(dir: &Path) -> Result<Listed, OfflineError> {
         let no_store = || OfflineError::NoStore { dir: dir.to_owned() };
         let in_use = match files::is_in_use(dir) {
             Ok(in_use) => in_use,
@@ -222,7 +222,8 @@ impl Listed {
             Err(error) => return Err(OfflineError::io(dir, "look whether it is in use")(error)),
         };
         // The mark is read before the list, which then contains every segment that the mark may name.
-        let high_water = ReadFile::open(&dir.join(high_water::NAME)).ok().and_then(|file| Mark::read(&file));
+        let high_water =
+            ReadFile::open(&dir.join(high_water::NAME)).ok().and_then(|file| HighWaterMark::read(&file));
         let list = match std::fs::read_dir(dir) {
             Ok(list) => list,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -273,25 +274,27 @@ pub struct Store {
 impl Store {
     /// Opens the files of the store in `dir` for reading. Damage is not an error; see [`Store::damage`].
     pub fn open(dir: &Path) -> Result<Store, OfflineError> {
-        let mut looks = 0;
+        let mut attempts = 0;
         loop {
-            looks += 1;
-            match Store::look(dir)? {
-                Some(store) if store.is_whole() || !store.in_use || looks == LOOKS_MAX => return Ok(store),
+            attempts += 1;
+            match Store::open_once(dir)? {
+                Some(store) if store.is_complete() || !store.in_use || attempts == ATTEMPTS_MAX => {
+                    return Ok(store);
+                }
                 // A file disappeared, or a new file was not in the list yet: read the directory again.
-                _ if looks < LOOKS_MAX => {}
+                _ if attempts < ATTEMPTS_MAX => {}
                 _ => return Err(OfflineError::NoStore { dir: dir.to_owned() }),
             }
         }
     }
 
     /// Reads the directory once; returns `None` if a file disappeared in the meantime.
-    fn look(dir: &Path) -> Result<Option<Store>, OfflineError> {
-        Store::of(dir, Listed::look(dir)?)
+    fn open_once(dir: &Path) -> Result<Option<Store>, OfflineError> {
+        Store::from_listed(dir, Listed::read(dir)?)
     }
 
     /// Opens the listed files; returns `None` if one of them disappeared since.
-    fn of(dir: &Path, listed: Listed) -> Result<Option<Store>, OfflineError> {
+    fn from_listed(dir: &Path, listed: Listed) -> Result<Option<Store>, OfflineError> {
         let Listed { in_use, high_water, numbers, mut checkpoints } = listed;
         let (mut segments, mut damage) = (Vec::new(), Vec::new());
         for number in numbers {
@@ -302,33 +305,33 @@ impl Store {
                 .and_then(|file| Segment::open(number, Arc::new(file)));
             match opened {
                 Ok(segment) => {
-                    if !both_headers_stand(&*segment.file) {
-                        damage.push(Damage::of_file(&name, Problem::HeaderCopy));
+                    if !has_equal_headers(&*segment.file) {
+                        damage.push(Damage::for_file(&name, Problem::HeaderCopy));
                     }
                     segments.push(Arc::new(segment));
                 }
                 Err(HeaderError::Newer(found)) => {
                     return Err(OfflineError::NewerFormat { path, found, supported: FORMAT_VERSION });
                 }
-                Err(HeaderError::Damaged) => damage.push(Damage::of_file(&name, Problem::Header)),
+                Err(HeaderError::Damaged) => damage.push(Damage::for_file(&name, Problem::Header)),
                 Err(HeaderError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(HeaderError::Io(error)) => {
-                    damage.push(Damage::of_file(&name, Problem::Unreadable(error.to_string())));
+                    damage.push(Damage::for_file(&name, Problem::Unreadable(error.to_string())));
                 }
             }
         }
         let headers: Vec<_> = segments.iter().map(|segment| segment.header).collect();
-        let Order { log, gaps } = chain::order(&headers);
+        let LogOrder { log, gaps } = chain::order(&headers);
         let missing = gaps.into_iter().map(|behind| Segment::name(headers[behind].number));
-        damage.extend(missing.map(|behind| Damage::of_file(&behind, Problem::MissingBefore)));
+        damage.extend(missing.map(|behind| Damage::for_file(&behind, Problem::MissingBefore)));
         if let Some(mark) = high_water.filter(|mark| !mark.is_reached_by(&headers)) {
-            damage.push(Damage::of_file(&Segment::name(mark.number), Problem::MissingEnd));
+            damage.push(Damage::for_file(&Segment::name(mark.number), Problem::MissingEnd));
         } else if log.is_empty() {
-            damage.push(Damage::of_file("", Problem::NoSegment));
+            damage.push(Damage::for_file("", Problem::NoSegment));
         }
         let strangers = headers.iter().filter(|header| header.store != headers[0].store);
         damage.extend(
-            strangers.map(|stranger| Damage::of_file(&Segment::name(stranger.number), Problem::OtherStore)),
+            strangers.map(|stranger| Damage::for_file(&Segment::name(stranger.number), Problem::OtherStore)),
         );
         let superseded = (0..segments.len()).filter(|at| !log.contains(at)).map(|at| segments[at].clone());
         let superseded = superseded.collect();
@@ -340,7 +343,7 @@ impl Store {
         let sound =
             checkpoints.iter().rev().find(|(revision, file)| checkpoints::proves_durable(*revision, file));
         let known_durable = sound.map_or(Revision::ZERO, |(revision, _)| *revision);
-        let is_ours = |mark: &Mark| headers.iter().all(|header| header.store == mark.store);
+        let is_ours = |mark: &HighWaterMark| headers.iter().all(|header| header.store == mark.store);
         let noted = high_water.filter(is_ours).map_or(Revision::ZERO, |mark| mark.durable);
         let known_durable = known_durable.max(noted);
         Ok(Some(Store {
@@ -376,14 +379,14 @@ impl Store {
     }
 
     /// Returns whether no file of the log is missing or damaged as a whole.
-    fn is_whole(&self) -> bool {
-        self.must_be_whole().is_ok()
+    fn is_complete(&self) -> bool {
+        self.check_complete().is_ok()
     }
 
     /// Returns the highest revision known durable: according to the last segment, which is read again, a
     /// checkpoint, or the high-water mark.
     fn synced(&self) -> Revision {
-        self.segments.last().map_or(Revision::ZERO, records::said_synced).max(self.known_durable)
+        self.segments.last().map_or(Revision::ZERO, records::noted_durable).max(self.known_durable)
     }
 
     /// Iterates over the segments of the log in order, then over the superseded ones.
@@ -391,7 +394,7 @@ impl Store {
         self.segments.iter().chain(&self.superseded)
     }
 
-    fn must_be_whole(&self) -> Result<(), OfflineError> {
+    fn check_complete(&self) -> Result<(), OfflineError> {
         match self.damage.iter().find(|damage| damage.problem != Problem::HeaderCopy) {
             None => Ok(()),
             Some(damage) => {
@@ -420,18 +423,18 @@ impl Store {
         mut on_damage: impl FnMut(&Damage),
         mut on_progress: impl FnMut(u64),
     ) -> Result<Losses, OfflineError> {
-        self.must_be_whole()?;
+        self.check_complete()?;
         let mut losses = Losses::default();
         let mut records = self.records();
         while let Some(found) = records.next() {
             let damage = match found {
-                Found::Record(record) if !record.is_sound() => record.damage(Problem::Body),
-                Found::Record(_) => {
+                LogItem::Record(record) if !record.is_sound() => record.damage(Problem::Body),
+                LogItem::Record(_) => {
                     on_progress(records.bytes_done());
                     continue;
                 }
-                Found::Damage(damage) => damage,
-                Found::Torn { .. } => continue,
+                LogItem::Damage(damage) => damage,
+                LogItem::Torn { .. } => continue,
             };
             damage.add_to(&mut losses);
             on_damage(&damage);
@@ -446,7 +449,7 @@ impl Store {
 }
 
 /// Returns whether both copies of a header are equal. A copy that cannot be read has already been reported.
-fn both_headers_stand(file: &dyn File) -> bool {
+fn has_equal_headers(file: &dyn File) -> bool {
     let copy = |at| file.read(at, crate::header::HEADER_BYTES).ok();
     copy(0) == copy(crate::header::SECOND_HEADER as u64)
 }

@@ -12,14 +12,14 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::chain::{self, Order};
+use crate::chain::{self, LogOrder};
 use crate::header::{Header, Note, RECORDS_START};
 use crate::io::File;
 use crate::offline::OfflineError;
 use crate::offline::damage::Damage;
-use crate::offline::target::{Copied, Ready, Target};
+use crate::offline::target::{Copied, PendingBackup, Target};
 use crate::record::RECORD_BYTES_MAX;
-use crate::transfer::{Broken, Coming, Frame, Held, Start, TRANSFER_VERSION};
+use crate::transfer::{Frame, FrameError, HeldSegment, SegmentAnnouncement, TRANSFER_VERSION, TransferStart};
 use crate::types::{Revision, SEGMENT_BYTES_MAX, SegmentNumber};
 
 /// Maximum size of a segment's file: a large record may need more than the configured size.
@@ -29,12 +29,12 @@ const FILE_BYTES_MAX: u64 = SEGMENT_BYTES_MAX + RECORDS_START + RECORD_BYTES_MAX
 pub struct Receiver {
     target: Target,
     /// The segments that the receiver has reported as held.
-    held: HashMap<SegmentNumber, Held>,
+    held: HashMap<SegmentNumber, HeldSegment>,
     /// The received beginning of a frame.
     buffer: Vec<u8>,
     /// Number of frames received so far.
     frames: u32,
-    start: Option<Start>,
+    start: Option<TransferStart>,
     headers: Vec<Header>,
     numbers: HashSet<SegmentNumber>,
     /// The segment whose records are arriving, or whose last revision is not known yet.
@@ -44,7 +44,7 @@ pub struct Receiver {
 }
 
 struct Arriving {
-    coming: Coming,
+    announcement: SegmentAnnouncement,
     file: Arc<dyn File>,
     at: u64,
 }
@@ -72,9 +72,9 @@ impl Receiver {
     /// the bytes done and the total bytes.
     pub fn held(&mut self, bytes_max: usize, on_progress: impl FnMut(u64, u64)) -> Vec<u8> {
         let held = self.target.held(on_progress);
-        let told = Held::encode(&held, bytes_max);
+        let held_copy = HeldSegment::encode(&held, bytes_max);
         self.held = held.into_iter().map(|held| (held.header.number, held)).collect();
-        told
+        held_copy
     }
 
     /// Processes the next bytes, of any number; blocks on the disk. After an error the transfer cannot be
@@ -85,8 +85,10 @@ impl Receiver {
         let mut at = 0;
         loop {
             let decoded = Frame::decode(&buffer[at..], self.frames).map_err(|broken| match broken {
-                Broken::Nonsense => no_backup("a frame is damaged or missing"),
-                Broken::Newer(found) => OfflineError::NewerTransfer { found, supported: TRANSFER_VERSION },
+                FrameError::Malformed => no_backup("a frame is damaged or missing"),
+                FrameError::Newer(found) => {
+                    OfflineError::NewerTransfer { found, supported: TRANSFER_VERSION }
+                }
             })?;
             let Some((frame, len)) = decoded else { break };
             if self.ended {
@@ -110,7 +112,7 @@ impl Receiver {
     }
 
     /// Returns the complete backup, or an error if the transfer is not complete.
-    pub fn ready(self) -> Result<Ready, OfflineError> {
+    pub fn ready(self) -> Result<PendingBackup, OfflineError> {
         let (received, total) = self.progress();
         if self.ended { Ok(self.target.ready()) } else { Err(OfflineError::CutShort { received, total }) }
     }
@@ -119,21 +121,21 @@ impl Receiver {
         let start = match (frame, self.start) {
             (Frame::Failed(reason), _) => return Err(OfflineError::GivenUp { reason: printable(&reason) }),
             (Frame::Start(start), None) => {
-                self.target.must_be_of(start.store)?;
+                self.target.check_store(start.store)?;
                 (self.target.done.revision, self.target.done.oldest) = (start.revision, start.oldest);
                 self.start = Some(start);
                 return Ok(());
             }
-            (Frame::Segment(coming), Some(start)) => {
-                self.complete(coming.header.first_revision, on_damage)?;
-                return self.begin_segment(coming, &start);
+            (Frame::Segment(announcement), Some(start)) => {
+                self.complete(announcement.header.first_revision, on_damage)?;
+                return self.begin_segment(announcement, &start);
             }
             (Frame::Data(bytes), Some(_)) => return self.data(bytes),
             (Frame::End, Some(start)) => start,
             _ => return Err(no_backup("its frames come in no order")),
         };
         self.complete(start.revision.next(), on_damage)?;
-        let Order { log, gaps } = chain::order(&self.headers);
+        let LogOrder { log, gaps } = chain::order(&self.headers);
         let is_log = gaps.is_empty()
             && log.len() == self.headers.len()
             && start.segments as usize == self.headers.len();
@@ -141,8 +143,12 @@ impl Receiver {
         if self.ended { Ok(()) } else { Err(no_backup("its segments make no log")) }
     }
 
-    fn begin_segment(&mut self, coming: Coming, start: &Start) -> Result<(), OfflineError> {
-        let Coming { header, size, end, held } = coming;
+    fn begin_segment(
+        &mut self,
+        announcement: SegmentAnnouncement,
+        start: &TransferStart,
+    ) -> Result<(), OfflineError> {
+        let SegmentAnnouncement { header, size, end, held } = announcement;
         let follows = self.headers.last().is_none_or(|last| last.first_revision <= header.first_revision);
         let fits = self.headers.len() < start.segments as usize && size <= FILE_BYTES_MAX;
         if header.store != start.store || !follows || !fits || !self.numbers.insert(header.number) {
@@ -151,29 +157,33 @@ impl Receiver {
         self.headers.push(header);
         let is_last = self.headers.len() == start.segments as usize;
         if held {
-            let told = self.held.get(&header.number).filter(|told| told.header == header && told.end == end);
-            let had = told.and_then(|told| self.target.earlier(&told.header));
+            let held_copy = self
+                .held
+                .get(&header.number)
+                .filter(|held_copy| held_copy.header == header && held_copy.end == end);
+            let had = held_copy.and_then(|held_copy| self.target.earlier(&held_copy.header));
             let had = had.ok_or_else(|| no_backup("a segment is left out that is not there"))?;
             return self.target.keep(&had, end);
         }
-        let block = match is_last {
+        let block = if is_last {
             // The note about the log must be true for the copy.
-            true => Note { sequence: 1, synced: start.revision, oldest: start.oldest }.block(&header),
-            false => header.block().to_vec().into(),
+            Note { sequence: 1, synced: start.revision, oldest: start.oldest }.block(&header)
+        } else {
+            header.block().to_vec().into()
         };
         let file = self.target.create(header.number, size, &block)?;
-        self.arriving = Some(Arriving { coming, file, at: RECORDS_START });
+        self.arriving = Some(Arriving { announcement, file, at: RECORDS_START });
         Ok(())
     }
 
     fn data(&mut self, bytes: &[u8]) -> Result<(), OfflineError> {
-        let Some(Arriving { coming, file, at }) = &mut self.arriving else {
+        let Some(Arriving { announcement, file, at }) = &mut self.arriving else {
             return Err(no_backup("records come without their segment"));
         };
-        if bytes.len() as u64 > coming.end - *at {
+        if bytes.len() as u64 > announcement.end - *at {
             return Err(no_backup("a segment has more records than it was said to have"));
         }
-        file.write_at(*at, bytes).map_err(self.target.failed(coming.header.number))?;
+        file.write_at(*at, bytes).map_err(self.target.failed(announcement.header.number))?;
         *at += bytes.len() as u64;
         self.received += bytes.len() as u64;
         Ok(())
@@ -185,13 +195,13 @@ impl Receiver {
         end_revision: Revision,
         on_damage: &mut dyn FnMut(&Damage),
     ) -> Result<(), OfflineError> {
-        let Some(Arriving { coming, file, at }) = self.arriving.take() else { return Ok(()) };
-        if at != coming.end {
+        let Some(Arriving { announcement, file, at }) = self.arriving.take() else { return Ok(()) };
+        if at != announcement.end {
             return Err(no_backup("a segment has fewer records than it was said to have"));
         }
-        file.sync_data().map_err(self.target.failed(coming.header.number))?;
+        file.sync_data().map_err(self.target.failed(announcement.header.number))?;
         let copied = Copied { file, unreadable: None };
-        self.target.copied(&coming.header, copied, end_revision, at - RECORDS_START, on_damage)
+        self.target.copied(&announcement.header, copied, end_revision, at - RECORDS_START, on_damage)
     }
 }
 

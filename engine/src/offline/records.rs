@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use crate::io::{File, read_around};
 use crate::offline::Store;
 use crate::offline::damage::{Damage, Problem};
 use crate::record::{ALIGN, EventKind, Head, RECORD_BYTES_MAX};
-use crate::segment::{Found as RawRecord, Segment, Walk};
+use crate::segment::{FoundRecord as RawRecord, Segment, Walk};
 use crate::types::Revision;
 
 /// Number of bytes read at a time.
@@ -28,7 +28,7 @@ const SEARCH_BYTES: usize = 16 * 1024 * 1024;
 
 /// An item of the walk over a log.
 #[derive(Debug)]
-pub enum Found {
+pub enum LogItem {
     /// A record. Its body may be damaged: see [`LogRecord::is_sound`].
     Record(LogRecord),
     /// A damaged or missing part of the log.
@@ -165,17 +165,17 @@ pub struct Records<'s> {
     store: &'s Store,
     /// Index of the next segment.
     next: usize,
-    current: Option<Part>,
+    current: Option<SegmentWalk>,
     /// The newest revision that was found or reported as missing.
     revision: Revision,
     time_ms: u64,
     /// Items that were found but not returned yet.
-    ready: VecDeque<Found>,
+    ready: VecDeque<LogItem>,
     bytes_before: u64,
 }
 
 /// The segment that is being walked.
-struct Part {
+struct SegmentWalk {
     scanner: Scanner,
     /// Highest revision known durable in this segment; [`Revision::MAX`] for a complete segment.
     synced: Revision,
@@ -218,11 +218,12 @@ impl<'s> Records<'s> {
         let written_to = is_last && segment.header.rewritten.is_none();
         let synced = if written_to { self.store.synced() } else { Revision::MAX };
         let scanner = Scanner::new(segment.clone(), self.revision);
-        self.current = Some(Part { scanner, synced, is_last, records: 0, held: Vec::new(), is_torn: false });
+        self.current =
+            Some(SegmentWalk { scanner, synced, is_last, records: 0, held: Vec::new(), is_torn: false });
     }
 
     /// Processes the next record of the current segment; returns false if no valid record follows.
-    fn advance(&mut self, part: &mut Part) -> bool {
+    fn advance(&mut self, part: &mut SegmentWalk) -> bool {
         let expected = part.scanner.expected;
         let Some(raw) = part.scanner.next() else {
             self.unreadable(part);
@@ -274,20 +275,20 @@ impl<'s> Records<'s> {
     }
 
     /// Releases the held records as found.
-    fn release(&mut self, part: &mut Part) {
+    fn release(&mut self, part: &mut SegmentWalk) {
         for record in part.held.drain(..) {
             if record.time_ms() < self.time_ms {
-                self.ready.push_back(Found::Damage(record.damage(Problem::Time)));
+                self.ready.push_back(LogItem::Damage(record.damage(Problem::Time)));
             }
             self.time_ms = self.time_ms.max(record.time_ms());
             self.revision = record.revision();
             part.records += 1;
-            self.ready.push_back(Found::Record(record));
+            self.ready.push_back(LogItem::Record(record));
         }
     }
 
     /// Reports a revision at the segment's end that lacks some of its records.
-    fn release_last(&mut self, part: &mut Part) {
+    fn release_last(&mut self, part: &mut SegmentWalk) {
         let Some(held) = part.held.first().map(LogRecord::revision) else { return };
         if held > part.synced {
             self.torn(part, part.scanner.expected);
@@ -298,7 +299,7 @@ impl<'s> Records<'s> {
     }
 
     /// Reports the revisions that the segment should have but has not.
-    fn leave(&mut self, part: &Part) {
+    fn leave(&mut self, part: &SegmentWalk) {
         let segment = &part.scanner.segment;
         if let Some(rewritten) = segment.header.rewritten {
             if part.records < rewritten.records && part.scanner.expected != rewritten.end {
@@ -307,7 +308,7 @@ impl<'s> Records<'s> {
             self.revision = self.revision.max(rewritten.last_revision);
         } else if part.is_last {
             // A checkpoint may refer to a segment that was made after the directory was read.
-            let there = if self.store.in_use { said_synced(segment) } else { part.synced };
+            let there = if self.store.in_use { noted_durable(segment) } else { part.synced };
             self.lost_until(segment, None, there.next());
         }
         self.bytes_before += part.scanner.end - RECORDS_START;
@@ -316,16 +317,16 @@ impl<'s> Records<'s> {
     /// Reports the revisions before `revision` without a record.
     fn lost_until(&mut self, segment: &Segment, offset: Option<u64>, revision: Revision) {
         if revision > self.revision.next() {
-            self.lost(segment, offset, (self.revision.next(), revision.before()));
+            self.lost(segment, offset, self.revision.next()..=revision.before());
             self.revision = revision.before();
         }
     }
 
-    fn lost(&mut self, segment: &Segment, offset: Option<u64>, revisions: (Revision, Revision)) {
-        self.ready.push_back(Found::Damage(Damage {
+    fn lost(&mut self, segment: &Segment, offset: Option<u64>, revisions: RangeInclusive<Revision>) {
+        self.ready.push_back(LogItem::Damage(Damage {
             file: Segment::name(segment.header.number),
             offset,
-            revisions: Some(revisions),
+            revisions: Some(revisions.into_inner()),
             key: None,
             problem: Problem::Lost,
         }));
@@ -337,31 +338,31 @@ impl<'s> Records<'s> {
             Numbering::Dense => self.lost_until(segment, offset, revision),
             // The missing records may share the revision of either neighbour.
             Numbering::Sparse => {
-                self.lost(segment, offset, (self.revision.max(Revision::FIRST), revision));
+                self.lost(segment, offset, self.revision.max(Revision::FIRST)..=revision);
                 self.revision = self.revision.max(revision.before());
             }
         }
     }
 
-    fn unreadable(&mut self, part: &mut Part) {
+    fn unreadable(&mut self, part: &mut SegmentWalk) {
         if let Some((offset, reason)) = part.scanner.unreadable.take() {
             let name = Segment::name(part.scanner.segment.header.number);
-            let damage = Damage::of_file(&name, Problem::Unreadable(reason));
-            self.ready.push_back(Found::Damage(Damage { offset: Some(offset), ..damage }));
+            let damage = Damage::for_file(&name, Problem::Unreadable(reason));
+            self.ready.push_back(LogItem::Damage(Damage { offset: Some(offset), ..damage }));
         }
     }
 
     /// Ends the log at `offset`, or at the first held record.
-    fn torn(&mut self, part: &mut Part, offset: u64) {
+    fn torn(&mut self, part: &mut SegmentWalk, offset: u64) {
         let offset = part.held.drain(..).next().map_or(offset, |held| held.offset);
         part.is_torn = true;
         let file = Segment::name(part.scanner.segment.header.number);
-        self.ready.push_back(Found::Torn { file, offset });
+        self.ready.push_back(LogItem::Torn { file, offset });
     }
 
     /// Returns whether bytes other than zeros follow the end of a log that no engine is writing to, and
     /// nothing shows that they were durable.
-    fn is_torn_behind(&self, part: &Part, end: u64) -> bool {
+    fn is_torn_behind(&self, part: &SegmentWalk, end: u64) -> bool {
         part.is_last
             && !part.is_torn
             && !self.store.in_use
@@ -371,9 +372,9 @@ impl<'s> Records<'s> {
 }
 
 impl Iterator for Records<'_> {
-    type Item = Found;
+    type Item = LogItem;
 
-    fn next(&mut self) -> Option<Found> {
+    fn next(&mut self) -> Option<LogItem> {
         loop {
             if let Some(found) = self.ready.pop_front() {
                 return Some(found);
@@ -397,7 +398,7 @@ impl Iterator for Records<'_> {
 }
 
 /// Returns the highest durable revision according to the log's last segment. Reads the file again.
-pub(super) fn said_synced(segment: &Arc<Segment>) -> Revision {
+pub(super) fn noted_durable(segment: &Arc<Segment>) -> Revision {
     let before = segment.header.first_revision.before();
     let noted = Note::read(&*segment.file, segment.header.salt).map_or(Revision::ZERO, |note| note.synced);
     let mut scanner = Scanner::new(segment.clone(), before);
@@ -437,7 +438,7 @@ pub(super) fn tail(store: &Store, until: Revision) -> (Revision, u64) {
             end = scanner.expected;
         }
     }
-    let lost = if store.in_use { said_synced(segment) } else { synced };
+    let lost = if store.in_use { noted_durable(segment) } else { synced };
     (revision.max(lost.min(until)), end)
 }
 

@@ -20,7 +20,7 @@ use crate::io::{File, Storage};
 use crate::losses::{LEDGER_KEY, LossReport, Losses};
 use crate::offline::damage::{Damage, Problem};
 use crate::offline::making::Making;
-use crate::offline::records::{Found, RecordKind, tail};
+use crate::offline::records::{LogItem, RecordKind, tail};
 use crate::offline::{OfflineError, Store};
 use crate::record::{self, EventKind, Head, NewRecord, REVISION_END};
 use crate::segment::Segment;
@@ -28,7 +28,7 @@ use crate::types::{CommitTime, Revision, SEGMENT_BYTES_DEFAULT, SegmentNumber};
 
 /// The state of the old store that is restored.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Point {
+pub enum RestorePoint {
     /// The newest state of the store.
     Newest,
     /// The state right after this revision was committed.
@@ -39,7 +39,7 @@ pub enum Point {
 
 /// Result of a restore.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Restored {
+pub struct RestoreSummary {
     /// The revision of the old store whose state was restored.
     pub from_revision: Revision,
     /// The first revision of the new store, which is also its oldest readable one.
@@ -55,7 +55,7 @@ pub struct Restored {
 }
 
 /// Location of the state of a key.
-struct Place {
+struct StateLocation {
     segment: Arc<Segment>,
     offset: u64,
     len: usize,
@@ -74,32 +74,32 @@ struct Place {
 pub fn restore(
     source: &Path,
     target: &Path,
-    point: Point,
+    point: RestorePoint,
     skip_damaged: bool,
     mut on_damage: impl FnMut(&Damage),
     mut on_progress: impl FnMut(u64, u64),
-) -> Result<Restored, OfflineError> {
+) -> Result<RestoreSummary, OfflineError> {
     if target.exists() {
         return Err(OfflineError::NotEmpty { dir: target.to_owned() });
     }
     let store = Store::open(source)?;
     let mut first_damage = None;
     let (mut damages, mut losses, mut is_end_unknown) = (0, Losses::default(), false);
-    let mut tell = |damage: &Damage| {
+    let mut report = |damage: &Damage| {
         damages += 1;
         is_end_unknown |= !damage.add_to(&mut losses);
         first_damage.get_or_insert_with(|| damage.clone());
         on_damage(damage);
     };
-    store.damage().iter().filter(|damage| damage.problem != Problem::HeaderCopy).for_each(&mut tell);
+    store.damage().iter().filter(|damage| damage.problem != Problem::HeaderCopy).for_each(&mut report);
     let total = store.data_bytes();
     let States { revision: from_revision, mut states, time, ledger } =
-        states(&store, point, &mut tell, |done| on_progress(done, total * 2))?;
-    for (key, place) in states.iter().filter(|(_, place)| !place.sound) {
-        tell(&Damage {
-            file: Segment::name(place.segment.header.number),
-            offset: Some(place.offset),
-            revisions: Some((place.revision, place.revision)),
+        states(&store, point, &mut report, |done| on_progress(done, total * 2))?;
+    for (key, location) in states.iter().filter(|(_, location)| !location.sound) {
+        report(&Damage {
+            file: Segment::name(location.segment.header.number),
+            offset: Some(location.offset),
+            revisions: Some((location.revision, location.revision)),
             key: Some(key.clone()),
             problem: Problem::Body,
         });
@@ -111,8 +111,8 @@ pub fn restore(
     if let Some(damage) = first_damage.filter(|_| !skip_damaged && is_uncertain) {
         return Err(OfflineError::Damaged { dir: source.to_owned(), damages, damage: Box::new(damage) });
     }
-    let mut places: Vec<Place> = states.into_values().filter(|place| place.sound).collect();
-    places.sort_unstable_by_key(|place| place.revision);
+    let mut locations: Vec<StateLocation> = states.into_values().filter(|location| location.sound).collect();
+    locations.sort_unstable_by_key(|location| location.revision);
 
     let newest = tail(&store, Revision::MAX).0.max(from_revision);
     let revision = bump(newest, SystemTime::now());
@@ -126,12 +126,12 @@ pub fn restore(
     let text = (!ledger.known.is_empty()).then(|| (ledger.encode(), time));
     let making = Making::begin(target)?;
     let numbering = store.segments.iter().map(|segment| segment.header.numbering).max().unwrap_or_default();
-    let bytes = write(&making, &places, text.as_ref(), revision, numbering, |done| {
+    let bytes = write(&making, &locations, text.as_ref(), revision, numbering, |done| {
         on_progress(total + done, total * 2)
     })?;
     making.finish()?;
-    let (keys, unaccepted) = (places.len() as u64, ledger.known);
-    Ok(Restored { from_revision, revision, keys, bytes, damages, unaccepted })
+    let (keys, unaccepted) = (locations.len() as u64, ledger.known);
+    Ok(RestoreSummary { from_revision, revision, keys, bytes, damages, unaccepted })
 }
 
 /// Result of a walk over the old store.
@@ -139,7 +139,7 @@ struct States {
     /// The revision that is restored.
     revision: Revision,
     /// Location of the state of each key that exists at that revision.
-    states: HashMap<Bytes, Place>,
+    states: HashMap<Bytes, StateLocation>,
     /// The highest time of a record up to that revision.
     time: CommitTime,
     /// The newest ledger of losses, whichever revision is restored: an earlier loss affects every state.
@@ -149,8 +149,8 @@ struct States {
 /// Walks over `store` for the states at `point`.
 fn states(
     store: &Store,
-    point: Point,
-    tell: &mut impl FnMut(&Damage),
+    point: RestorePoint,
+    report: &mut impl FnMut(&Damage),
     mut on_progress: impl FnMut(u64),
 ) -> Result<States, OfflineError> {
     let mut states = HashMap::new();
@@ -162,7 +162,7 @@ fn states(
     let mut is_first = true;
     while let Some(found) = records.next() {
         match found {
-            Found::Record(record) => {
+            LogItem::Record(record) => {
                 if record.key() == LEDGER_KEY
                     && let Some(newer) = record.value().and_then(|value| LossReport::decode(&value))
                 {
@@ -172,9 +172,9 @@ fn states(
                     continue;
                 }
                 reached = match point {
-                    Point::Newest => false,
-                    Point::Revision(until) => record.revision() > until,
-                    Point::Time(until) => record.time_ms() > until,
+                    RestorePoint::Newest => false,
+                    RestorePoint::Revision(until) => record.revision() > until,
+                    RestorePoint::Time(until) => record.time_ms() > until,
                 };
                 if reached && is_first {
                     let (first, time_ms) = (record.revision(), record.time_ms());
@@ -190,7 +190,7 @@ fn states(
                 match record.kind() {
                     RecordKind::Put => states.insert(
                         key,
-                        Place {
+                        StateLocation {
                             offset: record.offset(),
                             len: record.stored_len(),
                             revision: record.revision(),
@@ -202,26 +202,26 @@ fn states(
                 };
                 on_progress(records.bytes_done());
             }
-            Found::Damage(damage) => {
+            LogItem::Damage(damage) => {
                 let behind = match (point, damage.revisions) {
-                    (Point::Revision(until), Some((first, _))) => first > until,
+                    (RestorePoint::Revision(until), Some((first, _))) => first > until,
                     _ => false,
                 };
                 if !behind && !reached && damage.problem == Problem::Lost {
-                    tell(&damage);
+                    report(&damage);
                 }
             }
-            Found::Torn { .. } => {}
+            LogItem::Torn { .. } => {}
         }
     }
     let revision = match point {
-        Point::Revision(asked) if reached || asked <= records.revision() => asked,
-        Point::Revision(asked) => {
+        RestorePoint::Revision(asked) if reached || asked <= records.revision() => asked,
+        RestorePoint::Revision(asked) => {
             return Err(OfflineError::Future { asked, newest: records.revision() });
         }
-        Point::Newest => records.revision(),
-        Point::Time(_) if !reached => records.revision(),
-        Point::Time(_) => revision,
+        RestorePoint::Newest => records.revision(),
+        RestorePoint::Time(_) if !reached => records.revision(),
+        RestorePoint::Time(_) => revision,
     };
     if revision < store.oldest() {
         return Err(OfflineError::Compacted { asked: revision, oldest: store.oldest() });
@@ -243,11 +243,11 @@ fn bump(newest: Revision, now: SystemTime) -> Revision {
     Revision::new(least.checked_next_multiple_of(1_000_000).unwrap_or(u64::MAX))
 }
 
-/// Writes the records at `places`, ascending by revision, and the ledger, if any, as the whole log up to
+/// Writes the records at `locations`, ascending by revision, and the ledger, if any, as the whole log up to
 /// `revision`. Returns their bytes.
 fn write(
     making: &Making,
-    places: &[Place],
+    locations: &[StateLocation],
     ledger: Option<&(Vec<u8>, CommitTime)>,
     revision: Revision,
     numbering: Numbering,
@@ -272,12 +272,12 @@ fn write(
         tombstone: false,
     });
     let (mut after, mut first_revision, mut done) = (SegmentNumber::NONE, Revision::FIRST, 0);
-    let mut rest = places;
+    let mut rest = locations;
     loop {
         let number = after.next();
         let mut bytes = 0;
-        let fit = rest.iter().take_while(|place| {
-            bytes += place.len as u64;
+        let fit = rest.iter().take_while(|location| {
+            bytes += location.len as u64;
             bytes <= SEGMENT_BYTES_DEFAULT - RECORDS_START
         });
         let mut count = fit.count().max(1).min(rest.len());
@@ -292,7 +292,7 @@ fn write(
         };
         let ledger = ledger.as_ref().filter(|_| later.is_empty());
         let ledger_len = ledger.map_or(0, NewRecord::record_len);
-        let records_end = RECORDS_START + now.iter().map(|place| place.len as u64).sum::<u64>();
+        let records_end = RECORDS_START + now.iter().map(|location| location.len as u64).sum::<u64>();
         let end = records_end + ledger_len as u64;
         let rewritten = Rewritten {
             last_revision,
@@ -339,17 +339,17 @@ fn write(
 fn write_records(
     file: &dyn File,
     salt: u64,
-    places: &[Place],
+    locations: &[StateLocation],
     mut on_progress: impl FnMut(u64),
 ) -> std::io::Result<()> {
     /// Number of bytes written at a time.
     const BATCH_BYTES: usize = 1024 * 1024;
     let mut batch = Vec::new();
     let mut start = RECORDS_START;
-    for place in places {
-        let bytes = place.segment.file.read(place.offset, place.len)?;
+    for location in locations {
+        let bytes = location.segment.file.read(location.offset, location.len)?;
         // The record was sound when it was found.
-        let head = Head::read(&bytes, place.segment.header.salt, place.offset)
+        let head = Head::read(&bytes, location.segment.header.salt, location.offset)
             .filter(|head| head.body_is_sound(&bytes))
             .ok_or(std::io::ErrorKind::InvalidData)?;
         let offset = start + batch.len() as u64;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::offline::damage::{Damage, Problem};
-use crate::offline::records::{Found, LogRecord, RecordKind};
+use crate::offline::records::{LogItem, LogRecord, RecordKind};
 use crate::offline::{Store, checkpoints};
 use crate::types::Revision;
 
@@ -87,38 +87,38 @@ pub fn survey(store: &Store, mut on_damage: impl FnMut(&Damage), mut on_progress
         ..Survey::default()
     };
     let mut damages = 0;
-    let mut tell = |damage: &Damage| {
+    let mut report = |damage: &Damage| {
         damages += 1;
         on_damage(damage);
     };
-    store.damage().iter().for_each(&mut tell);
+    store.damage().iter().for_each(&mut report);
     let mut lost = Vec::new();
     let mut records = store.records();
     while let Some(found) = records.next() {
         match found {
-            Found::Record(record) => {
+            LogItem::Record(record) => {
                 if !record.is_sound() {
-                    tell(&record.damage(Problem::Body));
+                    report(&record.damage(Problem::Body));
                 }
                 if !survey.continues(&record, &lost) {
-                    tell(&record.damage(Problem::History));
+                    report(&record.damage(Problem::History));
                 }
                 survey.add(&record);
                 on_progress(records.bytes_done());
             }
-            Found::Damage(damage) => {
+            LogItem::Damage(damage) => {
                 if damage.problem == Problem::Lost {
                     lost.extend(damage.revisions);
                 }
-                tell(&damage);
+                report(&damage);
             }
-            Found::Torn { file, offset } => survey.torn = Some((file, offset)),
+            LogItem::Torn { file, offset } => survey.torn = Some((file, offset)),
         }
     }
     survey.revision = records.revision();
     survey.settle();
     for (revision, file) in &store.checkpoints {
-        checkpoints::check(store, *revision, file, &survey, &lost, &mut tell);
+        checkpoints::check(store, *revision, file, &survey, &lost, &mut report);
     }
     survey.damages = damages;
     survey
@@ -187,10 +187,12 @@ impl Survey {
     fn settle(&mut self) {
         for state in self.keys.values() {
             let len = u64::from(state.stored_len);
-            match state.deleted {
-                false => self.live_bytes += len,
-                true if state.revision >= self.oldest => self.retained_bytes += len,
-                true => self.dead_bytes += len,
+            if !state.deleted {
+                self.live_bytes += len;
+            } else if state.revision >= self.oldest {
+                self.retained_bytes += len;
+            } else {
+                self.dead_bytes += len;
             }
         }
     }

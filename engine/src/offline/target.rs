@@ -16,7 +16,7 @@ use crate::offline::making::Making;
 use crate::offline::records::Scanner;
 use crate::offline::{OfflineError, Store};
 use crate::segment::Segment;
-use crate::transfer::Held;
+use crate::transfer::HeldSegment;
 use crate::types::{Revision, SegmentNumber};
 
 /// Number of bytes copied at a time.
@@ -24,7 +24,7 @@ const COPY_BYTES: u64 = 1024 * 1024;
 
 /// Result of a backup.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct BackedUp {
+pub struct BackupSummary {
     /// The revision at which the backup is consistent. The backup includes every write that was acknowledged
     /// before the backup began.
     pub revision: Revision,
@@ -41,19 +41,19 @@ pub struct BackedUp {
 /// A complete backup that is not in its final directory yet. Dropping it removes it and leaves the final
 /// directory unchanged.
 #[must_use]
-pub struct Ready {
+pub struct PendingBackup {
     making: Making,
-    done: BackedUp,
+    done: BackupSummary,
 }
 
-impl Ready {
+impl PendingBackup {
     /// Returns the properties of the backup.
-    pub fn done(&self) -> &BackedUp {
+    pub fn done(&self) -> &BackupSummary {
         &self.done
     }
 
     /// Moves the backup to its final directory, durably, in place of the existing content.
-    pub fn place(self) -> Result<BackedUp, OfflineError> {
+    pub fn place(self) -> Result<BackupSummary, OfflineError> {
         self.making.finish()?;
         Ok(self.done)
     }
@@ -70,7 +70,7 @@ pub(super) struct Target {
     path: PathBuf,
     making: Making,
     earlier: Option<Store>,
-    pub done: BackedUp,
+    pub done: BackupSummary,
 }
 
 impl Target {
@@ -82,11 +82,11 @@ impl Target {
             Err(OfflineError::NoStore { .. }) => None,
             Err(error) => return Err(error),
         };
-        Ok(Target { path: path.to_owned(), making, earlier, done: BackedUp::default() })
+        Ok(Target { path: path.to_owned(), making, earlier, done: BackupSummary::default() })
     }
 
     /// Checks that the earlier backup, if any, is of the store with this fingerprint.
-    pub fn must_be_of(&self, store: u64) -> Result<(), OfflineError> {
+    pub fn check_store(&self, store: u64) -> Result<(), OfflineError> {
         let first = self.earlier.iter().flat_map(|earlier| earlier.segments.first()).next();
         match first {
             Some(stranger) if stranger.header.store != store => {
@@ -104,7 +104,7 @@ impl Target {
 
     /// Returns descriptions of the complete and sound segments of the earlier backup. Reads all of them, and
     /// calls `on_progress` with the bytes done and the total bytes.
-    pub fn held(&self, mut on_progress: impl FnMut(u64, u64)) -> Vec<Held> {
+    pub fn held(&self, mut on_progress: impl FnMut(u64, u64)) -> Vec<HeldSegment> {
         let Some(earlier) = &self.earlier else { return Vec::new() };
         let (mut done, total) = (0, earlier.data_bytes());
         let mut all = Vec::new();
@@ -206,35 +206,35 @@ impl Target {
         let read = Segment::open(header.number, file).ok().filter(|copy| copy.header == *header);
         let copy =
             Arc::new(read.ok_or_else(|| self.failed(header.number)(std::io::ErrorKind::InvalidData.into()))?);
-        let mut tell = |damage: &Damage| {
+        let mut report = |damage: &Damage| {
             self.done.damages += 1;
             on_damage(damage);
         };
         if let Some((offset, reason)) = unreadable {
             let what =
-                Damage::of_file(&Segment::name(header.number), Problem::Unreadable(reason.to_string()));
-            tell(&Damage { offset: Some(offset), ..what });
+                Damage::for_file(&Segment::name(header.number), Problem::Unreadable(reason.to_string()));
+            report(&Damage { offset: Some(offset), ..what });
         }
-        check(&copy, end_revision, &mut tell);
+        check(&copy, end_revision, &mut report);
         self.done.copied = (self.done.copied.0 + 1, self.done.copied.1 + bytes);
         Ok(())
     }
 
     /// Returns the complete backup.
-    pub fn ready(self) -> Ready {
-        Ready { making: self.making, done: self.done }
+    pub fn ready(self) -> PendingBackup {
+        PendingBackup { making: self.making, done: self.done }
     }
 }
 
 /// Reports the damage in a segment, which has all revisions from its first one to `end`, exclusive, or is
 /// rewritten. Returns the description of the segment.
-pub(super) fn check(segment: &Arc<Segment>, end: Revision, tell: &mut dyn FnMut(&Damage)) -> Held {
+pub(super) fn check(segment: &Arc<Segment>, end: Revision, report: &mut dyn FnMut(&Damage)) -> HeldSegment {
     let name = Segment::name(segment.header.number);
     let mut revision = segment.header.first_revision.before();
     let (mut records, mut last) = (0, None);
     let mut scanner = Scanner::new(segment.clone(), revision);
     let lost = |from: Revision, until: Revision| {
-        let damage = Damage::of_file(&name, Problem::Lost);
+        let damage = Damage::for_file(&name, Problem::Lost);
         Damage { revisions: Some((from, until)), ..damage }
     };
     while let Some(raw) = scanner.next() {
@@ -242,16 +242,16 @@ pub(super) fn check(segment: &Arc<Segment>, end: Revision, tell: &mut dyn FnMut(
         match segment.header.numbering {
             _ if segment.header.rewritten.is_some() => {}
             Numbering::Dense if raw.head.revision > revision.next() => {
-                tell(&lost(revision.next(), raw.head.revision.before()));
+                report(&lost(revision.next(), raw.head.revision.before()));
             }
             // The missing record may share the revision of either neighbour.
             Numbering::Sparse if raw.skipped > 0 => {
-                tell(&lost(revision.max(Revision::FIRST), raw.head.revision))
+                report(&lost(revision.max(Revision::FIRST), raw.head.revision))
             }
             _ => {}
         }
         if !raw.head.body_is_sound(&raw.bytes) {
-            tell(&Damage {
+            report(&Damage {
                 file: name.clone(),
                 offset: Some(raw.offset),
                 revisions: Some((raw.head.revision, raw.head.revision)),
@@ -264,13 +264,13 @@ pub(super) fn check(segment: &Arc<Segment>, end: Revision, tell: &mut dyn FnMut(
     }
     match segment.header.rewritten {
         Some(rewritten) if records < rewritten.records => {
-            tell(&lost(segment.header.first_revision, rewritten.last_revision));
+            report(&lost(segment.header.first_revision, rewritten.last_revision));
         }
-        None if revision.next() < end => tell(&lost(revision.next(), end.before())),
+        None if revision.next() < end => report(&lost(revision.next(), end.before())),
         _ => {}
     }
     if let Some((offset, reason)) = scanner.unreadable {
-        tell(&Damage { offset: Some(offset), ..Damage::of_file(&name, Problem::Unreadable(reason)) });
+        report(&Damage { offset: Some(offset), ..Damage::for_file(&name, Problem::Unreadable(reason)) });
     }
-    Held { header: segment.header, end: scanner.expected, last }
+    HeldSegment { header: segment.header, end: scanner.expected, last }
 }

@@ -15,7 +15,7 @@ use crate::index::Tree;
 use crate::io::Storage;
 use crate::losses::Losses;
 use crate::sabotage;
-use crate::segment::{Found, Segment};
+use crate::segment::{FoundRecord, Segment};
 use crate::types::{CommitTime, Revision};
 
 /// Returns the revision that was durable when the segment was last written to; at least `known`. Records
@@ -48,7 +48,7 @@ fn written_end(segment: &Segment) -> io::Result<u64> {
 
 /// The state of the walk: the index built so far, and what was found.
 #[derive(Default)]
-pub(super) struct Scan {
+pub(super) struct LogScan {
     pub tree: Tree,
     pub bloom_scheme: BloomScheme,
     /// The newest revision that was found or reported as missing.
@@ -67,7 +67,7 @@ pub(super) struct Scan {
     pub oldest: Revision,
 }
 
-impl Scan {
+impl LogScan {
     /// Adds the records of `segment` from its end on, and moves the end behind them. An invalid record above
     /// `synced` ends the scan, and so does a revision above `synced` that lacks some of its records.
     pub fn scan(
@@ -78,7 +78,7 @@ impl Scan {
     ) -> io::Result<()> {
         let mut walk = segment.walk(segment.end(), written_end(segment)?, self.revision)?;
         // The records of a revision that is not complete yet.
-        let mut part: Vec<Found> = Vec::new();
+        let mut part: Vec<FoundRecord> = Vec::new();
         while let Some(found) = walk.next() {
             let revision = found.head.revision;
             let is_missing = match segment.header.numbering {
@@ -99,7 +99,7 @@ impl Scan {
                 if revision > synced && !sabotage::torn_tail_kept() {
                     break;
                 }
-                self.tell_damage(storage, segment, &found);
+                self.log_damage(storage, segment, &found);
             }
             if revision > synced && self.doubtful.is_none() {
                 self.doubtful = Some(found.offset);
@@ -131,7 +131,7 @@ impl Scan {
                 break;
             }
             if !found.head.body_is_sound(&found.bytes) {
-                self.tell_damage(storage, segment, &found);
+                self.log_damage(storage, segment, &found);
             }
             if found.skipped > 0 {
                 self.lost_between(segment, found.head.revision);
@@ -170,8 +170,8 @@ impl Scan {
         self.losses.lost.insert(first, last.min(segment_last));
     }
 
-    fn add(&mut self, segment: &Arc<Segment>, found: &Found) {
-        let bloom = self.bloom_scheme.of_record(&found.head, &found.bytes);
+    fn add(&mut self, segment: &Arc<Segment>, found: &FoundRecord) {
+        let bloom = self.bloom_scheme.filter_of_record(&found.head, &found.bytes);
         self.tree.push(found.head.key(&found.bytes), found.version(segment.header.number), bloom);
         segment.marks().pass(found.head.revision, found.offset);
         segment.advance(found.offset + found.bytes.len() as u64);
@@ -183,7 +183,7 @@ impl Scan {
     fn missing_before(&mut self, storage: &dyn Storage, segment: &Segment, revision: Revision) {
         if !self.missing_until(storage, segment, revision) {
             // The missing records share a revision with a record that was found.
-            self.tell_missing(storage, segment, self.revision..self.revision.next());
+            self.log_missing(storage, segment, self.revision..self.revision.next());
         }
     }
 
@@ -194,11 +194,11 @@ impl Scan {
             return false;
         }
         self.revision = missing.end.before();
-        self.tell_missing(storage, segment, missing);
+        self.log_missing(storage, segment, missing);
         true
     }
 
-    fn tell_missing(&mut self, storage: &dyn Storage, segment: &Segment, missing: Range<Revision>) {
+    fn log_missing(&mut self, storage: &dyn Storage, segment: &Segment, missing: Range<Revision>) {
         tracing::error!(
             path = %storage.path(&Segment::name(segment.header.number)).display(),
             first = missing.start.get(),
@@ -209,7 +209,7 @@ impl Scan {
         self.losses.lost.insert(missing.start, missing.end.before());
     }
 
-    fn tell_damage(&mut self, storage: &dyn Storage, segment: &Segment, found: &Found) {
+    fn log_damage(&mut self, storage: &dyn Storage, segment: &Segment, found: &FoundRecord) {
         self.losses.damaged.insert(found.head.revision, found.head.revision);
         tracing::error!(
             path = %storage.path(&Segment::name(segment.header.number)).display(),

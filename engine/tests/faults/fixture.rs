@@ -585,7 +585,7 @@ impl Fixture {
                         stepper.hand_over_in_pieces(PIECE_BYTES);
                     }
                     if self.setup.pressed {
-                        stepper.press();
+                        stepper.assume_many_writers();
                     }
                     self.running = Some((engine, stepper));
                     break;

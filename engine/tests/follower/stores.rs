@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use engine::fault::{Random, now};
-use engine::offline::{self, Point, Receiver, Store};
+use engine::offline::{self, Receiver, RestorePoint, Store};
 use engine::{
     Applied, ApplyError, Change, CommitError, Durability, Engine, Expected, Options, Payload, Refusal,
     Revision, Role, Write,
@@ -177,10 +177,10 @@ async fn a_backup_of_a_follower_and_what_is_restored_from_it_say_the_same() {
     // A revision that may be inside a gap, and the newest revision.
     let restored = copies.path().join("restored");
     let middle = half(script.newest());
-    for point in [Point::Revision(middle), Point::Newest] {
+    for point in [RestorePoint::Revision(middle), RestorePoint::Newest] {
         offline::restore(&copied, &restored, point, false, |damage| panic!("{damage}"), |_, _| ()).unwrap();
         let engine = Engine::open(Options::new(&restored)).unwrap();
-        let at = if point == Point::Newest { script.newest() } else { middle };
+        let at = if point == RestorePoint::Newest { script.newest() } else { middle };
         script.check_at_as(&engine, Revision::new(engine.revision().get()), at);
         engine.close().await;
         std::fs::remove_dir_all(&restored).unwrap();

@@ -16,8 +16,8 @@ use std::future::Future;
 use auth::Authorized;
 use bytes::Bytes;
 use engine::{
-    Change, CommitError, Committed, Engine, Entry, Expected, KeyRange, Refusal, Revision, Scan, Snapshot,
-    SnapshotError, Tail, TailError, Write,
+    Change, CommitError, Committed, Engine, Entry, Expected, KeyRange, RangeScan, Refusal, Revision,
+    Snapshot, SnapshotError, Tail, TailError, Write,
 };
 
 use super::backends::{Backend, Backends};
@@ -286,7 +286,7 @@ impl View {
     ///
     /// # Panics
     /// Panics if the range is not within reach.
-    pub fn range(&self, range: KeyRange) -> Scan {
+    pub fn range(&self, range: KeyRange) -> RangeScan {
         self.check(&range);
         self.snapshot.range(range)
     }
@@ -295,7 +295,7 @@ impl View {
     ///
     /// # Panics
     /// Panics if these keys are not within reach.
-    pub fn prefix(&self, prefix: &[u8]) -> Scan {
+    pub fn prefix(&self, prefix: &[u8]) -> RangeScan {
         self.range(KeyRange::prefix(prefix))
     }
 

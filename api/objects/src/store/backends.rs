@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Engine, Event, LossCounts, Revision, Scan, Snapshot, Tail, TailError};
+use engine::{Engine, Event, LossCounts, RangeScan, Revision, Snapshot, Tail, TailError};
 use futures_util::future::select_all;
 
 use super::Ledger;
@@ -184,7 +184,7 @@ pub struct Snapshots {
 impl Snapshots {
     /// Returns the entries whose keys begin with `prefix`, in key order. All of them must belong to one
     /// resource.
-    pub fn prefix(&self, prefix: &[u8]) -> Scan {
+    pub fn prefix(&self, prefix: &[u8]) -> RangeScan {
         self.holding(prefix).prefix(prefix)
     }
 

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::{Entry, Filtered, Revision};
+use engine::{Entry, FilteredScan, Revision};
 
 use super::list::LOOKED_AT_ONCE;
 use objects::conversion::{BYTES_AT_ONCE, Converter, RECORDS_AT_ONCE, is_current};
@@ -21,7 +21,7 @@ use values::status::Status;
 
 /// An iterator over the selected objects in a range of one snapshot.
 pub struct Selected {
-    scan: Filtered,
+    scan: FilteredScan,
     selection: Selection,
     resource: Arc<Resource>,
     converter: Arc<Converter>,
@@ -54,7 +54,7 @@ pub enum Need {
 impl Selected {
     /// Creates an iterator over the matching objects in `scan`.
     pub fn new(
-        scan: Filtered,
+        scan: FilteredScan,
         selection: Selection,
         resource: Arc<Resource>,
         converter: Arc<Converter>,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use engine::{Opened, Seal, SealError};
+use engine::{OpenedValue, Seal, SealError};
 
 pub use self::kms::KeyService;
 use self::kms::Wrapping;
@@ -188,10 +188,10 @@ impl Seal for Secrecy {
         }
     }
 
-    fn open(&self, key: &[u8], stored: &[u8]) -> Result<Option<Opened>, SealError> {
+    fn open(&self, key: &[u8], stored: &[u8]) -> Result<Option<OpenedValue>, SealError> {
         let value = self.opened(key, stored)?;
         let is_current = || self.writing(&self.rules.load(), key).is_some_and(|with| with.is_current(stored));
-        Ok(value.map(|value| Opened { value, outdated: !is_current() }))
+        Ok(value.map(|value| OpenedValue { value, outdated: !is_current() }))
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
         assert!(new.starts_with(b"k8s:enc:aesgcm:v1:new:"));
         for stored in [&old, &new] {
             let outdated = std::ptr::eq(stored, &old);
-            let opened = Opened { value: b"{}".to_vec(), outdated };
+            let opened = OpenedValue { value: b"{}".to_vec(), outdated };
             assert_eq!(secrecy.open(key, stored), Ok(Some(opened)));
         }
         assert_eq!(secrecy.open(key, b"{}"), Ok(None));

@@ -56,7 +56,7 @@ pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
     let all: Vec<Vec<u8>> = collector.resources.keys().cloned().collect();
     collector.begin_with(&snapshots, &all).await;
     drop(snapshots);
-    api.backends().all().for_each(|backend| backend.engine().let_go());
+    api.backends().all().for_each(|backend| backend.engine().release_pages());
     let writes = Semaphore::new(WRITES_MAX);
     let mut running = FuturesUnordered::new();
     loop {
