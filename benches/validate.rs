@@ -2,10 +2,13 @@
 //! and the response.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use objects::validation;
+use objects::validation::{self, Settings};
 use types::schema::decode::decode;
 use types::schema::{builtin, defaults};
 use values::naming::CLUSTER;
+
+/// The default settings of a server.
+const SETTINGS: Settings = Settings::new(&CLUSTER);
 
 fn validate(c: &mut Criterion) {
     let versions = builtin::groups(&CLUSTER).iter().flat_map(|group| group.versions);
@@ -15,7 +18,7 @@ fn validate(c: &mut Criterion) {
     let decoded = || decode(&pods.message, text.as_bytes()).expect("the pod is a pod").object;
     let mut pod = decoded();
     defaults::apply(&pods.message, &mut pod, &CLUSTER);
-    let faults = validation::create(pods, &CLUSTER, &pod);
+    let faults = validation::create(pods, SETTINGS, &pod);
     assert!(faults.iter().all(|fault| fault.to_string().starts_with("metadata.")), "{faults:?}");
 
     let mut group = c.benchmark_group("pod");
@@ -28,8 +31,8 @@ fn validate(c: &mut Criterion) {
             criterion::BatchSize::SmallInput,
         );
     });
-    group.bench_function("validate: create", |b| b.iter(|| validation::create(pods, &CLUSTER, &pod)));
-    group.bench_function("validate: update", |b| b.iter(|| validation::update(pods, &CLUSTER, &pod, &pod)));
+    group.bench_function("validate: create", |b| b.iter(|| validation::create(pods, SETTINGS, &pod)));
+    group.bench_function("validate: update", |b| b.iter(|| validation::update(pods, SETTINGS, &pod, &pod)));
     group.finish();
 }
 

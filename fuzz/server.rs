@@ -101,6 +101,7 @@ impl Server {
         let parts = Parts {
             metrics: Arc::default(),
             naming: &KUBERNETES,
+            allows_privileged: false,
             backends: Backends::new(Backend::new(engine, None), Vec::new()),
             authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
             lifecycle: Lifecycle::new(),

@@ -85,9 +85,6 @@ pub async fn run(
     let selection = config.controllers.clone();
     ending.attach(&lifecycle);
     host::raise_open_files();
-    if config.allow_privileged {
-        objects::validation::allow_privileged();
-    }
     let listener = match kept {
         Some(kept) => kept.try_clone().and_then(tokio::net::TcpListener::from_std),
         None => host::listen(config.bind, config.shares_port)?.into_std().and_then(|listener| {
@@ -517,6 +514,7 @@ fn api_of(
     }
     let parts = Parts {
         naming: config.naming,
+        allows_privileged: config.allow_privileged,
         backends,
         authenticator,
         lifecycle,

@@ -1,6 +1,6 @@
 //! Validation: it ends with readable errors, whatever an object of a built-in kind contains.
 
-use objects::validation;
+use objects::validation::{self, Settings};
 use types::schema::decode::decode;
 use types::schema::defaults;
 use types::schema::table::ResourceTable;
@@ -11,6 +11,9 @@ use super::selectors::some_resource;
 use crate::document;
 use crate::input::Input;
 
+/// The default settings of a server.
+const SETTINGS: Settings = Settings::new(&CLUSTER);
+
 /// Maximum number of errors that are collected before validation stops, plus those of the last step.
 const FAULTS_MAX: usize = 1000;
 
@@ -20,14 +23,14 @@ pub fn validate(data: &[u8]) {
     let mut input = Input::new(data);
     let resource = some_resource(&mut input);
     let Some(first) = object(resource, &mut input) else { return };
-    check(&validation::create(resource, &CLUSTER, &first));
-    check(&validation::update(resource, &CLUSTER, &first, &first));
+    check(&validation::create(resource, SETTINGS, &first));
+    check(&validation::update(resource, SETTINGS, &first, &first));
     let Some(mut second) = object(resource, &mut input) else { return };
     validation::prepare_update(resource, &mut second, &first);
-    check(&validation::create(resource, &CLUSTER, &second));
-    check(&validation::update(resource, &CLUSTER, &second, &first));
+    check(&validation::create(resource, SETTINGS, &second));
+    check(&validation::update(resource, SETTINGS, &second, &first));
     for subresource in &*resource.subresources {
-        check(&validation::update_through(subresource.name, resource, &CLUSTER, &second, &first).errors);
+        check(&validation::update_through(subresource.name, resource, SETTINGS, &second, &first).errors);
     }
 }
 

@@ -205,7 +205,7 @@ impl Sequence {
         assert_eq!(defaulted, object, "not defaulted: {}", context());
 
         let stored = &self.resource.stored().table;
-        let faults = validation::update(stored, &KUBERNETES, &object, &object);
+        let faults = validation::update(stored, validation::Settings::new(&KUBERNETES), &object, &object);
         assert!(faults.is_empty(), "{faults:?}: {}", context());
 
         let tree = answer.value();

@@ -37,6 +37,7 @@ use objects::negotiate::{Formats, Objects};
 use objects::services::Services;
 use objects::store::backends::Backends;
 use objects::store::{self, Ledger, Part, Reach, Store};
+use objects::validation;
 use types::enablement::Enablement;
 use types::features::{Feature, Features};
 use types::schema::registry::{Registry, Resource};
@@ -106,6 +107,7 @@ pub struct Context {
     builtin: Registry,
     types: Arc<Types>,
     naming: &'static Naming,
+    validation: validation::Settings,
     formats: Formats,
     authenticator: Authenticator,
     authorizer: Arc<Authorizer>,
@@ -145,6 +147,8 @@ pub struct Context {
 pub struct Parts {
     /// The naming profile in use.
     pub naming: &'static Naming,
+    /// Whether containers may be privileged.
+    pub allows_privileged: bool,
     /// The stores that keep the objects.
     pub backends: Backends,
     /// The authenticators that identify users.
@@ -281,6 +285,7 @@ impl Context {
             builtin: registry,
             types,
             naming,
+            validation: validation::Settings { naming, allows_privileged: parts.allows_privileged },
             authenticator,
             authorizer,
             lifecycle,
@@ -417,6 +422,11 @@ impl Context {
     /// Returns the naming profile in use.
     pub fn naming(&self) -> &'static Naming {
         self.naming
+    }
+
+    /// Returns the settings that determine which objects are valid.
+    pub fn validation(&self) -> validation::Settings {
+        self.validation
     }
 
     /// Returns the encodings that are served.

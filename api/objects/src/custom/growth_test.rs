@@ -12,7 +12,7 @@ use super::established::{Changes, Established, Prepared};
 use super::serving::Makers;
 use crate::apply::{Reset, Versions, Writer, apply};
 use crate::strategy::Endpoint;
-use crate::validation;
+use crate::validation::{self, Settings};
 use testkit::processor_time;
 use types::schema::decode::decode;
 use types::schema::decode_form::zero_object;
@@ -22,6 +22,9 @@ use types::schema::share::Pool;
 use values::json::Object;
 use values::naming::KUBERNETES;
 use values::testing::{self};
+
+/// The default settings of a server.
+const SETTINGS: Settings = Settings::new(&KUBERNETES);
 
 /// Nodes of the smaller definition and elements of the smaller object.
 const SMALL: usize = 800;
@@ -254,7 +257,7 @@ fn work(registry: &Registry, (schema, value): &Form) {
     let (definition_text, object_text) = (definition(schema), object(value));
     let definitions = registry.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").unwrap();
     let decoded = decode(&definitions.table.message, definition_text.as_bytes()).unwrap().object;
-    let errors = validation::create(&definitions.table, &KUBERNETES, &decoded);
+    let errors = validation::create(&definitions.table, SETTINGS, &decoded);
     assert_eq!(errors, [], "{schema:.300}");
     let mut pool = Pool::default();
     let mut made: Option<std::sync::Arc<Resource>> = None;
@@ -266,11 +269,11 @@ fn work(registry: &Registry, (schema, value): &Form) {
     let message = &resource.table.message;
     let mut object = decode(message, object_text.as_bytes()).unwrap().object;
     defaults::apply(message, &mut object, &KUBERNETES);
-    let errors = validation::create(&resource.table, &KUBERNETES, &object);
+    let errors = validation::create(&resource.table, SETTINGS, &object);
     assert_eq!(errors, [], "{schema:.300} {value:.300}");
     // The result does not matter; only the time is measured.
     let changed = changed(&object);
-    validation::update(&resource.table, &KUBERNETES, &changed, &object);
+    validation::update(&resource.table, SETTINGS, &changed, &object);
     let versions = Versions::of(registry, &resource);
     let reset = Reset::of(&resource, Endpoint::Main);
     let mut stored = zero_object(message);
@@ -331,8 +334,8 @@ fn work_grows_in_proportion_to_the_versions_of_a_definition() {
         let text = format!("{}{}{}", &text[..begin], listed(count, version), &text[end..]);
         measure(&|| {
             let decoded = decode(&definitions.table.message, text.as_bytes()).unwrap().object;
-            assert_eq!(validation::create(&definitions.table, &KUBERNETES, &decoded), []);
-            validation::update(&definitions.table, &KUBERNETES, &decoded, &decoded);
+            assert_eq!(validation::create(&definitions.table, SETTINGS, &decoded), []);
+            validation::update(&definitions.table, SETTINGS, &decoded, &decoded);
             let read = Definition::read(&decoded);
             let prepared = Prepared::of(("a", &decoded), &read).unwrap();
             let (mut established, mut changes) = (Established::default(), Changes::default());

@@ -169,7 +169,7 @@ fn validation_finds_what_is_out_of_bounds_wherever_it_stands() {
     let judged = |spec: &str| {
         let text = format!(r#"{{"metadata":{{"name":"w","namespace":"n"}},"spec":{{{spec}}}}}"#);
         let object = decode(&resource.table.message, text.as_bytes()).unwrap().object;
-        let errors = validation::create(&resource.table, &KUBERNETES, &object);
+        let errors = validation::create(&resource.table, validation::Settings::new(&KUBERNETES), &object);
         errors.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(judged(r#""size":9,"note":null,"rows":[{"a":[null]}]"#), [""; 0]);

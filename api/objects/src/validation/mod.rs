@@ -27,8 +27,6 @@ pub use forms::{ADDRESS, DRIVER_MAX, address, address_fault, network};
 pub use path::Path;
 pub use rules::view::View;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::custom;
 use crate::custom::definition::Definition;
 use crate::custom::definition::conditions::Findings;
@@ -38,17 +36,26 @@ use values::field::{FieldError, is_enough};
 use values::json::{Object, Value};
 use values::naming::Naming;
 
-/// Whether containers may be privileged: a setting of the process, made before the first request.
-static PRIVILEGED: AtomicBool = AtomicBool::new(false);
+/// The settings of a server that determine which objects are valid.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The naming profile in use.
+    pub naming: &'static Naming,
+    /// Whether containers may be privileged.
+    pub allows_privileged: bool,
+}
 
-/// Permits privileged containers from now on.
-pub fn allow_privileged() {
-    PRIVILEGED.store(true, Ordering::Relaxed);
+impl Settings {
+    /// Returns the default settings of a server with this naming profile.
+    pub const fn new(naming: &'static Naming) -> Settings {
+        Settings { naming, allows_privileged: false }
+    }
 }
 
 /// State of one validation: the object, its context, and the failures so far.
 pub(crate) struct Validator<'v> {
-    naming: &'v Naming,
+    naming: &'static Naming,
+    allows_privileged: bool,
     /// Type of the object.
     message: &'v Message,
     /// Name of the object's type.
@@ -194,13 +201,13 @@ pub fn prepare_update(resource: &ResourceTable, object: &mut Object, old: &Objec
 }
 
 /// Returns the failures of a new object. Its metadata must be complete: name, namespace and uid are set.
-pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
-    create_in("", resource, naming, object)
+pub fn create(resource: &ResourceTable, settings: Settings, object: &Object) -> Vec<FieldError> {
+    create_in("", resource, settings, object)
 }
 
 /// Returns the failures of a new object, like [`create`], for a request in `group` if several groups serve
 /// the type.
-pub fn create_in(group: &str, resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
+pub fn create_in(group: &str, resource: &ResourceTable, settings: Settings, object: &Object) -> Vec<FieldError> {
     if resource.message.custom {
         let mut errors = Vec::new();
         metadata::validate_metadata_create(
@@ -212,7 +219,7 @@ pub fn create_in(group: &str, resource: &ResourceTable, naming: &Naming, object:
         errors.extend(custom::validate::object(resource, "", object, None, embedded::check).errors);
         return errors;
     }
-    let mut validator = Validator { group, ..validator(resource, naming, object, None) };
+    let mut validator = Validator { group, ..validator(resource, settings, object, None) };
     metadata::validate_metadata_create(
         resource.name_rule,
         resource.scope,
@@ -243,13 +250,15 @@ pub fn metadata_of_view(naming: &Naming, view: &Object) -> Vec<FieldError> {
 
 fn validator<'v>(
     resource: &'v ResourceTable,
-    naming: &'v Naming,
+    settings: Settings,
     object: &'v Object,
     old: Option<&'v Object>,
 ) -> Validator<'v> {
     let (object, old) = (View::of(object), old.map(View::of));
+    let Settings { naming, allows_privileged } = settings;
     Validator {
         naming,
+        allows_privileged,
         message: &resource.message,
         kind: &resource.message.name,
         group: "",
@@ -268,8 +277,8 @@ fn finalizer_names(validator: &mut Validator, resource: &ResourceTable, metadata
 }
 
 /// Returns the failures of an update through the resource itself.
-pub fn update(resource: &ResourceTable, naming: &Naming, new: &Object, old: &Object) -> Vec<FieldError> {
-    update_through("", resource, naming, new, old).errors
+pub fn update(resource: &ResourceTable, settings: Settings, new: &Object, old: &Object) -> Vec<FieldError> {
+    update_through("", resource, settings, new, old).errors
 }
 
 /// Returns the failures and warnings of an update through a subresource that writes its parent (`status`,
@@ -281,11 +290,11 @@ pub fn update(resource: &ResourceTable, naming: &Naming, new: &Object, old: &Obj
 pub fn update_through(
     subresource: &str,
     resource: &ResourceTable,
-    naming: &Naming,
+    settings: Settings,
     new: &Object,
     old: &Object,
 ) -> Judgement {
-    update_in("", subresource, resource, naming, [new, old])
+    update_in("", subresource, resource, settings, [new, old])
 }
 
 /// Returns failures and warnings of an update, like [`update_through`], for a request in `group` if several
@@ -294,10 +303,10 @@ pub fn update_in(
     group: &str,
     subresource: &str,
     resource: &ResourceTable,
-    naming: &Naming,
+    settings: Settings,
     [new, old]: [&Object; 2],
 ) -> Judgement {
-    let mut validator = Validator { group, ..validator(resource, naming, new, Some(old)) };
+    let mut validator = Validator { group, ..validator(resource, settings, new, Some(old)) };
     let is_whole = subresource.is_empty() && resource.behavior.metadata_again;
     update_of_metadata(&mut validator, resource, is_whole, metadata_of(new), metadata_of(old));
     if resource.message.custom {

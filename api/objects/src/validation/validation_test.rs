@@ -7,6 +7,9 @@ use types::schema::defaults;
 use types::schema::encode::encode;
 use values::naming::{CLUSTER, KUBERNETES};
 
+/// The default settings of a server.
+const SETTINGS: Settings = Settings::new(&KUBERNETES);
+
 /// Returns the resource with this plural in the group with this stem.
 fn resource(stem: &str, plural: &str) -> &'static ResourceTable {
     let groups = builtin::groups(&KUBERNETES).iter().filter(|group| group.stem == stem);
@@ -118,19 +121,19 @@ fn objects_are_taken_or_everything_wrong_with_them_is_said() {
         for Case { place, table, through, old, new, wanted } in cases(file) {
             let new = case_object(table, &new);
             let got = match &old {
-                None => texts(create(table, &KUBERNETES, &new)),
+                None => texts(create(table, SETTINGS, &new)),
                 Some(old) => {
                     let old = case_object(table, old);
-                    let unchanged = texts(update_through(&through, table, &KUBERNETES, &old, &old).errors);
+                    let unchanged = texts(update_through(&through, table, SETTINGS, &old, &old).errors);
                     assert_eq!(unchanged, Vec::<String>::new(), "{place}: no change");
                     if through.is_empty() {
-                        let status = update_through("status", table, &KUBERNETES, &new, &old).errors;
+                        let status = update_through("status", table, SETTINGS, &new, &old).errors;
                         let is_elsewhere =
                             |error: &FieldError| !error.path.starts_with("metadata.finalizers");
                         let elsewhere = status.into_iter().filter(is_elsewhere).collect();
                         assert_eq!(texts(elsewhere), Vec::<String>::new(), "{place}: through status");
                     }
-                    texts(update_through(&through, table, &KUBERNETES, &new, &old).errors)
+                    texts(update_through(&through, table, SETTINGS, &new, &old).errors)
                 }
             };
             if got != wanted {
@@ -230,7 +233,7 @@ fn the_newer_group_changes_only_the_series_of_events() {
     };
     let old = event(r#""reason":"R""#);
     let said =
-        |group: &str, new: &Object| texts(update_in(group, "", table, &KUBERNETES, [new, &old]).errors);
+        |group: &str, new: &Object| texts(update_in(group, "", table, SETTINGS, [new, &old]).errors);
     for (members, wanted) in [
         (r#""reason":"R","series":{"count":2,"lastObservedTime":"2020-01-01T00:00:00.000000Z"}"#, vec![]),
         (
@@ -279,7 +282,7 @@ fn sizes_have_limits() {
         ),
     ] {
         let table = resource(stem, plural);
-        assert_eq!(texts(create(table, &KUBERNETES, &object(table, &named(table, &members)))), [want]);
+        assert_eq!(texts(create(table, SETTINGS, &object(table, &named(table, &members)))), [want]);
     }
 }
 
@@ -309,8 +312,8 @@ fn nothing_panics_on_objects_of_any_shape() {
                     let mut prepared = object.clone();
                     prepare(table, &mut prepared);
                     defaults::apply(&table.message, &mut prepared, naming);
-                    wrong += create(table, naming, &prepared).len();
-                    wrong += update(table, naming, &prepared, &object).len();
+                    wrong += create(table, Settings::new(naming), &prepared).len();
+                    wrong += update(table, Settings::new(naming), &prepared, &object).len();
                 }
             }
             assert!(wrong > 0, "{} takes nonsense", table.plural);
@@ -357,14 +360,14 @@ fn large_objects_cost_their_size_and_not_its_square() {
     ] {
         let table = resource(stem, plural);
         let new = object(table, &named(table, &members));
-        let errors = create(table, &KUBERNETES, &new).len();
+        let errors = create(table, SETTINGS, &new).len();
         assert!(errors < 2000, "{plural}: {errors} errors");
         let mut old = new.clone();
         old.object_entry("spec").insert("tolerations", Value::Array(Vec::new()));
-        assert!(update(table, &KUBERNETES, &new, &old).len() < 2000);
+        assert!(update(table, SETTINGS, &new, &old).len() < 2000);
         let owners = list(r#"{"apiVersion":"v1","kind":"Pod","name":"a","uid":"b","controller":true}"#);
         let document = format!(r#"{{"metadata":{{"name":"x","namespace":"n","ownerReferences":{owners}}}}}"#);
-        let errors = create(table, &KUBERNETES, &object(table, &document));
+        let errors = create(table, SETTINGS, &object(table, &document));
         assert!(errors.iter().map(|error| error.to_string().len()).sum::<usize>() < 10 * document.len());
     }
 }
@@ -408,8 +411,8 @@ fn manifests_of_users_are_valid_and_round_trip() {
             {
                 metadata.insert("namespace", Value::from("n"));
             }
-            let mut said = texts(create(table, &KUBERNETES, &new));
-            said.extend(texts(update(table, &KUBERNETES, &new, &new)));
+            let mut said = texts(create(table, SETTINGS, &new));
+            said.extend(texts(update(table, SETTINGS, &new, &new)));
             // The server sets the selector of a job and the selected labels from its uid when the job is
             // stored.
             const MADE: [&str; 2] = ["spec.selector: Required value", "spec.template.metadata.labels: "];
@@ -449,7 +452,7 @@ fn failures_of_metadata_are_found_by_the_generic_rules_and_again_by_those_of_the
     ] {
         let table = resource(stem, plural);
         let (old, new) = (object(table, &named(table, "")), object(table, new));
-        let errors = update_through(through, table, &KUBERNETES, &new, &old).errors;
+        let errors = update_through(through, table, SETTINGS, &new, &old).errors;
         let of_metadata = errors.iter().filter(|error| error.path.starts_with("metadata")).count();
         assert_eq!(of_metadata, causes, "{plural} {through}");
     }
@@ -475,7 +478,7 @@ fn failures_are_enough_before_a_long_list_ends() {
         selector(&format!(r#""matchFields":[{{"key":"metadata.name","operator":"In","values":[{wrong}]}}]"#)),
     ] {
         let table = resource("resource", "resourceslices");
-        let found = create(table, &KUBERNETES, &object(table, &named(table, &spec))).len();
+        let found = create(table, SETTINGS, &object(table, &named(table, &spec))).len();
         assert!((1000..1100).contains(&found), "{found}: {}", &spec[..100]);
     }
 }
@@ -499,7 +502,7 @@ fn failures_that_print_a_long_list_are_few() {
         ),
     ] {
         let table = resource("", "resourcequotas");
-        let errors = create(table, &KUBERNETES, &object(table, &named(table, &spec)));
+        let errors = create(table, SETTINGS, &object(table, &named(table, &spec)));
         let bytes: usize = errors.iter().filter_map(|error| error.value.as_ref()).map(String::len).sum();
         assert!((1..1000).contains(&errors.len()), "{}: {}", errors.len(), &spec[..60]);
         assert!(bytes < 64 << 20, "{bytes}: {}", &spec[..60]);

@@ -406,10 +406,10 @@ fn rules<C: Caller>(
     new: &Object,
     old: Option<&Object>,
 ) -> Vec<FieldError> {
-    let (group, table, naming) =
-        (&intent.resource.group, &intent.resource.stored().table, intent.api.naming());
-    let Some(old) = old else { return validation::create_in(group, table, naming, new) };
-    let judgement = validation::update_in(group, intent.endpoint.subresource(), table, naming, [new, old]);
+    let (group, table, settings) =
+        (&intent.resource.group, &intent.resource.stored().table, intent.api.validation());
+    let Some(old) = old else { return validation::create_in(group, table, settings, new) };
+    let judgement = validation::update_in(group, intent.endpoint.subresource(), table, settings, [new, old]);
     if let Some(warnings) = caller.warnings() {
         warnings.extend(judgement.warnings);
     }

@@ -1,9 +1,7 @@
 //! Rules for the security contexts of pods and containers.
 
-use std::sync::atomic::Ordering;
-
 use super::super::path::Path;
-use super::super::{PRIVILEGED, Validator, forms};
+use super::super::{Validator, forms};
 use super::View;
 use super::common::Seen;
 use types::schema::table::Form;
@@ -19,7 +17,7 @@ const USER_MAX: usize = 104;
 
 /// Checks the security context of a container.
 pub(super) fn container(validator: &mut Validator, path: &Path, context: View) {
-    if context.is_true("privileged") && !PRIVILEGED.load(Ordering::Relaxed) {
+    if context.is_true("privileged") && !validator.allows_privileged {
         validator.forbidden(path.child("privileged"), "disallowed by cluster policy");
     }
     if context.flag("allowPrivilegeEscalation") != Some(false) {
@@ -369,7 +367,7 @@ fn host_processes(validator: &mut Validator, path: &Path, spec: View) {
         let detail = "hostNetwork must be true if pod contains any hostProcess containers";
         validator.invalid(path.child("hostNetwork"), false, detail);
     }
-    if !PRIVILEGED.load(Ordering::Relaxed) {
+    if !validator.allows_privileged {
         validator.forbidden(path, "hostProcess containers are disallowed by cluster policy");
     }
 }
