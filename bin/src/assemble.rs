@@ -540,6 +540,7 @@ fn api_of(
         ),
         nodes: config.nodes.nodes.clone(),
         secrecy: config.secrecy.clone(),
+        host_name: host::node_name(),
         own_service: OwnService {
             advertised: host::advertised_address(address, config.advertise_address),
             port: address.port(),

@@ -102,6 +102,11 @@ pub fn serving_names(bind: IpAddr, naming: &Naming, inside: &[IpAddr]) -> Vec<Na
     names.into_iter().collect()
 }
 
+/// Returns the host's name, which identifies this server among those on the same store.
+pub fn node_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Returns the host's name, if it is valid in a certificate.
 fn hostname() -> Option<String> {
     let name = rustix::system::uname().nodename().to_str().ok()?.to_ascii_lowercase();

@@ -116,8 +116,6 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
         // The value is set only here.
         let _ = types::version::REPORTED.set(version.clone());
     }
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let _ = api::system::controllers::identity::HOST.set(host);
     let config = Config { flags: shown, ..Config::from_flags(flags)? };
     let _ = types::version::RELEASES.set(config.releases);
     let (disabled, shows_hidden) = (config.disabled_metrics.clone(), config.shows_hidden_metrics);

@@ -128,6 +128,7 @@ pub struct Context {
     tokens: Tokens,
     certificates: Certificates,
     features: Features,
+    host_name: String,
     own_service: OwnService,
     collects_garbage: bool,
     auditor: Option<Auditor>,
@@ -169,6 +170,8 @@ pub struct Parts {
     pub certificates: Certificates,
     /// The feature gates of the server.
     pub features: Features,
+    /// Name of the host on which the server runs.
+    pub host_name: String,
     /// The service through which pods reach this server.
     pub own_service: OwnService,
     /// Whether the server sets the finalizers of the garbage collector. The collector then also runs, unless
@@ -268,6 +271,7 @@ impl Context {
                 objects: Objects::Typed,
             },
             features: parts.features,
+            host_name: parts.host_name,
             own_service: parts.own_service,
             collects_garbage: parts.collects_garbage,
             auditor: parts.auditor,
@@ -554,6 +558,11 @@ impl Context {
     /// Returns the address of this server inside the cluster, for its own service; `None` if unknown.
     pub fn advertised(&self) -> Option<SocketAddr> {
         self.own_service.advertised
+    }
+
+    /// Returns the name of the host on which the server runs.
+    pub fn host_name(&self) -> &str {
+        &self.host_name
     }
 
     /// Returns the service through which pods reach this server.

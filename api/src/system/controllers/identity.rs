@@ -3,7 +3,7 @@
 //! that are gone.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -60,11 +60,11 @@ fn lease_name(host: &str, component: &str, port: u16) -> String {
 
 /// Returns the name by which other servers on the same store know this server.
 pub(super) fn own_name(api: &Context) -> String {
-    lease_name(&own_host(), &api.naming().system("apiserver"), api.own_service().port)
+    lease_name(&own_host(api), &api.naming().system("apiserver"), api.own_service().port)
 }
 
-fn own_host() -> String {
-    HOST.get().map(|host| host.to_lowercase()).unwrap_or_default()
+fn own_host(api: &Context) -> String {
+    api.host_name().to_lowercase()
 }
 
 /// Returns the servers whose leases have not expired, by name, each with the name of its process.
@@ -107,12 +107,9 @@ fn base32(bytes: &[u8]) -> String {
     text
 }
 
-/// Name of this host, which is set once, before controllers start.
-pub static HOST: OnceLock<String> = OnceLock::new();
-
 /// Runs the controller that renews the lease of this server.
 pub(super) async fn renew(api: Arc<Context>) -> Ending {
-    let (host, name) = (own_host(), own_name(&api));
+    let (host, name) = (own_host(&api), own_name(&api));
     let holder = format!("{name}_{}", names::uid());
     loop {
         renew_once(&api, &host, &name, &holder).await?;

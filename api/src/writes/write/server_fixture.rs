@@ -105,6 +105,7 @@ impl Server {
             flags: Vec::new(),
             log_files: None,
             tracer: None,
+            host_name: "host".to_owned(),
             own_service: Default::default(),
             collects_garbage: true,
             admission,
