@@ -112,6 +112,7 @@ impl Server {
             tokens,
             certificates: api::state::certificates::Certificates::unsigned(),
             features: Features::default(),
+            version: Default::default(),
             host_name: "host".to_owned(),
             own_service: Default::default(),
             collects_garbage: true,

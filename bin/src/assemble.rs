@@ -207,7 +207,7 @@ pub async fn run(
     tracing::info!(
         address = %format_args!("https://{address}"),
         data_dir = %config.data_dir.display(),
-        version = types::version::git_version(),
+        version = config.version.git_version(),
         commit = crate::BUILD.commit,
         naming = config.naming.profile,
         durability = config.durability.as_str(),
@@ -540,6 +540,7 @@ fn api_of(
         ),
         nodes: config.nodes.nodes.clone(),
         secrecy: config.secrecy.clone(),
+        version: config.version.clone(),
         host_name: host::node_name(),
         own_service: OwnService {
             advertised: host::advertised_address(address, config.advertise_address),

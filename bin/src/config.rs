@@ -17,7 +17,7 @@ use auth::authn::webhook::Reviewer;
 use types::enablement::Enablement;
 use types::features::Features;
 use types::schema::registry::Registry;
-use types::version::Releases;
+use types::version::ServerVersion;
 use wire::metrics::allowed::Allowed;
 use wire::outgoing::{Egress, Identities, Networks};
 use wire::server::{ServingCertificate, TlsSettings};
@@ -83,8 +83,8 @@ pub struct Config {
     pub audit: Option<AuditConfig>,
     /// Feature gates, with their values.
     pub features: Features,
-    /// The releases whose behaviour the server emulates.
-    pub releases: Releases,
+    /// The version that the server reports, with the releases that it emulates.
+    pub version: ServerVersion,
     /// The built-in types that are served.
     pub enablement: Enablement,
     /// The credentials that this server presents to extension servers.
@@ -267,7 +267,7 @@ impl Config {
             admission,
             audit,
             features,
-            releases,
+            version: ServerVersion { build: crate::BUILD, reported: flags.reported_version, releases },
             enablement,
             fairness,
             extensions,

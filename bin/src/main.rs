@@ -73,8 +73,6 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    // The value is set only here.
-    let _ = types::version::BUILD.set(BUILD);
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let format = failure::format_of(&arguments);
     let is_command = flags::is_command(&arguments);
@@ -112,12 +110,7 @@ fn is_fatal(error: &anyhow::Error) -> bool {
 const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE") };
 
 fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
-    if let Some(version) = &flags.reported_version {
-        // The value is set only here.
-        let _ = types::version::REPORTED.set(version.clone());
-    }
     let config = Config { flags: shown, ..Config::from_flags(flags)? };
-    let _ = types::version::RELEASES.set(config.releases);
     let (disabled, shows_hidden) = (config.disabled_metrics.clone(), config.shows_hidden_metrics);
     let allowed = config.allowed_labels.clone();
     let metrics =

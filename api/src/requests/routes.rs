@@ -423,6 +423,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         registry: types.registry(),
         fairness: context.fairness(),
         features: context.features(),
+        version: context.version(),
         memory: context.memory(),
     };
     if let Some(response) = scrape::respond_to(&sources, &head.method, path) {
@@ -439,6 +440,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     let pages = zpages::Sources {
         naming: context.naming(),
         features: context.features(),
+        version: context.version(),
         flags: context.flags(),
         age: context.age(),
     };
@@ -451,7 +453,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         return answer;
     }
     let response = if path.strip_suffix('/').unwrap_or(path) == "/version" {
-        Some(types::version::respond(&head.headers)?.map(Into::into))
+        Some(context.version().respond(&head.headers)?.map(Into::into))
     } else if let Some(answer) = types.discovery().respond(path, &head.headers, pretty) {
         let body: fn(Bytes) -> Body = if answer.is_shared { Body::shared } else { Body::from };
         Some(representation::discovery(context.naming(), answer)?.map(body))

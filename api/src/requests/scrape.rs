@@ -11,7 +11,7 @@ use objects::store;
 use objects::store::backends::Backends;
 use types::features::{Features, Stage};
 use types::schema::registry::Registry;
-use types::version;
+use types::version::ServerVersion;
 use values::memory::{self, Memory};
 use wire::metrics::Metrics;
 use wire::metrics::family::{Definition, labels_text};
@@ -32,6 +32,8 @@ pub struct Sources<'s> {
     pub fairness: &'s Fairness,
     /// The server's feature gates.
     pub features: &'s Features,
+    /// The version that the server reports.
+    pub version: &'s ServerVersion,
     /// The memory budget for requests of clients.
     pub memory: &'s Memory,
 }
@@ -79,7 +81,7 @@ impl Sources<'_> {
         page.family(&charged, Kind::Gauge)
             .number("", self.memory.charged_bytes() + memory::charged_reply_bytes());
         self.features(page);
-        build(page);
+        build(page, self.version);
         process(page, self.metrics);
         families(page, self.metrics);
     }
@@ -143,8 +145,8 @@ impl Sources<'_> {
     }
 }
 
-fn build(page: &mut Page<'_>) {
-    let document = version::document();
+fn build(page: &mut Page<'_>, version: &ServerVersion) {
+    let document = version.document();
     let labels = [
         ("build_date", "buildDate"),
         ("compiler", "compiler"),
@@ -293,7 +295,7 @@ mod tests {
     fn the_process_and_its_families_are_on_the_page() {
         let nothing = Default::default();
         let mut page = Page::new(&nothing);
-        build(&mut page);
+        build(&mut page, &ServerVersion::default());
         let usage = || Some(Usage { resident_bytes: 7, ..Usage::default() });
         let metrics = Metrics::new(Settings { usage, ..Settings::default() });
         process(&mut page, &metrics);

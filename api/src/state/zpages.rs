@@ -9,7 +9,7 @@ use http::header::{ACCEPT, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use types::features::{Feature, Features};
-use types::version::{self, Releases};
+use types::version::ServerVersion;
 use values::clock;
 use values::json::{self, Object, Value};
 use values::names;
@@ -43,6 +43,8 @@ pub struct Sources<'s> {
     pub naming: &'static Naming,
     /// The feature gates, which select the pages that are served.
     pub features: &'s Features,
+    /// The version that the server reports.
+    pub version: &'s ServerVersion,
     /// Flags and their values.
     pub flags: &'s [(String, String)],
     /// Time since the start of the process.
@@ -151,13 +153,12 @@ fn text(sources: &Sources<'_>, page: ZPage) -> String {
     text
 }
 
-fn emulated() -> String {
-    let Releases { emulated, .. } = version::RELEASES.get().copied().unwrap_or_default();
-    format!("{}.{emulated}", values::release::MAJOR)
+fn emulated(version: &ServerVersion) -> String {
+    format!("{}.{}", values::release::MAJOR, version.releases.emulated)
 }
 
-fn binary_version() -> &'static str {
-    version::git_version().trim_start_matches('v')
+fn binary_version(version: &ServerVersion) -> &str {
+    version.git_version().trim_start_matches('v')
 }
 
 /// Returns the start time of the process, in seconds since the epoch.
@@ -170,8 +171,8 @@ fn status(sources: &Sources<'_>) -> Vec<(String, String)> {
     [
         ("Started", clock::format_seconds(began(sources.age))),
         ("Up", format!("{} hr {:02} min {:02} sec", seconds / 3600, seconds / 60 % 60, seconds % 60)),
-        ("Binary version", binary_version().to_owned()),
-        ("Emulation version", emulated()),
+        ("Binary version", binary_version(sources.version).to_owned()),
+        ("Emulation version", emulated(sources.version)),
         ("Paths", debugging_paths(sources.features).join(" ")),
     ]
     .map(|(name, value)| (name.to_owned(), value))
@@ -195,8 +196,8 @@ fn object(sources: &Sources<'_>, page: ZPage, version: &str) -> Value {
             object.push("uptimeSeconds", i64::try_from(sources.age.as_secs()).unwrap_or(i64::MAX).into());
             // The format requires the key; there is no Go version.
             object.push("goVersion", "".into());
-            object.push("binaryVersion", binary_version().into());
-            object.push("emulationVersion", emulated().into());
+            object.push("binaryVersion", binary_version(sources.version).into());
+            object.push("emulationVersion", emulated(sources.version).into());
             let paths = debugging_paths(sources.features).into_iter().map(Value::from);
             object.push("paths", Value::Array(paths.collect()));
         }
@@ -242,14 +243,17 @@ fn accepted(page: ZPage, naming: &Naming, headers: &HeaderMap) -> Option<Form> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::version::Releases;
     use values::naming::KUBERNETES;
 
     #[test]
     fn pages_are_text_or_objects_of_a_version_and_a_gate_may_close_them() {
         let flags = [("v".to_owned(), "4".to_owned())];
+        let version = ServerVersion::default();
         let sources = |features| Sources {
             naming: &KUBERNETES,
             features,
+            version: &version,
             flags: &flags,
             age: Duration::from_secs(3_725),
         };
@@ -290,8 +294,14 @@ mod tests {
         }
         let features = Features::default();
         let flags = [("v".to_owned(), "4".to_owned())];
-        let sources =
-            Sources { naming: &KUBERNETES, features: &features, flags: &flags, age: Duration::ZERO };
+        let version = ServerVersion::default();
+        let sources = Sources {
+            naming: &KUBERNETES,
+            features: &features,
+            version: &version,
+            flags: &flags,
+            age: Duration::ZERO,
+        };
         let flagz = object(&sources, ZPage::Flagz, "v1beta1");
         assert_eq!(flagz.str_at(&["apiVersion"]), "config.k8s.io/v1beta1");
         assert_eq!(flagz.str_at(&["metadata", "name"]), "apiserver");

@@ -42,6 +42,7 @@ use types::enablement::Enablement;
 use types::features::{Feature, Features};
 use types::schema::registry::{Registry, Resource};
 use types::served::{Served, Types};
+use types::version::ServerVersion;
 use values::memory::Memory;
 use values::naming::Naming;
 use values::status::{Reason, Status, Subject};
@@ -128,6 +129,7 @@ pub struct Context {
     tokens: Tokens,
     certificates: Certificates,
     features: Features,
+    version: ServerVersion,
     host_name: String,
     own_service: OwnService,
     collects_garbage: bool,
@@ -170,6 +172,8 @@ pub struct Parts {
     pub certificates: Certificates,
     /// The feature gates of the server.
     pub features: Features,
+    /// The version that the server reports.
+    pub version: ServerVersion,
     /// Name of the host on which the server runs.
     pub host_name: String,
     /// The service through which pods reach this server.
@@ -227,7 +231,7 @@ impl Context {
         let served = parts.enablement.of(&registry);
         let mut paths = health::paths(naming, &health_parts(parts.fairness, &parts.extensions));
         paths.extend(zpages::paths(&parts.features).map(str::to_owned));
-        let types = Served::new(served, address.to_string(), paths);
+        let types = Served::new(served, address.to_string(), paths, parts.version.git_version());
         let types = Arc::new(Types::new(types));
         let reaches_endpoints = parts.admission.reaches_endpoints();
         let services = Arc::new(Services::new(engine.clone(), &registry, naming, reaches_endpoints));
@@ -271,6 +275,7 @@ impl Context {
                 objects: Objects::Typed,
             },
             features: parts.features,
+            version: parts.version,
             host_name: parts.host_name,
             own_service: parts.own_service,
             collects_garbage: parts.collects_garbage,
@@ -558,6 +563,11 @@ impl Context {
     /// Returns the address of this server inside the cluster, for its own service; `None` if unknown.
     pub fn advertised(&self) -> Option<SocketAddr> {
         self.own_service.advertised
+    }
+
+    /// Returns the version that the server reports.
+    pub fn version(&self) -> &ServerVersion {
+        &self.version
     }
 
     /// Returns the name of the host on which the server runs.

@@ -34,11 +34,17 @@ pub struct Served {
 
 impl Served {
     /// Creates the value for the types of a registry. `server_address` is the address that `/api` gives to
-    /// clients; `other_paths` are the paths outside the resource API.
-    pub fn new(registry: Registry, server_address: String, other_paths: Vec<String>) -> Self {
+    /// clients; `other_paths` are the paths outside the resource API; `git_version` is the version that the
+    /// server reports.
+    pub fn new(
+        registry: Registry,
+        server_address: String,
+        other_paths: Vec<String>,
+        git_version: &str,
+    ) -> Self {
         let registry = Arc::new(registry);
         Served {
-            openapi: OpenApi::new(registry.clone(), &other_paths),
+            openapi: OpenApi::new(registry.clone(), &other_paths, git_version.into()),
             discovery: Discovery::new(registry.clone(), server_address, other_paths),
             registry,
         }

@@ -1,8 +1,6 @@
 //! `/version`: the identity of this server in the form that clients parse
 //! (docs/api/discovery.md#discovery-documents).
 
-use std::sync::OnceLock;
-
 use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, Response, StatusCode};
@@ -131,21 +129,107 @@ fn dotted(numbers: &[u32]) -> String {
 /// The only component that the version flags accept, as in `kube=1.35`.
 const COMPONENT: &str = "kube";
 
-/// Releases of the process; set once, before the first request.
-pub static RELEASES: OnceLock<Releases> = OnceLock::new();
-
-/// Returns the release as a semantic version: `v1.36.0+cluster-apiserver.<version of this program>`, or the
-/// value of [`REPORTED`].
-///
-/// Clients compare the part before `+` with their own version; the rest identifies this server.
-pub fn git_version() -> &'static str {
-    REPORTED.get().map_or(OWN, String::as_str)
-}
-
 const OWN: &str = concat!("v1.36.0+cluster-apiserver.", env!("CARGO_PKG_VERSION"));
 
-/// Version that the operator has configured for reporting; set once, before the first request.
-pub static REPORTED: OnceLock<String> = OnceLock::new();
+/// The source that the program was built from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Build {
+    /// Commit of the source; empty if unknown.
+    pub commit: &'static str,
+    /// Date of the commit in RFC 3339; empty if unknown.
+    pub date: &'static str,
+}
+
+/// The version that a server reports about itself.
+#[derive(Clone, Debug, Default)]
+pub struct ServerVersion {
+    /// The source that the program was built from.
+    pub build: Build,
+    /// Semantic version that the operator has configured instead of the program's own.
+    pub reported: Option<String>,
+    /// The releases that the server emulates and is compatible with.
+    pub releases: Releases,
+}
+
+impl ServerVersion {
+    /// Returns the semantic version: `v1.36.0+cluster-apiserver.<version of this program>`, or the one that
+    /// the operator has configured.
+    ///
+    /// Clients compare the part before `+` with their own version; the rest identifies this server.
+    pub fn git_version(&self) -> &str {
+        self.reported.as_deref().unwrap_or(OWN)
+    }
+
+    /// Returns the output of `--version=raw`: the document of `/version` as a Go literal, without the
+    /// emulated release.
+    pub fn raw(&self) -> String {
+        let members = [
+            ("major", "Major"),
+            ("minor", "Minor"),
+            ("", "EmulationMajor"),
+            ("", "EmulationMinor"),
+            ("", "MinCompatibilityMajor"),
+            ("", "MinCompatibilityMinor"),
+            ("gitVersion", "GitVersion"),
+            ("gitCommit", "GitCommit"),
+            ("gitTreeState", "GitTreeState"),
+            ("buildDate", "BuildDate"),
+            ("goVersion", "GoVersion"),
+            ("compiler", "Compiler"),
+            ("platform", "Platform"),
+        ];
+        let document = self.document();
+        let texts = members.map(|(name, shown)| format!("{shown}:{}", go_quote(document.str_at(&[name]))));
+        format!("version.Info{{{}}}", texts.join(", "))
+    }
+
+    /// Responds to GET `/version` with indented JSON.
+    ///
+    /// # Errors
+    /// 406 if the client does not accept JSON.
+    pub fn respond(&self, headers: &HeaderMap) -> Result<Response<Bytes>, Status> {
+        let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let is_json = |clause: &str| {
+            let media_type = clause.split(';').next().unwrap_or_default().trim();
+            ["*/*", "application/json"].contains(&media_type)
+        };
+        if !accepted.is_empty() && !accepted.split(',').any(is_json) {
+            return Err(not_acceptable(&[]));
+        }
+        Ok(json_response(StatusCode::OK, &self.document(), true))
+    }
+
+    /// Returns the document of `/version`.
+    pub fn document(&self) -> Value {
+        let Build { commit, date } = self.build;
+        let architecture = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        };
+        let platform = format!("{}/{architecture}", std::env::consts::OS);
+        let Releases { emulated, compatible } = self.releases;
+        let (emulated, compatible) = (emulated.to_string(), compatible.to_string());
+        let members = [
+            ("major", MAJOR),
+            ("minor", MINOR),
+            ("emulationMajor", MAJOR),
+            ("emulationMinor", &emulated),
+            ("minCompatibilityMajor", MAJOR),
+            ("minCompatibilityMinor", &compatible),
+            ("gitVersion", self.git_version()),
+            ("gitCommit", commit),
+            ("gitTreeState", if commit.is_empty() { "archive" } else { "clean" }),
+            ("buildDate", if date.is_empty() { "1970-01-01T00:00:00Z" } else { date }),
+            // The key is part of the protocol; there is no Go version.
+            ("goVersion", ""),
+            ("compiler", "rustc"),
+            ("platform", &platform),
+        ];
+        let members: Object = members.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        members.into()
+    }
+}
 
 /// Checks a version that the server is to report: it must be a semantic version of the server's own release.
 ///
@@ -160,89 +244,6 @@ pub fn check_reported(text: &str) -> Result<(), String> {
         return Err(format!("version {text:?} must match major/minor/patch of default version {OWN:?}"));
     }
     Ok(())
-}
-
-/// Returns the output of `--version=raw`: the document of `/version` as a Go literal, without the emulated
-/// release.
-pub fn raw() -> String {
-    let members = [
-        ("major", "Major"),
-        ("minor", "Minor"),
-        ("", "EmulationMajor"),
-        ("", "EmulationMinor"),
-        ("", "MinCompatibilityMajor"),
-        ("", "MinCompatibilityMinor"),
-        ("gitVersion", "GitVersion"),
-        ("gitCommit", "GitCommit"),
-        ("gitTreeState", "GitTreeState"),
-        ("buildDate", "BuildDate"),
-        ("goVersion", "GoVersion"),
-        ("compiler", "Compiler"),
-        ("platform", "Platform"),
-    ];
-    let document = document();
-    let texts = members.map(|(name, shown)| format!("{shown}:{}", go_quote(document.str_at(&[name]))));
-    format!("version.Info{{{}}}", texts.join(", "))
-}
-
-/// The source that the program was built from.
-#[derive(Clone, Copy, Debug)]
-pub struct Build {
-    /// Commit of the source; empty if unknown.
-    pub commit: &'static str,
-    /// Date of the commit in RFC 3339; empty if unknown.
-    pub date: &'static str,
-}
-
-/// Build of this program; set once, before the first request.
-pub static BUILD: OnceLock<Build> = OnceLock::new();
-
-/// Responds to GET `/version` with indented JSON.
-///
-/// # Errors
-/// 406 if the client does not accept JSON.
-pub fn respond(headers: &HeaderMap) -> Result<Response<Bytes>, Status> {
-    static DOCUMENT: OnceLock<Response<Bytes>> = OnceLock::new();
-    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_json = |clause: &str| {
-        let media_type = clause.split(';').next().unwrap_or_default().trim();
-        ["*/*", "application/json"].contains(&media_type)
-    };
-    if !accepted.is_empty() && !accepted.split(',').any(is_json) {
-        return Err(not_acceptable(&[]));
-    }
-    Ok(DOCUMENT.get_or_init(|| json_response(StatusCode::OK, &document(), true)).clone())
-}
-
-/// Returns the document of `/version`.
-pub fn document() -> Value {
-    let Build { commit, date } = BUILD.get().copied().unwrap_or(Build { commit: "", date: "" });
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
-    let platform = format!("{}/{architecture}", std::env::consts::OS);
-    let Releases { emulated, compatible } = RELEASES.get().copied().unwrap_or_default();
-    let (emulated, compatible) = (emulated.to_string(), compatible.to_string());
-    let members = [
-        ("major", MAJOR),
-        ("minor", MINOR),
-        ("emulationMajor", MAJOR),
-        ("emulationMinor", &emulated),
-        ("minCompatibilityMajor", MAJOR),
-        ("minCompatibilityMinor", &compatible),
-        ("gitVersion", git_version()),
-        ("gitCommit", commit),
-        ("gitTreeState", if commit.is_empty() { "archive" } else { "clean" }),
-        ("buildDate", if date.is_empty() { "1970-01-01T00:00:00Z" } else { date }),
-        // The key is part of the protocol; there is no Go version.
-        ("goVersion", ""),
-        ("compiler", "rustc"),
-        ("platform", &platform),
-    ];
-    let members: Object = members.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-    members.into()
 }
 
 #[cfg(test)]
@@ -261,7 +262,7 @@ mod tests {
             (Some(""), true),
         ] {
             let headers = HeaderMap::from_iter(accept.map(|text| (ACCEPT, text.parse().unwrap())));
-            let code = respond(&headers).map_or_else(|status| status.code, |response| response.status());
+            let code = ServerVersion::default().respond(&headers).map_or_else(|status| status.code, |response| response.status());
             assert_eq!(code == StatusCode::OK, is_answered, "{accept:?}");
         }
     }
@@ -326,13 +327,13 @@ mod tests {
             let why = check_reported(text).err().unwrap_or_default();
             assert!(why.starts_with(want) && why.is_empty() == want.is_empty(), "{text}: {why}");
         }
-        let raw = raw();
+        let raw = ServerVersion::default().raw();
         assert!(raw.starts_with("version.Info{Major:\"1\", Minor:\"36\", EmulationMajor:\"\", "), "{raw}");
     }
 
     #[test]
     fn the_document_has_its_members_and_a_version_that_clients_parse() {
-        let body = respond(&HeaderMap::new()).unwrap().into_body();
+        let body = ServerVersion::default().respond(&HeaderMap::new()).unwrap().into_body();
         assert!(body.starts_with(b"{\n  \"major\": \"1\",\n  \"minor\": \"36\",\n"));
         let document = json::parse(&body).unwrap();
         let names: Vec<&str> = document.as_object().unwrap().iter().map(|(name, _)| name).collect();

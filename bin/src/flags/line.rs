@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use clap::builder::ValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use types::version::ServerVersion;
 use values::naming::{self, Naming};
 
 use super::words::{Shown, Words, named};
@@ -112,7 +113,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
     }
     match words.version {
         Some(Shown::Name) => return Err(text(&arguments, "--version")),
-        Some(Shown::Raw) => return Err(Stop::Print(format!("{}\n", types::version::raw()))),
+        Some(Shown::Raw) => {
+            let version = ServerVersion { build: crate::BUILD, ..ServerVersion::default() };
+            return Err(Stop::Print(format!("{}\n", version.raw())));
+        }
         None => flags.reported_version = words.reported_version,
     }
     Ok(Invocation::Serve(Box::new(flags), shown(&arguments)))

@@ -283,7 +283,7 @@ fn tables_discovery_and_openapi_know_the_type() {
     let body = discovery.respond("/apis/example.com/v1", &headers, false).unwrap().response.into_body();
     assert!(String::from_utf8_lossy(&body).contains(r#""name":"widgets/status""#));
 
-    let openapi = OpenApi::new(registry, &[]);
+    let openapi = OpenApi::new(registry, &[], "v1.2.3".into());
     let document = openapi.respond("/openapi/v3/apis/example.com/v1", None, &headers).unwrap();
     let document = json::parse(document.body()).unwrap();
     let schemas = document.at(&["components", "schemas"]).unwrap();

@@ -105,6 +105,7 @@ impl Server {
             flags: Vec::new(),
             log_files: None,
             tracer: None,
+            version: Default::default(),
             host_name: "host".to_owned(),
             own_service: Default::default(),
             collects_garbage: true,

@@ -15,7 +15,6 @@ use super::operation::PathItem;
 use super::parameter;
 use super::render::Renderer;
 use crate::discovery::{Merge, Swagger};
-use crate::version;
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 
@@ -27,9 +26,10 @@ pub(super) enum Encoding {
 }
 
 /// Returns the document of `paths` (sorted by path), all `definitions` that they need, and the content of
-/// other servers.
+/// other servers. `git_version` is the version that the server reports.
 pub(super) fn assemble(
     naming: &'static Naming,
+    git_version: &str,
     (dialect, encoding): (Dialect, Encoding),
     paths: &[PathItem],
     definitions: Definitions,
@@ -53,7 +53,7 @@ pub(super) fn assemble(
             writer.parameter(&shared.name, &renderer.parameter(shared));
         }
     }
-    writer.finish(naming)
+    writer.finish(&head(naming, git_version, dialect))
 }
 
 struct Writer {
@@ -81,19 +81,19 @@ impl Writer {
         add(self.encoding, self.dialect, &mut self.parameters, name, parameter, &layout::PARAMETERS);
     }
 
-    fn finish(self, naming: &Naming) -> Vec<u8> {
+    fn finish(self, head: &Value) -> Vec<u8> {
         let size = self.paths.len() + self.definitions.len() + self.parameters.len() + 1024;
         let mut out = Vec::with_capacity(size);
         match self.encoding {
-            Encoding::Json => self.finish_json(naming, &mut out),
-            Encoding::Protobuf => self.finish_protobuf(naming, &mut out),
+            Encoding::Json => self.finish_json(head, &mut out),
+            Encoding::Protobuf => self.finish_protobuf(head, &mut out),
         }
         out
     }
 
-    fn finish_json(self, naming: &Naming, out: &mut Vec<u8>) {
+    fn finish_json(self, head: &Value, out: &mut Vec<u8>) {
         // The head is an object whose closing brace is replaced by the large members.
-        json::write(&head(naming, self.dialect), out);
+        json::write(head, out);
         out.pop();
         let member = |out: &mut Vec<u8>, before: &[u8], members: &[u8]| {
             out.extend_from_slice(before);
@@ -119,11 +119,11 @@ impl Writer {
         out.push(b'}');
     }
 
-    fn finish_protobuf(self, naming: &Naming, out: &mut Vec<u8>) {
+    fn finish_protobuf(self, head: &Value, out: &mut Vec<u8>) {
         let dialect = self.dialect;
         let mut security = Vec::new();
         layout::SECURITY.add(dialect, "BearerToken", &bearer_token(), &mut security);
-        gnostic::message(dialect, &layout::DOCUMENT, &head(naming, dialect), out);
+        gnostic::message(dialect, &layout::DOCUMENT, head, out);
         gnostic::bytes(gnostic::number_in(dialect, layout::DOCUMENT_PATHS), &self.paths, out);
         match dialect {
             Dialect::V2 => {
@@ -156,9 +156,9 @@ fn add(encoding: Encoding, dialect: Dialect, to: &mut Vec<u8>, name: &str, value
 }
 
 /// Returns the small members of a document.
-fn head(naming: &Naming, dialect: Dialect) -> Value {
+fn head(naming: &Naming, git_version: &str, dialect: Dialect) -> Value {
     let (member, number, version) = match dialect {
-        Dialect::V2 => ("swagger", "2.0", version::git_version()),
+        Dialect::V2 => ("swagger", "2.0", git_version),
         Dialect::V3 => ("openapi", "3.0.0", "unversioned"),
     };
     let info = Object::from_iter([("title".into(), naming.title.into()), ("version".into(), version.into())]);

@@ -59,6 +59,8 @@ const IMMUTABLE_SECONDS: i64 = 365 * 24 * 3600;
 #[derive(Debug)]
 pub struct OpenApi {
     registry: Arc<Registry>,
+    /// Version that the server reports.
+    git_version: Arc<str>,
     modified: HeaderValue,
     kinds: OnceLock<Kinds>,
     v2: Document,
@@ -119,8 +121,9 @@ const OTHERS: [(&str, &str, &str, Media); 2] = [
 
 impl OpenApi {
     /// Creates the documents of `registry`. `other_paths` are the server's paths outside the resource API,
-    /// some of which have documents too. The call is cheap: documents are built at their first request.
-    pub fn new(registry: Arc<Registry>, other_paths: &[String]) -> Self {
+    /// some of which have documents too, and `git_version` is the version that the server reports. The call is
+    /// cheap: documents are built at their first request.
+    pub fn new(registry: Arc<Registry>, other_paths: &[String], git_version: Arc<str>) -> Self {
         let mut v3 = BTreeMap::new();
         let mut add = |path: String, subject: Subject| {
             v3.insert(path, Arc::new(Document::new(subject)));
@@ -144,6 +147,7 @@ impl OpenApi {
         }
         OpenApi {
             registry,
+            git_version,
             modified: http_date(Timestamp::now()),
             kinds: OnceLock::new(),
             v2: Document::new(Subject::Everything),
@@ -173,7 +177,7 @@ impl OpenApi {
             .map(|other| other.0.to_owned())
             .collect();
         let (foreign, swaggers) = (self.foreign.clone(), self.swaggers.clone());
-        let mut next = Self { foreign, swaggers, ..Self::new(registry, &others) };
+        let mut next = Self { foreign, swaggers, ..Self::new(registry, &others, self.git_version.clone()) };
         for (path, document) in &mut next.v3 {
             if let Some(known) = self.v3.get(path)
                 && known.subject.is_same(&document.subject)
@@ -313,7 +317,7 @@ impl OpenApi {
         let mut paths = Vec::new();
         self.paths(subject, &mut definitions, &mut paths);
         let swaggers = if dialect == Dialect::V2 { &self.swaggers[..] } else { &[] };
-        document::assemble(naming, (dialect, encoding), &paths, definitions, swaggers)
+        document::assemble(naming, &self.git_version, (dialect, encoding), &paths, definitions, swaggers)
     }
 
     /// Adds the paths of `subject`, sorted.

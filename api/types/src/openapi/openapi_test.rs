@@ -13,7 +13,8 @@ use values::naming::{self, CLUSTER, KUBERNETES, Naming};
 /// Returns the documents of every built-in type and one custom type.
 fn everything(naming: &'static Naming) -> OpenApi {
     let registry = Registry::new(naming).with(widgets(naming), Priorities::CUSTOM);
-    OpenApi::new(Arc::new(registry), &["/openid/v1/jwks".to_owned(), "/healthz".to_owned()])
+    let other_paths = ["/openid/v1/jwks".to_owned(), "/healthz".to_owned()];
+    OpenApi::new(Arc::new(registry), &other_paths, "v1.2.3".into())
 }
 
 fn widgets(naming: &Naming) -> Arc<Resource> {
