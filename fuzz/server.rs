@@ -124,6 +124,7 @@ impl Server {
             peers: Default::default(),
             edge: Default::default(),
             log_files: None,
+            debugging: Default::default(),
             flags: Vec::new(),
             tracer: None,
             nodes: Nodes::new(Default::default()).expect("there are no certificates to read"),

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
+use api::state::debug::Debugging;
 use api::state::policy::EngineAccounts;
 use api::state::tokens::external::External;
 use api::writes::context::{Context as Api, OwnService, Parts};
@@ -69,18 +70,28 @@ pub enum After {
 /// The socket that connections wait at, kept from one run to the next.
 pub type Kept = Option<std::net::TcpListener>;
 
-/// Serves until a signal ends the process, or the store has moved. `started` is the start of the process, for
-/// the log. `ending` listens for signals, and ends the process if this function does not.
+/// The parts of the process that outlive a run.
+pub struct Process {
+    /// The counters of `/metrics`.
+    pub metrics: Arc<Metrics>,
+    /// Log level and profiles.
+    pub debugging: Debugging,
+    /// Start of the process, for the log.
+    pub started: Instant,
+}
+
+/// Serves until a signal ends the process, or the store has moved. `ending` listens for signals, and ends the
+/// process if this function does not.
 ///
 /// # Errors
 /// An error of one line, if the start fails.
 pub async fn run(
     config: Config,
-    metrics: Arc<Metrics>,
-    started: Instant,
+    process: Process,
     ending: &Ending,
     kept: &mut Kept,
 ) -> anyhow::Result<After> {
+    let Process { metrics, debugging, started } = process;
     let lifecycle = Lifecycle::new();
     let selection = config.controllers.clone();
     ending.attach(&lifecycle);
@@ -95,9 +106,9 @@ pub async fn run(
     let listener = listener.context("cannot keep the listening socket")?;
     let address = listener.local_addr().context("cannot read the listening address")?;
 
-    let mut debugging = JoinSet::new();
+    let mut serving_debug = JoinSet::new();
     if let Some(path) = &config.debug_socket {
-        debugging.spawn(debug_socket::serve(path.clone()));
+        serving_debug.spawn(debug_socket::serve(path.clone(), debugging.clone()));
     }
 
     files::private_dir(&config.data_dir)?;
@@ -153,7 +164,7 @@ pub async fn run(
         address,
         copies.backends(&engine),
         lifecycle.clone(),
-        (metrics, tracer),
+        (metrics, debugging, tracer),
         external,
     )?;
     copies.serve(&handler.shared_types(), handler.metrics());
@@ -329,7 +340,7 @@ pub async fn run(
         }
     }
     // The socket file must be removed before the process ends.
-    until(phases.last, debugging.shutdown()).await;
+    until(phases.last, serving_debug.shutdown()).await;
     let after = if moves { After::Again } else { After::End };
     failed.map_or(Ok(after), Err)
 }
@@ -482,7 +493,7 @@ fn api_of(
     address: SocketAddr,
     backends: Backends,
     lifecycle: Lifecycle,
-    (metrics, tracer): (Arc<Metrics>, Option<Tracer>),
+    (metrics, debugging, tracer): (Arc<Metrics>, Debugging, Option<Tracer>),
     external: Option<External>,
 ) -> anyhow::Result<(Arc<Api>, Bundles)> {
     let engine = backends.main().engine();
@@ -530,6 +541,7 @@ fn api_of(
         edge: config.edge.clone(),
         flags: config.flags.clone(),
         log_files: config.serves_log_files.then(|| Arc::new(log_files::Directory::default()) as _),
+        debugging,
         tracer,
         extensions,
         peers: config.peers.settings(

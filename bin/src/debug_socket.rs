@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::state::debug::{Asked, respond_to};
+use api::state::debug::{Asked, Debugging};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -47,7 +47,7 @@ impl Drop for SocketFile {
 }
 
 /// Serves the socket until the task is dropped.
-pub async fn serve(path: PathBuf) {
+pub async fn serve(path: PathBuf, debugging: Debugging) {
     let listener = match listen(&path) {
         Ok(listener) => listener,
         Err(error) => {
@@ -61,8 +61,9 @@ pub async fn serve(path: PathBuf) {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
+                let debugging = debugging.clone();
                 tokio::spawn(async move {
-                    connection(stream).await;
+                    connection(stream, &debugging).await;
                     drop(place);
                 });
             }
@@ -89,8 +90,8 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn connection(stream: UnixStream) {
-    let service = service_fn(|request| async { Ok::<_, Infallible>(respond(request).await) });
+async fn connection(stream: UnixStream, debugging: &Debugging) {
+    let service = service_fn(|request| async { Ok::<_, Infallible>(respond(request, debugging).await) });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(READ_WAIT);
     if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
@@ -98,7 +99,7 @@ async fn connection(stream: UnixStream) {
     }
 }
 
-async fn respond(request: Request<Incoming>) -> Response {
+async fn respond(request: Request<Incoming>, debugging: &Debugging) -> Response {
     let (head, body) = request.into_parts();
     let query = head.uri.query().unwrap_or_default();
     let asked = Asked { method: &head.method, path: head.uri.path(), query };
@@ -107,7 +108,7 @@ async fn respond(request: Request<Incoming>) -> Response {
         return respond_text(StatusCode::BAD_REQUEST, "the body cannot be read, or is too long\n");
     };
     let not_found = || respond_text(StatusCode::NOT_FOUND, "404 page not found\n");
-    respond_to(asked, &body).await.unwrap_or_else(not_found)
+    debugging.respond_to(asked, &body).await.unwrap_or_else(not_found)
 }
 
 /// Reads a request body; `None` if it is too long or does not arrive in time.

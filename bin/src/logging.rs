@@ -33,11 +33,12 @@ const FULL_PIPE_PAUSE: Duration = Duration::from_millis(10);
 /// Filter that keeps lines of libraries about single frames and handshakes out of the lower levels.
 const WITHOUT_FRAMES: &str = "h2=info,hyper=info,hyper_util=info,rustls=info,tokio_rustls=info";
 
-/// The queue of the process; set by [`start`].
+/// The queue of the process; set by [`start`]. It is global because the process has one standard error, and
+/// because a panic and a forced exit, which have no reference to a server, write the queued lines.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
-/// Replaces the filter; set by [`start`].
-static REFILTER: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
+/// Changes the level of detail of the log.
+pub type SetLevel = Arc<dyn Fn(i32) + Send + Sync>;
 
 /// Returns the filter of a level of detail (docs/api/operations.md#the-log): each level adds to the previous
 /// one. The request chain defines the targets of lines about requests.
@@ -53,40 +54,41 @@ fn filter(verbosity: i32) -> EnvFilter {
     })
 }
 
-/// Changes the level of detail from now on, whatever the flags or RUST_LOG selected.
-pub fn set_level(verbosity: i32) {
-    if let Some(refilter) = REFILTER.get() {
-        refilter(filter(verbosity));
-        tracing::info!(verbosity, "log level set");
-    }
-}
-
 /// Starts logging for the whole process. RUST_LOG selects the lines; if it is not set, `verbosity` does. Lines that
-/// cannot be written are counted in `metrics`.
-pub fn start(format: LogFormat, verbosity: u8, metrics: Arc<Metrics>) {
+/// cannot be written are counted in `metrics`. The result changes the level of detail, whatever `verbosity` or RUST_LOG
+/// selected.
+pub fn start(format: LogFormat, verbosity: u8, metrics: Arc<Metrics>) -> SetLevel {
     let queue = QUEUE.get_or_init(|| Arc::new(Queue::new(metrics)));
     let worker = queue.clone();
     // If the thread cannot start, the queue fills and then drops lines: the server runs without a log.
     let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || worker.run(&mut io::stderr()));
     let directives = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
-    let filter = if directives.is_empty() { filter(verbosity.into()) } else { EnvFilter::new(directives) };
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(LineWriter(queue.clone()));
-    // This fails if another subscriber is installed already, which then stays.
-    let _ = match format {
+    let selected = if directives.is_empty() { filter(verbosity.into()) } else { EnvFilter::new(directives) };
+    let subscriber = tracing_subscriber::fmt().with_env_filter(selected).with_writer(LineWriter(queue.clone()));
+    // `try_init` fails if another subscriber is installed already, which then stays.
+    let set_level: SetLevel = match format {
         LogFormat::Text => {
             let subscriber = subscriber.with_filter_reloading();
             let handle = subscriber.reload_handle();
-            let _ = REFILTER.set(Box::new(move |filter| drop(handle.reload(filter))));
-            subscriber.try_init()
+            let _ = subscriber.try_init();
+            Arc::new(move |verbosity| note_level(verbosity, handle.reload(filter(verbosity)).is_ok()))
         }
         LogFormat::Json => {
             let subscriber = subscriber.json().flatten_event(true).with_filter_reloading();
             let handle = subscriber.reload_handle();
-            let _ = REFILTER.set(Box::new(move |filter| drop(handle.reload(filter))));
-            subscriber.try_init()
+            let _ = subscriber.try_init();
+            Arc::new(move |verbosity| note_level(verbosity, handle.reload(filter(verbosity)).is_ok()))
         }
     };
     std::panic::set_hook(Box::new(log_panic));
+    set_level
+}
+
+/// Logs that the level of detail has been set; nothing if another subscriber has replaced that of this module.
+fn note_level(verbosity: i32, is_set: bool) {
+    if is_set {
+        tracing::info!(verbosity, "log level set");
+    }
 }
 
 /// Waits until the queued lines are written, for a bounded time. For the end of the process.

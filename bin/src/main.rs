@@ -58,10 +58,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
+use api::state::debug::Debugging;
 use types::version::Build;
 use wire::metrics::{self, Metrics};
 
-use crate::assemble::After;
+use crate::assemble::{After, Process};
 use crate::config::Config;
 use crate::ending::Ending;
 use crate::flags::{Invocation, Stop};
@@ -115,9 +116,9 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
     let allowed = config.allowed_labels.clone();
     let metrics =
         Arc::new(Metrics::new(metrics::Settings { disabled, shows_hidden, allowed, usage: process::usage }));
-    logging::start(config.log_format, config.verbosity, metrics.clone());
-    let _ = api::state::debug::SET_LEVEL.set(logging::set_level);
-    let _ = api::state::debug::PROFILES.set(Box::new(profiles::OwnProfiles));
+    let set_level = logging::start(config.log_format, config.verbosity, metrics.clone());
+    let profiles = Arc::new(profiles::OwnProfiles);
+    let debugging = Debugging { set_level: Some(set_level), profiles: Some(profiles) };
     if config.edge.is_debugged || config.debug_socket.is_some() {
         profiles::heap::start();
     }
@@ -137,7 +138,8 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
             .build()
             .context("cannot start the runtime")?;
         runtime.spawn(memory_return::run());
-        let run = assemble::run(config.clone(), metrics.clone(), started, &ending, &mut kept);
+        let process = Process { metrics: metrics.clone(), debugging: debugging.clone(), started };
+        let run = assemble::run(config.clone(), process, &ending, &mut kept);
         let result = runtime.block_on(run);
         // The remaining tasks belong to connections that were cut.
         runtime.shutdown_background();

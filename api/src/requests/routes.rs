@@ -399,7 +399,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     if context.edge().is_debugged {
         let asked = debug::Asked { method: &head.method, path, query: head.uri.query().unwrap_or_default() };
         let body = if asked.has_body() { read(context, incoming, &account).await?.0 } else { Bytes::new() };
-        if let Some(response) = debug::respond_to(asked, &body).await {
+        if let Some(response) = context.debugging().respond_to(asked, &body).await {
             return Ok(response);
         }
     }

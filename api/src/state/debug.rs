@@ -2,11 +2,11 @@
 //! (docs/api/operations.md#debugging). Served unless `--profiling=false`; the socket of `--debug-socket-path`
 //! always serves them.
 //!
-//! Log level and profiles are global to the process, so the program registers their implementations once in
-//! statics. Paths, parameters and responses are those of Go's `net/http/pprof`, which existing tools support.
+//! Log level and profiles belong to the process, so the program that runs the server provides them as a
+//! [`Debugging`]. Paths, parameters and responses are those of Go's `net/http/pprof`, which existing tools support.
 
 use std::num::IntErrorKind;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -23,11 +23,14 @@ const LEVEL_PATH: &str = "/debug/flags/v";
 /// Path that resolves addresses to names.
 const SYMBOL_PATH: &str = "/debug/pprof/symbol";
 
-/// Sets the log level of the process.
-pub static SET_LEVEL: OnceLock<fn(i32)> = OnceLock::new();
-
-/// Takes profiles of the process.
-pub static PROFILES: OnceLock<Box<dyn Profiles>> = OnceLock::new();
+/// The parts of the process that can be debugged.
+#[derive(Clone, Default)]
+pub struct Debugging {
+    /// Sets the log level; `None` if it cannot be changed.
+    pub set_level: Option<Arc<dyn Fn(i32) + Send + Sync>>,
+    /// Takes profiles; `None` if the program takes none.
+    pub profiles: Option<Arc<dyn Profiles>>,
+}
 
 /// Default and maximum duration of a processor profile.
 const PROFILED_FOR: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(3600));
@@ -72,26 +75,82 @@ impl Asked<'_> {
     }
 }
 
-/// Answers a request; returns `None` if it is for another path.
-pub async fn respond_to(asked: Asked<'_>, body: &[u8]) -> Option<Response> {
-    let Asked { method, path, query } = asked;
-    Some(match path {
-        LEVEL_PATH => set_level(method, body),
-        SYMBOL_PATH => respond_symbols(method, query, body).await,
-        "/debug/pprof" => redirect(method),
-        "/debug/pprof/" => page("pprof", PROFILE_PAGE),
-        _ if path.starts_with("/debug/pprof/") => {
-            let profile = path.trim_start_matches("/debug/pprof/");
-            match PROFILES.get() {
-                Some(profiles) => respond_profile(&**profiles, profile, &Query::parse(query)).await,
-                None => unknown_profile(),
+impl Debugging {
+    /// Answers a request; returns `None` if it is for another path.
+    pub async fn respond_to(&self, asked: Asked<'_>, body: &[u8]) -> Option<Response> {
+        let Asked { method, path, query } = asked;
+        Some(match path {
+            LEVEL_PATH => self.set_level(method, body),
+            SYMBOL_PATH => self.respond_symbols(method, query, body).await,
+            "/debug/pprof" => redirect(method),
+            "/debug/pprof/" => page("pprof", PROFILE_PAGE),
+            _ if path.starts_with("/debug/pprof/") => {
+                let profile = path.trim_start_matches("/debug/pprof/");
+                match &self.profiles {
+                    Some(profiles) => respond_profile(&**profiles, profile, &Query::parse(query)).await,
+                    None => unknown_profile(),
+                }
+            }
+            _ if path == "/debug/flags" || path.starts_with("/debug/flags/") => {
+                page("flags", "v: the level of detail of the log. PUT a number to /debug/flags/v.")
+            }
+            _ => return None,
+        })
+    }
+
+    /// Answers a request for the names of addresses. The addresses are in the query of a GET or the body of
+    /// a POST, separated by `+`.
+    async fn respond_symbols(&self, method: &Method, query: &str, body: &[u8]) -> Response {
+        let body = String::from_utf8_lossy(body);
+        let text = if *method == Method::POST { &*body } else { query };
+        let number = |text: &str| match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        };
+        let addresses =
+            text.split('+').filter_map(|text| number(text.trim()).filter(|&address| address != 0));
+        let names = match &self.profiles {
+            Some(profiles) => profiles.names(addresses.collect()).await,
+            None => Vec::new(),
+        };
+        let mut page = format!("num_symbols: {}\n", u8::from(self.profiles.is_some()));
+        for (address, name) in names {
+            page.push_str(&format!("{address:#x} {name}\n"));
+        }
+        respond_text(StatusCode::OK, page)
+    }
+
+    /// Answers a request that sets the log level.
+    fn set_level(&self, method: &Method, body: &[u8]) -> Response {
+        let (code, line) = self.level_answer(method, body);
+        let mut response = respond(code, "text/plain", format!("{line}\n"));
+        response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        response
+    }
+
+    fn level_answer(&self, method: &Method, body: &[u8]) -> (StatusCode, String) {
+        if method != Method::PUT {
+            return (StatusCode::NOT_ACCEPTABLE, "unsupported http method".to_owned());
+        }
+        let text = String::from_utf8_lossy(body);
+        match text.parse::<i32>() {
+            Ok(level) => {
+                if let Some(set) = &self.set_level {
+                    set(level);
+                }
+                (StatusCode::OK, format!("successfully set klog.logging.verbosity to {text}"))
+            }
+            Err(error) => {
+                let quoted = go_quote(&text);
+                let why = match error.kind() {
+                    IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                    _ => "invalid syntax",
+                };
+                let why = format!("strconv.ParseInt: parsing {quoted}: {why}");
+                (StatusCode::BAD_REQUEST, format!("failed set klog.logging.verbosity {text}: {why}"))
             }
         }
-        _ if path == "/debug/flags" || path.starts_with("/debug/flags/") => {
-            page("flags", "v: the level of detail of the log. PUT a number to /debug/flags/v.")
-        }
-        _ => return None,
-    })
+    }
 }
 
 /// Redirects to the page of the profiles.
@@ -144,64 +203,11 @@ fn profiled_for(seconds: Option<&str>) -> Duration {
     wanted.min(PROFILED_FOR.1)
 }
 
-/// Answers a request for the names of addresses. The addresses are in the query of a GET or the body of a
-/// POST, separated by `+`.
-async fn respond_symbols(method: &Method, query: &str, body: &[u8]) -> Response {
-    let body = String::from_utf8_lossy(body);
-    let text = if *method == Method::POST { &*body } else { query };
-    let number = |text: &str| match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    };
-    let addresses = text.split('+').filter_map(|text| number(text.trim()).filter(|&address| address != 0));
-    let names = match PROFILES.get() {
-        Some(profiles) => profiles.names(addresses.collect()).await,
-        None => Vec::new(),
-    };
-    let mut page = format!("num_symbols: {}\n", u8::from(PROFILES.get().is_some()));
-    for (address, name) in names {
-        page.push_str(&format!("{address:#x} {name}\n"));
-    }
-    respond_text(StatusCode::OK, page)
-}
-
 fn page(title: &str, text: &str) -> Response {
     let page = format!(
         "<html>\n<head>\n<title>/debug/{title}/</title>\n</head>\n<body>\n{text}\n</body>\n</html>\n"
     );
     respond(StatusCode::OK, "text/html; charset=utf-8", page)
-}
-
-/// Answers a request that sets the log level.
-fn set_level(method: &Method, body: &[u8]) -> Response {
-    let (code, line) = level_answer(method, body);
-    let mut response = respond(code, "text/plain", format!("{line}\n"));
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
-}
-
-fn level_answer(method: &Method, body: &[u8]) -> (StatusCode, String) {
-    if method != Method::PUT {
-        return (StatusCode::NOT_ACCEPTABLE, "unsupported http method".to_owned());
-    }
-    let text = String::from_utf8_lossy(body);
-    match text.parse::<i32>() {
-        Ok(level) => {
-            if let Some(set) = SET_LEVEL.get() {
-                set(level);
-            }
-            (StatusCode::OK, format!("successfully set klog.logging.verbosity to {text}"))
-        }
-        Err(error) => {
-            let quoted = go_quote(&text);
-            let why = match error.kind() {
-                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
-                _ => "invalid syntax",
-            };
-            let why = format!("strconv.ParseInt: parsing {quoted}: {why}");
-            (StatusCode::BAD_REQUEST, format!("failed set klog.logging.verbosity {text}: {why}"))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -223,10 +229,10 @@ mod tests {
             (Method::GET, "4", 406, "unsupported http method".to_owned()),
             (Method::POST, "4", 406, "unsupported http method".to_owned()),
         ] {
-            let (got, said) = level_answer(&method, body.as_bytes());
+            let (got, said) = Debugging::default().level_answer(&method, body.as_bytes());
             assert_eq!((got.as_u16(), said), (code, line), "{method} {body}");
         }
-        assert_eq!(set_level(&Method::GET, b"").headers()["content-type"], "text/plain");
+        assert_eq!(Debugging::default().set_level(&Method::GET, b"").headers()["content-type"], "text/plain");
     }
 
     #[test]
@@ -256,7 +262,8 @@ mod tests {
             ("/debug/flags/v", Some(406)),
             ("/debug/other", None),
         ] {
-            let response = respond_to(Asked { method: &Method::GET, path, query: "0x1+2" }, b"").await;
+            let asked = Asked { method: &Method::GET, path, query: "0x1+2" };
+            let response = Debugging::default().respond_to(asked, b"").await;
             assert_eq!(response.map(|response| response.status().as_u16()), code, "{path}");
         }
     }

@@ -20,6 +20,7 @@ use crate::state::audit::Auditor;
 use crate::state::backup::Backups;
 use crate::state::certificates::Certificates;
 use crate::state::connect::Nodes;
+use crate::state::debug::Debugging;
 use crate::state::edge;
 use crate::state::extension::{self, Extensions};
 use crate::state::fairness::{self, Fairness};
@@ -140,6 +141,7 @@ pub struct Context {
     edge: edge::Settings,
     flags: Vec<(String, String)>,
     log_files: Option<Arc<dyn LogFiles>>,
+    debugging: Debugging,
     tracer: Option<Tracer>,
     nodes: Nodes,
     secrecy: Option<Arc<Secrecy>>,
@@ -201,6 +203,8 @@ pub struct Parts {
     pub flags: Vec<(String, String)>,
     /// The log files that are served, if any.
     pub log_files: Option<Arc<dyn LogFiles>>,
+    /// Log level and profiles of the process.
+    pub debugging: Debugging,
     /// Selection of the requests that are traced, if any.
     pub tracer: Option<Tracer>,
     /// Settings for connections to nodes, pods and services.
@@ -286,6 +290,7 @@ impl Context {
             edge: parts.edge,
             flags: parts.flags,
             log_files: parts.log_files,
+            debugging: parts.debugging,
             tracer: parts.tracer,
             nodes: parts.nodes,
             secrecy: parts.secrecy,
@@ -628,6 +633,11 @@ impl Context {
     /// Returns the log files that are served, if any.
     pub fn log_files(&self) -> Option<&Arc<dyn LogFiles>> {
         self.log_files.as_ref()
+    }
+
+    /// Returns the log level and the profiles of the process, for the paths of debugging.
+    pub fn debugging(&self) -> &Debugging {
+        &self.debugging
     }
 
     /// Returns the flags of the process, for display.

@@ -104,6 +104,7 @@ impl Server {
             edge: Default::default(),
             flags: Vec::new(),
             log_files: None,
+            debugging: Default::default(),
             tracer: None,
             version: Default::default(),
             host_name: "host".to_owned(),
