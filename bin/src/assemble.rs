@@ -549,6 +549,7 @@ fn api_of(
             config.advertise_address,
             config.extensions.settings.certificate.clone(),
             config.naming,
+            &config.extensions.settings.networks,
         ),
         nodes: config.nodes.nodes.clone(),
         secrecy: config.secrecy.clone(),

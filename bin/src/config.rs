@@ -19,6 +19,7 @@ use types::features::Features;
 use types::schema::registry::Registry;
 use types::version::ServerVersion;
 use wire::metrics::allowed::Allowed;
+use wire::metrics::families::Calls;
 use wire::outgoing::{Egress, Identities, Networks};
 use wire::server::{ServingCertificate, TlsSettings};
 
@@ -111,6 +112,8 @@ pub struct Config {
     pub shows_hidden_metrics: bool,
     /// Labels of metrics that are restricted to some values.
     pub allowed_labels: Arc<Allowed>,
+    /// Metrics of calls to other servers.
+    pub outgoing_calls: Arc<Calls>,
     /// Where traces are sent and how the collector is reached; `None`: requests are not traced.
     pub traces: Option<(TracingConfig, Egress)>,
     /// The flags as the operator gave them, for debugging endpoints.
@@ -179,7 +182,8 @@ impl Config {
         crate::flaws::check(&flags)?;
         let secure_port = port(flags.secure_port)?;
         let networks_of_services = flags.networks().0;
-        let networks = flags.secrecy.networks(flags.naming)?;
+        let outgoing_calls = Arc::<Calls>::default();
+        let networks = flags.secrecy.networks(flags.naming)?.counted(&outgoing_calls);
         let admission = admission_of(&flags.admission, flags.naming, &networks)?;
         let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {
             (None, None) => None,
@@ -286,6 +290,7 @@ impl Config {
                 .show_hidden_metrics_for_version
                 .is_some_and(|version| !version.is_empty()),
             allowed_labels,
+            outgoing_calls,
             traces,
             flags: Vec::new(),
             etcd,
@@ -368,6 +373,7 @@ impl admission::Files for Beside<'_> {
         let path = if path.is_empty() { PathBuf::new() } else { self.directory.join(path) };
         let remote = webhooks::Remote::read(&path, None, self.naming);
         let remote = remote.map_err(|error| format!("{error:#}"))?;
+        let remote = remote.through(&self.networks.direct());
         Ok(Arc::new(remote.of_agent("Go-http-client/1.1").pausing(pause)))
     }
 }

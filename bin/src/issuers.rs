@@ -253,7 +253,7 @@ fn made(
         let egress = match jwt.issuer.egress_selector_type.as_str() {
             "cluster" => networks.cluster.clone(),
             "controlplane" => networks.control_plane.clone(),
-            _ => Egress::default(),
+            _ => networks.direct(),
         };
         let documents = Documents::new(jwt.issuer.certificate_authority.as_bytes(), egress)?;
         let issuer =

@@ -64,7 +64,8 @@ pub fn start(format: LogFormat, verbosity: u8, metrics: Arc<Metrics>) -> SetLeve
     let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || worker.run(&mut io::stderr()));
     let directives = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let selected = if directives.is_empty() { filter(verbosity.into()) } else { EnvFilter::new(directives) };
-    let subscriber = tracing_subscriber::fmt().with_env_filter(selected).with_writer(LineWriter(queue.clone()));
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(selected).with_writer(LineWriter(queue.clone()));
     // `try_init` fails if another subscriber is installed already, which then stays.
     let set_level: SetLevel = match format {
         LogFormat::Text => {

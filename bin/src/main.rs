@@ -112,10 +112,13 @@ const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE"
 
 fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     let config = Config { flags: shown, ..Config::from_flags(flags)? };
-    let (disabled, shows_hidden) = (config.disabled_metrics.clone(), config.shows_hidden_metrics);
-    let allowed = config.allowed_labels.clone();
-    let metrics =
-        Arc::new(Metrics::new(metrics::Settings { disabled, shows_hidden, allowed, usage: process::usage }));
+    let metrics = Arc::new(Metrics::new(metrics::Settings {
+        disabled: config.disabled_metrics.clone(),
+        shows_hidden: config.shows_hidden_metrics,
+        allowed: config.allowed_labels.clone(),
+        usage: process::usage,
+        outgoing: config.outgoing_calls.clone(),
+    }));
     let set_level = logging::start(config.log_format, config.verbosity, metrics.clone());
     let profiles = Arc::new(profiles::OwnProfiles);
     let debugging = Debugging { set_level: Some(set_level), profiles: Some(profiles) };

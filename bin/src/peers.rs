@@ -7,6 +7,7 @@ use api::state::peers::Settings;
 use auth::authn::x509::CaBundle;
 use types::features::{Feature, Features};
 use values::naming::Naming;
+use wire::outgoing::Networks;
 
 use crate::config::read;
 use crate::flags::PeerFlags;
@@ -67,6 +68,7 @@ impl PeerConfig {
         advertised: Option<IpAddr>,
         certificate: Option<(Vec<u8>, Vec<u8>)>,
         naming: &Naming,
+        networks: &Networks,
     ) -> Settings {
         if let Some(warning) = &self.warning {
             tracing::warn!("{warning}");
@@ -81,6 +83,7 @@ impl PeerConfig {
             authorities: self.authorities.clone(),
             certificate,
             server_name: format!("{}.default.svc", naming.word),
+            egress: networks.direct(),
         }
     }
 }

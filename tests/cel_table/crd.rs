@@ -181,7 +181,11 @@ impl Fixture {
             Ok(decoded) => decoded.object,
             Err(error) => return Some(vec![error.to_string()]),
         };
-        let errors = objects::validation::create(&resource.table, objects::validation::Settings::new(&KUBERNETES), &decoded);
+        let errors = objects::validation::create(
+            &resource.table,
+            objects::validation::Settings::new(&KUBERNETES),
+            &decoded,
+        );
         Some(errors.iter().map(ToString::to_string).collect())
     }
 

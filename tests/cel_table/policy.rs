@@ -254,7 +254,11 @@ impl Fixture {
         {
             spec.insert("reinvocationPolicy", "Never".into());
         }
-        let errors = objects::validation::create(&resource.table, objects::validation::Settings::new(&KUBERNETES), &object);
+        let errors = objects::validation::create(
+            &resource.table,
+            objects::validation::Settings::new(&KUBERNETES),
+            &object,
+        );
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let mut out = json!({ "valid": errors.is_empty() });
         if !errors.is_empty() {

@@ -22,7 +22,7 @@ use http::HeaderName;
 use parking_lot::Mutex;
 
 use values::json::Value;
-use wire::outgoing::{Credentials, Endpoint, Identity};
+use wire::outgoing::{Credentials, Egress, Endpoint, Identity};
 
 /// Header of a request that a peer has forwarded.
 pub const PASSED_ON: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
@@ -49,6 +49,8 @@ pub struct Settings {
     pub certificate: Option<(Vec<u8>, Vec<u8>)>,
     /// The server name in the certificates of all peers.
     pub server_name: String,
+    /// Network path to peers.
+    pub egress: Egress,
 }
 
 /// Group and version of a type.
@@ -123,6 +125,7 @@ pub struct Peers {
     address: Option<SocketAddr>,
     authorities: Option<Vec<u8>>,
     server_name: String,
+    egress: Egress,
     /// The connection settings for peers, without an address; or the reason why they are unusable.
     endpoint: ArcSwap<Result<Endpoint, String>>,
     known: Mutex<Known>,
@@ -162,12 +165,13 @@ struct Table {
 impl Peers {
     /// Returns a set without peers.
     pub fn new(settings: Settings) -> Peers {
-        let Settings { address, authorities, certificate, server_name } = settings;
-        let endpoint = endpoint(authorities.as_deref(), certificate, &server_name);
+        let Settings { address, authorities, certificate, server_name, egress } = settings;
+        let endpoint = endpoint(authorities.as_deref(), certificate, &server_name, &egress);
         Peers {
             address,
             authorities,
             server_name,
+            egress,
             endpoint: ArcSwap::from_pointee(endpoint),
             known: Mutex::default(),
             table: ArcSwap::default(),
@@ -187,7 +191,7 @@ impl Peers {
 
     /// Replaces the client certificate for calls to peers, from the next request on.
     pub fn replace_certificate(&self, certificate: Option<(Vec<u8>, Vec<u8>)>) {
-        let endpoint = endpoint(self.authorities.as_deref(), certificate, &self.server_name);
+        let endpoint = endpoint(self.authorities.as_deref(), certificate, &self.server_name, &self.egress);
         self.endpoint.store(Arc::new(endpoint));
     }
 
@@ -286,6 +290,7 @@ fn endpoint(
     authorities: Option<&[u8]>,
     certificate: Option<(Vec<u8>, Vec<u8>)>,
     server_name: &str,
+    egress: &Egress,
 ) -> Result<Endpoint, String> {
     let authorities = authorities.ok_or("no request is passed on to peers")?;
     let identity = Identity { certificate, ..Identity::default() };
@@ -296,7 +301,8 @@ fn endpoint(
         ..Credentials::default()
     };
     let url = format!("https://{server_name}/").parse();
-    Endpoint::with(url.map_err(|error: http::uri::InvalidUri| error.to_string())?, &credentials)
+    let url = url.map_err(|error: http::uri::InvalidUri| error.to_string())?;
+    Ok(Endpoint::with(url, &credentials)?.through(egress))
 }
 
 #[cfg(test)]

@@ -48,7 +48,6 @@ use values::memory::Memory;
 use values::naming::Naming;
 use values::status::{Reason, Status, Subject};
 use wire::metrics::Metrics;
-use wire::outgoing;
 use wire::server::Lifecycle;
 use wire::traces::Tracer;
 
@@ -219,7 +218,6 @@ impl Context {
     /// # Errors
     /// Fails if the engine was closed in the meantime.
     pub fn assemble(parts: Parts, modules: Vec<Module>) -> Result<Arc<Self>, engine::TailError> {
-        outgoing::count_in(&parts.metrics);
         let Parts { naming, backends, authenticator, lifecycle, limits, address, root_ca, .. } = parts;
         let backends = Arc::new(backends);
         let engine = backends.main().engine().clone();

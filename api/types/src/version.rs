@@ -262,7 +262,9 @@ mod tests {
             (Some(""), true),
         ] {
             let headers = HeaderMap::from_iter(accept.map(|text| (ACCEPT, text.parse().unwrap())));
-            let code = ServerVersion::default().respond(&headers).map_or_else(|status| status.code, |response| response.status());
+            let code = ServerVersion::default()
+                .respond(&headers)
+                .map_or_else(|status| status.code, |response| response.status());
             assert_eq!(code == StatusCode::OK, is_answered, "{accept:?}");
         }
     }

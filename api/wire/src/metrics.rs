@@ -76,11 +76,19 @@ pub struct Settings {
     pub allowed: Arc<Allowed>,
     /// Reads the usage of the process; returns `None` where the usage is unknown.
     pub usage: fn() -> Option<Usage>,
+    /// Metrics of calls to other servers, which the networks of the server count.
+    pub outgoing: Arc<Calls>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { disabled: BTreeSet::new(), shows_hidden: false, allowed: Arc::default(), usage: || None }
+        Settings {
+            disabled: BTreeSet::new(),
+            shows_hidden: false,
+            allowed: Arc::default(),
+            usage: || None,
+            outgoing: Arc::default(),
+        }
     }
 }
 
@@ -105,7 +113,7 @@ pub struct Metrics {
     /// Metrics of audit events.
     pub audit: Audited,
     /// Metrics of calls to other servers.
-    pub outgoing: Calls,
+    pub outgoing: Arc<Calls>,
     /// Metrics of calls to the external signer of service account tokens.
     pub signer: Signed,
     /// Outcomes of health checks, by check.
@@ -130,6 +138,7 @@ impl Metrics {
     /// Creates metrics with all counters at zero; the current time becomes the start time of the process.
     pub fn new(settings: Settings) -> Metrics {
         Metrics {
+            outgoing: settings.outgoing.clone(),
             settings,
             began: SystemTime::now(),
             families: Families::default(),
@@ -140,7 +149,6 @@ impl Metrics {
             mutations: Mutations::default(),
             conditions: Conditions::default(),
             audit: Audited::default(),
-            outgoing: Calls::default(),
             signer: Signed::default(),
             health: Checked::default(),
         }

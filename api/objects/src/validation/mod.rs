@@ -207,7 +207,12 @@ pub fn create(resource: &ResourceTable, settings: Settings, object: &Object) -> 
 
 /// Returns the failures of a new object, like [`create`], for a request in `group` if several groups serve
 /// the type.
-pub fn create_in(group: &str, resource: &ResourceTable, settings: Settings, object: &Object) -> Vec<FieldError> {
+pub fn create_in(
+    group: &str,
+    resource: &ResourceTable,
+    settings: Settings,
+    object: &Object,
+) -> Vec<FieldError> {
     if resource.message.custom {
         let mut errors = Vec::new();
         metadata::validate_metadata_create(

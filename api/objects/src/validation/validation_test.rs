@@ -232,8 +232,7 @@ fn the_newer_group_changes_only_the_series_of_events() {
         object(table, &named(table, &members))
     };
     let old = event(r#""reason":"R""#);
-    let said =
-        |group: &str, new: &Object| texts(update_in(group, "", table, SETTINGS, [new, &old]).errors);
+    let said = |group: &str, new: &Object| texts(update_in(group, "", table, SETTINGS, [new, &old]).errors);
     for (members, wanted) in [
         (r#""reason":"R","series":{"count":2,"lastObservedTime":"2020-01-01T00:00:00.000000Z"}"#, vec![]),
         (

@@ -17,6 +17,7 @@ use super::error::Ends;
 use super::guard::Guard;
 use super::proxy::Proxy;
 use super::tunnel::Tunnel;
+use crate::metrics::families::Calls;
 use crate::stream::AnyStream;
 
 /// The networks of an EgressSelectorConfiguration.
@@ -32,9 +33,29 @@ pub struct Networks {
     pub is_configured: bool,
 }
 
+impl Networks {
+    /// Returns these networks with their calls counted in `calls`.
+    #[must_use]
+    pub fn counted(self, calls: &Arc<Calls>) -> Networks {
+        let Networks { cluster, control_plane, etcd, is_configured } = self;
+        let [cluster, control_plane, etcd] =
+            [cluster, control_plane, etcd].map(|egress| Egress { calls: Some(calls.clone()), ..egress });
+        Networks { cluster, control_plane, etcd, is_configured }
+    }
+
+    /// Returns the egress to servers that are reached without the proxy of a network.
+    pub fn direct(&self) -> Egress {
+        Egress { way: Way::Direct, calls: self.control_plane.calls.clone() }
+    }
+}
+
 /// The way in which connections into one network are made.
 #[derive(Clone, Debug, Default)]
-pub struct Egress(Way);
+pub struct Egress {
+    way: Way,
+    /// The metrics in which calls are counted; `None` if they are not counted.
+    calls: Option<Arc<Calls>>,
+}
 
 #[derive(Clone, Debug, Default)]
 enum Way {
@@ -52,17 +73,28 @@ impl Egress {
     /// # Errors
     /// The URL is not that of a proxy.
     pub(super) fn by_url(url: &str) -> Result<Egress, String> {
-        Ok(Egress(Way::Proxy(Arc::new(Proxy::read(url)?))))
+        Ok(Egress { way: Way::Proxy(Arc::new(Proxy::read(url)?)), calls: None })
     }
 
     /// Creates an egress through a proxy to which this server has its own connection.
     pub fn by_tunnel(tunnel: Tunnel) -> Egress {
-        Egress(Way::Tunnel(Arc::new(tunnel)))
+        Egress { way: Way::Tunnel(Arc::new(tunnel)), calls: None }
+    }
+
+    /// Returns this egress, or `other` if this one is direct. Calls are counted as those of `other`.
+    pub(super) fn or(self, other: &Egress) -> Egress {
+        let way = if self.is_direct() { other.way.clone() } else { self.way };
+        Egress { way, calls: other.calls.clone() }
+    }
+
+    /// Returns the metrics in which calls are counted, if they are counted.
+    pub(super) fn calls(&self) -> Option<&Calls> {
+        self.calls.as_deref()
     }
 
     /// Returns whether connections are made without a proxy.
     pub fn is_direct(&self) -> bool {
-        matches!(self.0, Way::Direct)
+        matches!(self.way, Way::Direct)
     }
 
     /// Connects to a server. The addresses of both ends are known only for a direct connection. `guard` is
@@ -76,14 +108,14 @@ impl Egress {
         port: u16,
         guard: &Guard,
     ) -> Result<(AnyStream, Ends), Failure> {
-        match &self.0 {
+        match &self.way {
             Way::Direct => {
                 let stream = dial(host, port, guard).await?;
                 let ends = stream.local_addr().ok().zip(stream.peer_addr().ok());
                 Ok((Box::new(stream), ends))
             }
             Way::Proxy(proxy) => Ok((Box::new(proxy.dial(host, port).await?), None)),
-            Way::Tunnel(tunnel) => Ok((tunnel.dial(host, port).await?, None)),
+            Way::Tunnel(tunnel) => Ok((tunnel.dial(host, port, self.calls()).await?, None)),
         }
     }
 

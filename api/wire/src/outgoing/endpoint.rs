@@ -137,10 +137,11 @@ impl Endpoint {
         Endpoint { guard, ..self }
     }
 
-    /// Sets the egress, unless the credentials name a proxy.
+    /// Sets the egress, with the metrics in which calls are counted. A proxy that the credentials name has
+    /// precedence.
     #[must_use]
     pub fn through(self, egress: &Egress) -> Endpoint {
-        if self.egress.is_direct() { Endpoint { egress: egress.clone(), ..self } } else { self }
+        Endpoint { egress: self.egress.or(egress), ..self }
     }
 
     /// Returns `why` in the format of a failed call.
@@ -195,7 +196,9 @@ impl Endpoint {
 
     /// Counts a call to the endpoint. `code` is `None` if there was no response.
     pub(super) fn count(&self, method: &Method, code: Option<StatusCode>, began: Instant) {
-        counted(&self.address.0, self.address.1, method, code, began);
+        if let Some(calls) = self.egress.calls() {
+            counted(calls, self.address(), method, code, began);
+        }
     }
 
     /// Returns the target of connections to the endpoint.

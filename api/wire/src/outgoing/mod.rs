@@ -36,7 +36,6 @@ mod typed;
 pub use answer::Review;
 pub use authorities::Authorities;
 pub use client::{Client, PATH, Service};
-pub use counting::count_in;
 pub use credentials::{Credentials, Identity, Tls};
 pub use egress::{Egress, Networks};
 pub use endpoint::Endpoint;

@@ -20,6 +20,7 @@ use super::dial::{authority, dial};
 use super::guard::Guard;
 use super::proxy::{Refusal, ask};
 use super::{Credentials, Failure, Tls, konnectivity};
+use crate::metrics::families::Calls;
 use crate::stream::AnyStream;
 
 /// A proxy with its transport and protocol.
@@ -139,20 +140,28 @@ impl Tunnel {
         Tunnel { transport, protocol }
     }
 
-    /// Connects to another server through the proxy.
-    pub(super) async fn dial(&self, host: &str, port: u16) -> Result<AnyStream, Failure> {
+    /// Connects to another server through the proxy, and counts that in `calls`.
+    pub(super) async fn dial(
+        &self,
+        host: &str,
+        port: u16,
+        calls: Option<&Calls>,
+    ) -> Result<AnyStream, Failure> {
         let Tunnel { transport, protocol } = self;
         let labels = [protocol.label(), transport.label()];
         let began = Instant::now();
-        let stream =
-            transport.connect().await.inspect_err(|_| tunnelled(labels, Err(Stage::Connect), began))?;
+        let count = |outcome| {
+            if let Some(calls) = calls {
+                tunnelled(calls, labels, outcome, began);
+            }
+        };
+        let stream = transport.connect().await.inspect_err(|_| count(Err(Stage::Connect)))?;
         let target = authority(host, port);
         let asked = match protocol {
             Protocol::HttpConnect => self.connect_to(stream, &target).await,
             Protocol::Grpc => konnectivity::connect_to(stream, &target).await,
         };
-        let outcome = asked.as_ref().map(|_| ()).map_err(|_| Stage::Proxy);
-        tunnelled(labels, outcome, began);
+        count(asked.as_ref().map(|_| ()).map_err(|_| Stage::Proxy));
         asked
     }
 
