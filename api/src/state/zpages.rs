@@ -209,6 +209,7 @@ fn object(sources: &Sources<'_>, page: ZPage, version: &str) -> Value {
     object.into()
 }
 
+/// Returns the separator of this process, which is chosen at random so that no program depends on it.
 fn separator() -> &'static str {
     static CHOSEN: OnceLock<&str> = OnceLock::new();
     CHOSEN.get_or_init(|| SEPARATORS[usize::from(names::random::<1>()[0]) % SEPARATORS.len()])

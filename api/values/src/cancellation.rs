@@ -150,6 +150,7 @@ struct Running {
     hand_over_after: Duration,
 }
 
+// A thread polls one computation at a time, so the current one is a property of the thread.
 thread_local! {
     static STEPS: Cell<u32> = const { Cell::new(0) };
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };

@@ -46,6 +46,7 @@ struct Pool {
     left: usize,
 }
 
+// Unused random bytes of each thread: a call of the operating system for each name would take longer.
 thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_BYTES], left: 0 }) };
 }

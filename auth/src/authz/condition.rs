@@ -23,6 +23,7 @@ const COST_MAX: u64 = 1_000_000;
 /// Time limit of one condition, in case its evaluation takes longer than its cost suggests.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
+/// The constant environment of conditions.
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
     let libraries: Vec<Library> = [standard::library()].into_iter().chain(extensions()).collect();
     Environment::new(&libraries, VERSION, Origin::New)

@@ -33,6 +33,7 @@ const STACKS_MAX: usize = 50_000;
 /// Number of samples of each stack.
 pub type Samples = HashMap<Box<[usize]>, u64>;
 
+// The handler of a signal takes the samples, and a handler reaches nothing but globals.
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static NOTED: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];

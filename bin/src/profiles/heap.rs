@@ -28,6 +28,7 @@ const STACKS_MAX: usize = 4096;
 /// Frames of this module, with which every stack begins.
 const OWN_FRAMES: usize = 2;
 
+/// Whether allocations are sampled. It is global because the allocator belongs to the process.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// Number of sampled blocks whose address maps to the slot. A counter that has reached its maximum stays

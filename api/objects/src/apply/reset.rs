@@ -25,6 +25,7 @@ const IDENTITY: [&str; 11] = [
     "metadata.resourceVersion",
 ];
 
+/// The fields that no manager owns: a constant set.
 static OWNED_BY_NOBODY: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::of_fields(&IDENTITY));
 
 /// The member `metadata` as a whole, which no manager owns.

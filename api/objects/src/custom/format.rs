@@ -76,6 +76,7 @@ fn find(format: &str) -> Option<Check> {
     FORMATS.binary_search_by(|(other, _)| (*other).cmp(name)).ok().map(|at| FORMATS[at].1)
 }
 
+/// A constant expression, which is compiled at its first use.
 type Expression = LazyLock<Option<Regex>>;
 
 static HEX_COLOR: Expression = LazyLock::new(|| Regex::new("^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$").ok());

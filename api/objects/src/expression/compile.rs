@@ -13,6 +13,7 @@ use values::cancellation;
 /// Compatibility version: new expressions may use the features of this version.
 const VERSION: Version = Version::new(1, 35);
 
+/// The constant environments of new and of stored expressions, which take some time to build.
 static NEW: LazyLock<Environment> = LazyLock::new(|| make(Origin::New));
 static STORED: LazyLock<Environment> = LazyLock::new(|| make(Origin::Stored));
 

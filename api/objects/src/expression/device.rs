@@ -37,6 +37,7 @@ pub enum Fault {
     Complex,
 }
 
+/// The constant environments of new and of stored expressions, which take some time to build.
 static NEW: LazyLock<Environment> = LazyLock::new(|| declare(Origin::New));
 static STORED: LazyLock<Environment> = LazyLock::new(|| declare(Origin::Stored));
 

@@ -10,6 +10,7 @@ use objects::representation::answer::Reported;
 use values::log_limit::{LogLimit, shortened};
 use wire::response::Response;
 
+/// Limits of log lines about refusals. They belong to the process, because it has one log.
 static UNAUTHENTICATED: LogLimit = LogLimit::new();
 static FORBIDDEN: LogLimit = LogLimit::new();
 

@@ -32,7 +32,7 @@ const KEPT_FOR: Duration = Duration::from_secs(90);
 /// Maximum number of kept connections that a call tries, because each may have ended in the meantime.
 pub(super) const TRIED_MAX: usize = KEPT_MAX;
 
-/// Number of connections that the process keeps.
+/// Number of connections that the process keeps. It is global because it bounds the open files of the process.
 static KEPT_IN_ALL: AtomicUsize = AtomicUsize::new(0);
 
 /// The kept connections of an endpoint.

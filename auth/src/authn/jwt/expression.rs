@@ -33,6 +33,7 @@ const USER: &str = "kubernetes.UserInfo";
 /// Name of the type of `claims` in expressions.
 const CLAIMS_TYPE: &str = "kubernetes.claims";
 
+/// The constant environments of expressions about claims and about users.
 static CLAIMS: LazyLock<Environment> =
     LazyLock::new(|| base().with_variable("claims", Type::map(Type::String, Type::Any)));
 

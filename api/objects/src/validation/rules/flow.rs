@@ -20,7 +20,7 @@ const EXEMPT: &str = "exempt";
 /// Annotation of an older version that marks an explicit 0 as the number of shares. It is refused.
 const PRESERVES_ZERO: &str = "v1beta3-preserve-zero-concurrency-shares";
 
-/// Mandatory objects, which cannot be changed.
+/// Mandatory objects, which cannot be changed: constants, parsed at their first use.
 static SCHEMAS: LazyLock<Vec<Value>> =
     LazyLock::new(|| mandatory(include_str!("../../../../bootstrap/flow_schemas.json")));
 static LEVELS: LazyLock<Vec<Value>> =

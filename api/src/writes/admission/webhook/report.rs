@@ -10,6 +10,7 @@ use values::log_limit::{LogLimit, shortened};
 use values::request_scope::audit_id;
 use values::status::Status;
 
+/// Limit of log lines about failed calls. It belongs to the process, because it has one log.
 static LINES: LogLimit = LogLimit::new();
 
 /// The webhook call that a log line is about.
