@@ -292,6 +292,8 @@ impl Backoff {
 
 #[cfg(test)]
 mod losses_test;
+#[cfg(test)]
+mod two_servers_test;
 
 #[cfg(test)]
 mod tests {

@@ -60,10 +60,16 @@ impl Server {
         Server::over(std::mem::take(&mut self.directory), Settings::default())
     }
 
+    /// Starts a server with an empty store, after `change` has changed its configuration.
+    pub(crate) fn configured(change: impl FnOnce(&mut Parts)) -> Server {
+        let directory = std::env::temp_dir().join(format!("write-path-{}", values::names::uid()));
+        let mut parts = parts(open(&directory), None, Settings::default().without("ServiceAccount"));
+        change(&mut parts);
+        Server::of(parts, directory)
+    }
+
     fn over(directory: PathBuf, admission: Settings) -> Server {
-        let options = Options { durability: Durability::Relaxed, ..Options::new(&directory) };
-        let engine = Engine::open(options).unwrap();
-        Server::on(engine, None, directory, admission)
+        Server::on(open(&directory), None, directory, admission)
     }
 
     /// Returns a server on this engine, whose writes the ledger decides if there is one.
@@ -73,52 +79,11 @@ impl Server {
         directory: PathBuf,
         admission: Settings,
     ) -> Server {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let issuer = TokenIssuer::new(
-            "issuer",
-            SigningKey::from_pem(KEY).unwrap(),
-            NameDomains::new(KUBERNETES.domain),
-        );
-        let parts = Parts {
-            metrics: Arc::default(),
-            naming: &KUBERNETES,
-            allows_privileged: false,
-            backends: Backends::new(Backend::new(engine, ledger), Vec::new()),
-            authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
-            lifecycle: Lifecycle::new(),
-            limits: Limits::default(),
-            address,
-            root_ca: String::new(),
-            ranges: Ranges::default(),
-            tokens: Tokens {
-                signer: Signer::Own(issuer),
-                audiences: vec!["here".to_owned()],
-                lifetime_max: None,
-                extends: false,
-                extended_lifetime: EXTENDED_LIFETIME,
-                documents: Default::default(),
-                uses: Default::default(),
-            },
-            certificates: crate::state::certificates::Certificates::unsigned(),
-            features: Features::default(),
-            edge: Default::default(),
-            flags: Vec::new(),
-            log_files: None,
-            debugging: Default::default(),
-            tracer: None,
-            version: Default::default(),
-            host_name: "host".to_owned(),
-            own_service: Default::default(),
-            collects_garbage: true,
-            admission,
-            auditor: None,
-            enablement: Enablement::default(),
-            fairness: Default::default(),
-            extensions: Default::default(),
-            peers: Default::default(),
-            nodes: crate::state::connect::Nodes::new(crate::state::connect::Settings::default()).unwrap(),
-            secrecy: None,
-        };
+        Server::of(parts(engine, ledger, admission), directory)
+    }
+
+    fn of(parts: Parts, directory: PathBuf) -> Server {
+        let address = parts.address;
         let api = Context::assemble(parts, vec![Module::AlwaysAllow]).unwrap();
         api.lifecycle().advance(Stage::Serving);
         let connection = Arc::new(ConnectionInfo::detached(address, Vec::new()));
@@ -169,6 +134,57 @@ impl Server {
         let warnings = warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (code, warnings, parse(&body).unwrap_or_default())
+    }
+}
+
+/// Opens the store in a directory.
+fn open(directory: &std::path::Path) -> Engine {
+    Engine::open(Options { durability: Durability::Relaxed, ..Options::new(directory) }).unwrap()
+}
+
+/// Returns the configuration of a server on this engine, whose writes the ledger decides if there is one.
+fn parts(engine: Engine, ledger: Option<Arc<dyn Ledger>>, admission: Settings) -> Parts {
+    let key = SigningKey::from_pem(KEY).unwrap();
+    let issuer = TokenIssuer::new("issuer", key, NameDomains::new(KUBERNETES.domain));
+    Parts {
+        metrics: Arc::default(),
+        naming: &KUBERNETES,
+        allows_privileged: false,
+        backends: Backends::new(Backend::new(engine, ledger), Vec::new()),
+        authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
+        lifecycle: Lifecycle::new(),
+        limits: Limits::default(),
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+        root_ca: String::new(),
+        ranges: Ranges::default(),
+        tokens: Tokens {
+            signer: Signer::Own(issuer),
+            audiences: vec!["here".to_owned()],
+            lifetime_max: None,
+            extends: false,
+            extended_lifetime: EXTENDED_LIFETIME,
+            documents: Default::default(),
+            uses: Default::default(),
+        },
+        certificates: crate::state::certificates::Certificates::unsigned(),
+        features: Features::default(),
+        edge: Default::default(),
+        flags: Vec::new(),
+        log_files: None,
+        debugging: Default::default(),
+        tracer: None,
+        version: Default::default(),
+        host_name: "host".to_owned(),
+        own_service: Default::default(),
+        collects_garbage: true,
+        admission,
+        auditor: None,
+        enablement: Enablement::default(),
+        fairness: Default::default(),
+        extensions: Default::default(),
+        peers: Default::default(),
+        nodes: crate::state::connect::Nodes::new(crate::state::connect::Settings::default()).unwrap(),
+        secrecy: None,
     }
 }
 

@@ -47,3 +47,35 @@ pub(super) fn tunnelled(calls: &Calls, labels: [&str; 2], outcome: Result<(), St
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::outgoing::{Endpoint, Networks, get};
+
+    #[tokio::test]
+    async fn calls_are_counted_in_the_metrics_of_their_own_networks() {
+        let [one, other] = [(); 2].map(|()| Arc::<Calls>::default());
+        // The listener is dropped, so nothing listens at its port.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let endpoint = Endpoint::at_port("127.0.0.1", port, "/", None).unwrap();
+        let failed = |calls: &Calls| {
+            let series = calls.requests.of(&["<error>", &format!("127.0.0.1:{port}"), "GET"]);
+            series.map_or(0, |count| count.load(Ordering::Relaxed))
+        };
+        for (calls, wanted) in [(&one, [1, 0]), (&one, [2, 0]), (&other, [2, 1])] {
+            let networks = Networks::default().counted(calls);
+            let endpoint = endpoint.clone().through(&networks.cluster);
+            assert!(get(&endpoint, HeaderMap::new(), Duration::from_secs(5)).await.is_err());
+            assert_eq!([&one, &other].map(|calls| failed(calls)), wanted);
+        }
+        assert!(get(&endpoint, HeaderMap::new(), Duration::from_secs(5)).await.is_err());
+        assert_eq!([&one, &other].map(|calls| failed(calls)), [2, 1]);
+    }
+}
