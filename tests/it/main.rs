@@ -40,6 +40,7 @@ mod kube_custom;
 mod kube_watch;
 mod kube_writes;
 mod kubectl;
+mod lexer;
 mod lists;
 mod log;
 mod losses;

@@ -10,6 +10,10 @@ use std::path::Path;
 
 use crate::tree::{SOURCES, files, root};
 
+mod functions;
+mod list;
+mod types;
+
 /// Extensions of the files that contain prose.
 const ENDINGS: [&str; 3] = ["md", "proto", "rs"];
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::lexer::{is_word, tokens};
+
 /// The names that a source file declares and mentions. A scope is the path of an inline module within the file.
 #[derive(Default)]
 pub struct Source {
@@ -33,85 +35,6 @@ pub struct Import {
     pub is_public: bool,
 }
 
-/// Splits Rust code into words, `::`, literals (each is the token `"`), and single other characters.
-fn tokens(code: &str) -> Vec<&str> {
-    let mut tokens = Vec::new();
-    let mut rest = code;
-    while let Some(first) = rest.chars().next() {
-        let length = token_length(rest, first);
-        let token = &rest[..length];
-        rest = &rest[length..];
-        if token.starts_with("//") || token.starts_with("/*") || first.is_whitespace() {
-            continue;
-        }
-        tokens.push(if is_literal(token) { "\"" } else { token });
-    }
-    tokens
-}
-
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-/// Whether a token is a string or a character. A lifetime is a word with an apostrophe, and no literal.
-fn is_literal(token: &str) -> bool {
-    token.ends_with('"') || token.ends_with("\"#") || (token.len() > 1 && token.ends_with('\''))
-}
-
-/// Returns the bytes of the token at the beginning of `code`.
-fn token_length(code: &str, first: char) -> usize {
-    let up_to = |end: Option<usize>| end.unwrap_or(code.len());
-    if code.starts_with("//") {
-        return up_to(code.find('\n'));
-    }
-    if code.starts_with("/*") {
-        return up_to(code.find("*/").map(|at| at + 2));
-    }
-    if code.starts_with("::") {
-        return 2;
-    }
-    if first == '\'' {
-        return quote_length(code);
-    }
-    let prefix = code.find(|c| c != 'b' && c != 'c' && c != 'r').unwrap_or(code.len());
-    let hashes = code[prefix..].len() - code[prefix..].trim_start_matches('#').len();
-    let is_raw = code[..prefix].contains('r');
-    if code[prefix + hashes..].starts_with('"') && (is_raw || hashes == 0) {
-        let text = prefix + hashes + 1;
-        if is_raw {
-            let end = format!("\"{}", "#".repeat(hashes));
-            return up_to(code[text..].find(&end).map(|at| text + at + end.len()));
-        }
-        return up_to(closing(&code[text..], '"').map(|at| text + at));
-    }
-    match code.find(|c| !is_word(c)).unwrap_or(code.len()) {
-        0 => first.len_utf8(),
-        word => word,
-    }
-}
-
-/// Returns the position after the first `end` that no backslash precedes.
-fn closing(text: &str, end: char) -> Option<usize> {
-    let mut is_escaped = false;
-    for (at, c) in text.char_indices() {
-        if c == end && !is_escaped {
-            return Some(at + c.len_utf8());
-        }
-        is_escaped = c == '\\' && !is_escaped;
-    }
-    None
-}
-
-/// Returns the bytes of a character or a lifetime.
-fn quote_length(code: &str) -> usize {
-    let text = &code[1..];
-    let first = text.chars().next().map_or(0, char::len_utf8);
-    if text.starts_with('\\') || text[first..].starts_with('\'') {
-        return 1 + closing(text, '\'').unwrap_or(text.len());
-    }
-    1 + text.find(|c| !is_word(c)).unwrap_or(text.len())
-}
-
 /// A position in the tokens of a file, and what was read before it.
 struct Reader<'t> {
     tokens: Vec<&'t str>,
@@ -126,7 +49,7 @@ struct Reader<'t> {
 /// Reads a source file. Items for tests only are skipped.
 pub fn read(code: &str) -> Source {
     let mut reader = Reader {
-        tokens: tokens(code),
+        tokens: tokens(code).map(|token| token.text).collect(),
         at: 0,
         scope: Vec::new(),
         ends: Vec::new(),
