@@ -21,7 +21,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use values::cancellation::Reason;
+use values::cancellation::CancellationReason;
 use wire::server::{DrainLimit, Lifecycle, Stage};
 use wire::traces::export::Waiting;
 
@@ -174,7 +174,7 @@ impl Ending {
             tokio::time::sleep_until(cut_at.into()).await;
             // This thread cancels the computations, as they may occupy all threads of the server.
             if let Some(lifecycle) = &self.0.run.lock().lifecycle {
-                lifecycle.computations().cancel(Reason::Shutdown);
+                lifecycle.computations().cancel(CancellationReason::Shutdown);
             }
             tokio::time::sleep_until(ends_at.into()).await;
         };

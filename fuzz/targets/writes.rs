@@ -14,7 +14,7 @@ use types::schema::decode::decode;
 use types::schema::defaults;
 use types::schema::registry::Resource;
 use types::schema::table::Message;
-use values::field::{Element, Scalar};
+use values::field::{Element, KeyScalar};
 use values::json::{Object, Value, parse};
 use values::naming::KUBERNETES;
 
@@ -239,10 +239,10 @@ fn exists(value: &Value, path: &[&Element<'_>]) -> bool {
         // An omitted key of an element defaults to the empty value, as in all lists of this server.
         (Element::Key(keys), Value::Array(items)) => items.iter().find(|item| {
             let empty = Value::String(String::new());
-            keys.iter().all(|(name, scalar)| Scalar::of(item.get(name).unwrap_or(&empty)) == *scalar)
+            keys.iter().all(|(name, scalar)| KeyScalar::of(item.get(name).unwrap_or(&empty)) == *scalar)
         }),
         (Element::Value(scalar), Value::Array(items)) => {
-            items.iter().find(|item| Scalar::of(item) == *scalar)
+            items.iter().find(|item| KeyScalar::of(item) == *scalar)
         }
         _ => None,
     };

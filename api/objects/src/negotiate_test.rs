@@ -2,7 +2,7 @@
 
 use super::*;
 use values::naming::{CLUSTER, KUBERNETES};
-use values::status::Reason;
+use values::status::StatusReason;
 
 const FORMATS: Formats = Formats { naming: &KUBERNETES, cbor: false, objects: Objects::Typed };
 const WITH_CBOR: Formats = Formats { naming: &KUBERNETES, cbor: true, objects: Objects::Typed };
@@ -29,7 +29,7 @@ fn told(outcome: Result<Output, Status>) -> String {
             format!("{:?}{transform}", output.encoding).to_lowercase()
         }
         Err(status) => {
-            assert_eq!((status.code.as_u16(), status.reason), (406, Reason::NotAcceptable));
+            assert_eq!((status.code.as_u16(), status.reason), (406, StatusReason::NotAcceptable));
             status.message
         }
     }

@@ -44,7 +44,7 @@ use values::json::{Object, parse};
 use values::memory::Account;
 use values::naming::Naming;
 use values::query::Query;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 use wire::metrics::Metrics;
 use wire::response::{Response, respond};
 
@@ -518,7 +518,7 @@ pub fn refuse_list_transform(output: &Output, resource: &Resource) -> Result<(),
     let kind = &resource.table.kind;
     match output.transform {
         Transform::PartialObjectList => Err(Status::new(
-            Reason::NotAcceptable,
+            StatusReason::NotAcceptable,
             format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
                 internal_type(resource, kind, "Unstructured")
@@ -547,7 +547,7 @@ pub fn refuse_object_transform(output: &Output, resource: &Resource) -> Result<(
     let kind = &resource.table.list_kind;
     match output.transform {
         Transform::PartialObject => Err(Status::new(
-            Reason::NotAcceptable,
+            StatusReason::NotAcceptable,
             format!(
                 "you requested PartialObjectMetadata, but the requested object is a list (*{})",
                 internal_type(resource, kind, "UnstructuredList")

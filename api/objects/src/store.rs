@@ -24,7 +24,7 @@ use types::schema::registry::Resource;
 use values::field::go_quote;
 use values::json::Object;
 use values::object::{meta, set_meta};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 mod access;
 #[cfg(test)]
@@ -165,7 +165,7 @@ pub fn remains(resource: &Resource, namespace: &str, name: &str) -> Object {
 
 /// Returns the 500 for a record that cannot be read.
 pub fn damaged(error: ReadError) -> Status {
-    Status::new(Reason::StorageReadError, error.to_string())
+    Status::new(StatusReason::StorageReadError, error.to_string())
 }
 
 impl Stored {
@@ -187,7 +187,7 @@ impl Stored {
 }
 
 fn unreadable(error: DecodeError) -> Status {
-    Status::new(Reason::StorageReadError, error.to_string())
+    Status::new(StatusReason::StorageReadError, error.to_string())
 }
 
 /// Decodes a stored value into a tree.

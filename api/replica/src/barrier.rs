@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::{FOLLOW_WAIT, Replica, number, revision};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// A key that no object has, so that the request reads only the revision.
 const ABSENT: &[u8] = b"\0";
@@ -94,7 +94,7 @@ impl Replica {
     pub(super) fn moved(&self) -> Status {
         let message =
             "the store is moved to another place, or is being filled: ask the server that serves it now";
-        Status::new(Reason::ServiceUnavailable, message)
+        Status::new(StatusReason::ServiceUnavailable, message)
     }
 
     /// Returns etcd's revision, from a request sent after the call.
@@ -142,19 +142,19 @@ impl Replica {
         }
         let (at, wanted) = (number(self.engine.revision()), number(wanted));
         let message = format!("Timeout: this server is at revision {at} of etcd, which is at {wanted}");
-        Err(Status::new(Reason::Timeout, message))
+        Err(Status::new(StatusReason::Timeout, message))
     }
 
     /// Returns the error for a read that etcd did not answer.
     pub(super) fn unanswered(&self, error: &Error) -> Status {
         tracing::warn!(%error, "etcd does not respond");
         match error {
-            Error::Lost(_) => Status::new(Reason::Timeout, format!("Timeout: {error}")),
+            Error::Lost(_) => Status::new(StatusReason::Timeout, format!("Timeout: {error}")),
             Error::Unreachable(_) | Error::OtherCluster { .. } => {
-                Status::new(Reason::ServiceUnavailable, error.to_string())
+                Status::new(StatusReason::ServiceUnavailable, error.to_string())
             }
             Error::Answered { .. } if error.outcome_is_unknown() => {
-                Status::new(Reason::Timeout, format!("Timeout: {error}"))
+                Status::new(StatusReason::Timeout, format!("Timeout: {error}"))
             }
             Error::Answered { .. } | Error::Malformed(_) => Status::internal(error),
         }

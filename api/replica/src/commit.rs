@@ -18,7 +18,7 @@ use super::stored_values::{ValueError, Values, has_unknown};
 use super::{Replica, number, revision};
 use objects::store::{Addresses, CommitFailure, Ledger, Pending};
 use types::schema::registry::Resource;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Prefix of the keys of services.
 const SERVICES: &str = "/core/services/";
@@ -233,7 +233,7 @@ impl Replica {
         }
         if let Err(status) = self.follow_to(at).await {
             let message = format!("{}; the write is stored at revision {at}", status.message);
-            return Err(Status::new(Reason::Timeout, message).into());
+            return Err(Status::new(StatusReason::Timeout, message).into());
         }
         let entry = written(&self.engine, key, at).await.ok_or_else(|| {
             // The written value was read back as unreadable.
@@ -247,11 +247,11 @@ impl Replica {
         tracing::warn!(%error, unknown = error.outcome_is_unknown(), "write to etcd failed");
         if error.outcome_is_unknown() {
             let message = format!("Timeout: it is unknown whether the write was stored: {error}");
-            return Status::new(Reason::Timeout, message).into();
+            return Status::new(StatusReason::Timeout, message).into();
         }
         match error {
             Error::Answered { .. } => Status::internal(error).into(),
-            _ => Status::new(Reason::ServiceUnavailable, error.to_string()).into(),
+            _ => Status::new(StatusReason::ServiceUnavailable, error.to_string()).into(),
         }
     }
 }

@@ -29,7 +29,7 @@ use super::stored_values::{ValueError, content};
 use super::{Replica, number, revision};
 use objects::store::CommitFailure;
 use values::json;
-use values::status::Reason;
+use values::status::StatusReason;
 
 /// Maximum number of concurrent writes.
 const WRITES_MAX: usize = 32;
@@ -189,7 +189,7 @@ impl Replica {
             let waits = match &failure {
                 CommitFailure::Again | CommitFailure::Conflict { .. } => true,
                 CommitFailure::Status(status) => {
-                    matches!(status.reason, Reason::Timeout | Reason::ServiceUnavailable)
+                    matches!(status.reason, StatusReason::Timeout | StatusReason::ServiceUnavailable)
                 }
                 CommitFailure::Engine(_) => false,
             };

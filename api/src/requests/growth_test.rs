@@ -18,7 +18,7 @@ use crate::writes::write::server_fixture::Server;
 use testkit::processor_time;
 use types::schema::registry::Resource;
 use types::schema::table::{Field, Kind, Message, Scope};
-use values::cancellation::{Token, observed};
+use values::cancellation::{CancellationToken, observed};
 use values::json::Value;
 
 /// Counts the bytes that each thread allocates.
@@ -355,7 +355,7 @@ async fn a_request_that_is_over_ends_wherever_it_is_and_stores_nothing() {
                 format!("{}?dryRun=All", shape.request)
             };
             let body = body_of(&server, &format!("{path}/subject"), &shape).await;
-            let token = Token::default();
+            let token = CancellationToken::default();
             observed::begin(&token, u64::MAX);
             let (code, _, _) = server.ask_within(&token, &ask, &body).await;
             let looks = observed::end();
@@ -364,7 +364,7 @@ async fn a_request_that_is_over_ends_wherever_it_is_and_stores_nothing() {
             }
             for cancel_at in [1, looks / 3, looks / 2, looks.saturating_sub(1)] {
                 let before = server.ask(&format!("GET {path}/subject"), "").await.2;
-                let token = Token::default();
+                let token = CancellationToken::default();
                 observed::begin(&token, cancel_at.max(1));
                 // Without a dry run: nothing may be stored.
                 let (code, _, _) = server.ask_within(&token, &shape.request, &body).await;

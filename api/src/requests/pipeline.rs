@@ -44,7 +44,7 @@ use objects::representation::answer::respond_status;
 use objects::request::{RequestError, RequestInfo, Verb};
 use objects::store::{self, Part, Pending};
 use types::served::Served;
-use values::cancellation::{self, Cancelled, Reason, Token};
+use values::cancellation::{self, CancellationReason, CancellationToken, Cancelled};
 use values::memory::Account;
 use values::query::Query;
 use values::request_scope::RequestScope;
@@ -98,7 +98,7 @@ pub struct Exchange<'c> {
     /// Flow schema and priority level by which flow control classified the request.
     flow: Option<Arc<fairness::Ids>>,
     /// Token that cancels the computations of the request.
-    token: Token,
+    token: CancellationToken,
 }
 
 /// The response of the step that ended a request.
@@ -473,17 +473,17 @@ impl<'c> Exchange<'c> {
             self.token.cancel_at(began + time);
             let served = tokio::time::timeout(time, work).await;
             self.passed("serving", began.elapsed());
-            served.unwrap_or(Err(Cancelled(Reason::Deadline)))
+            served.unwrap_or(Err(Cancelled(CancellationReason::Deadline)))
         };
         match result {
             Ok(result) => result.map_err(|status| self.answer(&status)),
-            Err(Cancelled(Reason::Shutdown)) => Err(self.answer(&Status::new(
-                status::Reason::ServiceUnavailable,
+            Err(Cancelled(CancellationReason::Shutdown)) => Err(self.answer(&Status::new(
+                status::StatusReason::ServiceUnavailable,
                 "the server ended before the request was done; nothing was stored",
             ))),
             // A client that disconnected does not receive the response, but the log and the audit event
             // contain it.
-            Err(Cancelled(Reason::Deadline | Reason::Gone)) => {
+            Err(Cancelled(CancellationReason::Deadline | CancellationReason::Gone)) => {
                 self.count_termination(info, StatusCode::GATEWAY_TIMEOUT);
                 Err(Box::new(timed_out()))
             }

@@ -50,9 +50,9 @@ use objects::strategy::Endpoint;
 use types::features::Feature;
 use types::schema::registry::{Registry, Resource};
 use types::served::Served;
-use values::memory::{Account, Charge, Exhausted};
+use values::memory::{Account, Charge, MemoryExhausted};
 use values::query::Query;
-use values::status::{Reason, Status, Subject};
+use values::status::{Status, StatusReason, Subject};
 use values::warning;
 use wire::compress;
 use wire::response::{Response, respond_text};
@@ -365,9 +365,11 @@ fn is_read(verb: Verb) -> bool {
 async fn read(context: &Context, incoming: Incoming, account: &Account) -> Result<(Bytes, Charge), Status> {
     let timeout = context.limits().request_timeout;
     read_charged(incoming, BODY_BYTES_MAX, timeout, account).await.map_err(|error| match error {
-        BodyError::NoMemory => Status::no_memory(Exhausted::Busy),
+        BodyError::NoMemory => Status::no_memory(MemoryExhausted::Busy),
         BodyError::TooLarge => Status::too_large(BODY_BYTES_MAX),
-        BodyError::Timeout => Status::new(Reason::Timeout, "Timeout: request body did not arrive in time"),
+        BodyError::Timeout => {
+            Status::new(StatusReason::Timeout, "Timeout: request body did not arrive in time")
+        }
         BodyError::Disconnected => Status::bad_request("unable to read the request body"),
     })
 }

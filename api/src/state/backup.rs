@@ -18,7 +18,7 @@ use http::{HeaderName, HeaderValue, Method};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use values::naming::Naming;
-use values::status::{Details, Reason, Status};
+use values::status::{Details, Status, StatusReason};
 use wire::response::Response;
 use wire::server::{Body, BodySender, Shutdown};
 
@@ -75,7 +75,7 @@ pub async fn respond(source: Source<'_>, method: &Method, held: &[u8]) -> Result
     let begun = tokio::task::spawn_blocking(move || engine.backup(&held)).await.map_err(Status::internal)?;
     let outgoing = begun.map_err(|error| match error {
         BackupError::Held => Status::bad_request(error.to_string()),
-        BackupError::Refused(refusal) => Status::new(Reason::ServiceUnavailable, refusal.to_string()),
+        BackupError::Refused(refusal) => Status::new(StatusReason::ServiceUnavailable, refusal.to_string()),
     })?;
     tracing::info!(revision = outgoing.revision().get(), "backup started");
     let (sender, body) = Body::channel(1);
@@ -90,7 +90,7 @@ pub async fn respond(source: Source<'_>, method: &Method, held: &[u8]) -> Result
 fn too_many() -> Status {
     let details = Details { retry_after_seconds: RETRY_AFTER_S, ..Details::default() };
     let message = format!("{BACKUPS_MAX} backups are under way already, try again later");
-    Status { details: Some(Box::new(details)), ..Status::new(Reason::TooManyRequests, message) }
+    Status { details: Some(Box::new(details)), ..Status::new(StatusReason::TooManyRequests, message) }
 }
 
 /// Sends the whole backup, and gives up if the client does not read or the server drains. An incomplete

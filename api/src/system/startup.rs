@@ -12,7 +12,7 @@ use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 use values::clock;
 use values::json::{Object, Value};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Serves the custom types that were established before. Must be called before the first request; the cost is
 /// reading their definitions.
@@ -63,7 +63,7 @@ async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
         text.bytes().map(shape).eq(*b"0000-00-00")
     };
     let found = match loopback.get(&target) {
-        Err(error) if error.reason == Reason::StorageReadError => {
+        Err(error) if error.reason == StatusReason::StorageReadError => {
             tracing::error!(%error, "cannot read the date since which tokens in secrets are tracked");
             return Ok(());
         }

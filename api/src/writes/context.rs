@@ -46,7 +46,7 @@ use types::served::{Served, Types};
 use types::version::ServerVersion;
 use values::memory::Memory;
 use values::naming::Naming;
-use values::status::{Reason, Status, Subject};
+use values::status::{Status, StatusReason, Subject};
 use wire::metrics::Metrics;
 use wire::server::Lifecycle;
 use wire::traces::Tracer;
@@ -682,18 +682,18 @@ impl Context {
             CommitError::KeyLength { .. }
             | CommitError::AttributesTooLarge { .. }
             | CommitError::ValueTooLarge { .. } => {
-                Status::new(Reason::RequestEntityTooLarge, error.to_string())
+                Status::new(StatusReason::RequestEntityTooLarge, error.to_string())
             }
             CommitError::Refused { .. } | CommitError::Closed => {
                 tracing::error!(%error, "write refused by the store");
-                Status::new(Reason::ServiceUnavailable, error.to_string())
+                Status::new(StatusReason::ServiceUnavailable, error.to_string())
             }
             // The API conventions assign this reason to an unknown outcome of a call.
             CommitError::OutcomeUnknown(_) => {
                 tracing::error!(%error, "outcome of a write is unknown");
                 Status::internal(error)
             }
-            CommitError::Damaged(error) => Status::new(Reason::StorageReadError, error.to_string()),
+            CommitError::Damaged(error) => Status::new(StatusReason::StorageReadError, error.to_string()),
             CommitError::StampOutOfRange { .. } => Status::internal(error),
         }
     }

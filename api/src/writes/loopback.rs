@@ -37,7 +37,7 @@ use types::schema::registry::Resource;
 use types::served::Served;
 use values::json::{Object, Value};
 use values::query::{FieldValidation, WriteOptions};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 pub use event::Warning;
 pub use plugins::ControllerWriter;
@@ -305,7 +305,7 @@ impl<'a> Loopback<'a> {
         // and one that is about to stop.
         if !self.api.backends().is_whole() {
             return Err(Status::new(
-                Reason::ServiceUnavailable,
+                StatusReason::ServiceUnavailable,
                 "the server deletes nothing while the store has records that it cannot read: accept-loss accepts their loss",
             ));
         }
@@ -349,7 +349,7 @@ impl Loopback<'_> {
         let Some(entry) = self.store().entry(&key) else { return Ok(false) };
         let expected = Expected::Revision(entry.revision());
         match store::read(entry).and_then(|stored| stored.object(resource)) {
-            Err(error) if error.reason == Reason::StorageReadError => {}
+            Err(error) if error.reason == StatusReason::StorageReadError => {}
             Ok(_) => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -376,7 +376,7 @@ impl ObjectStore for Loopback<'_> {
     }
 
     fn is_unreadable(error: &Status) -> bool {
-        error.reason == Reason::StorageReadError
+        error.reason == StatusReason::StorageReadError
     }
 
     async fn create(&self, target: &Target, object: Value) -> Result<Written, Status> {
@@ -387,7 +387,7 @@ impl ObjectStore for Loopback<'_> {
             Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| Ok(Wanted::Object(object.clone())));
         match self.write(&intent, &mut source).await {
             Ok(outcome) => Ok(as_written(outcome)),
-            Err(status) if status.reason == Reason::AlreadyExists => Ok(Written::Conflict),
+            Err(status) if status.reason == StatusReason::AlreadyExists => Ok(Written::Conflict),
             Err(status) => Err(status),
         }
     }

@@ -6,7 +6,7 @@ use engine::Revision;
 use values::field::FieldError;
 use values::json::Value;
 use values::query::{Query, check_dry_run, invalid_options};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// How a list interprets its resourceVersion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -135,7 +135,7 @@ impl ListOptions {
 /// Parses the resourceVersion of a get or watch; an empty text and `0` are 0. Anything else is a 500 without
 /// a reason, as in the reference server.
 pub fn version_number(text: &str) -> Result<Revision, Status> {
-    parse_version(text).map_err(|why| Status::new(Reason::Unknown, why))
+    parse_version(text).map_err(|why| Status::new(StatusReason::Unknown, why))
 }
 
 /// Parses the resourceVersion of a list, with 400 for malformed text.
@@ -285,7 +285,7 @@ mod tests {
         let status = version_number("abc").unwrap_err();
         assert_eq!(
             (status.code.as_u16(), status.reason, status.message.as_str()),
-            (500, Reason::Unknown, WHY)
+            (500, StatusReason::Unknown, WHY)
         );
         let status = list_version_number("abc").unwrap_err();
         assert_eq!((status.code.as_u16(), status.message), (400, format!("invalid resource version: {WHY}")));

@@ -58,7 +58,7 @@ const HAND_OVER_WAIT_PART: u32 = 20;
 
 /// Why a computation was cancelled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Reason {
+pub enum CancellationReason {
     /// The deadline of the request has passed.
     Deadline,
     /// The client closed its connection.
@@ -70,7 +70,7 @@ pub enum Reason {
 /// The error of a computation that was cancelled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the computation was cancelled: {0:?}")]
-pub struct Cancelled(pub Reason);
+pub struct Cancelled(pub CancellationReason);
 
 /// The error of a future whose panic was caught.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -78,14 +78,14 @@ pub struct Panicked;
 
 /// A cancellation token for the computations of one request or of the server. Clones share their state.
 #[derive(Clone, Debug, Default)]
-pub struct Token(Arc<State>);
+pub struct CancellationToken(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// A [`Reason`], or [`GOES_ON`].
+    /// A [`CancellationReason`], or [`GOES_ON`].
     reason: AtomicU8,
     deadline: Mutex<Option<Instant>>,
-    parent: Option<Token>,
+    parent: Option<CancellationToken>,
 }
 
 const GOES_ON: u8 = 0;
@@ -93,18 +93,18 @@ const DEADLINE: u8 = 1;
 const GONE: u8 = 2;
 const SHUTDOWN: u8 = 3;
 
-impl Token {
+impl CancellationToken {
     /// Creates a token that is cancelled together with this one, or earlier.
-    pub fn child(&self) -> Token {
-        Token(Arc::new(State { parent: Some(self.clone()), ..State::default() }))
+    pub fn child(&self) -> CancellationToken {
+        CancellationToken(Arc::new(State { parent: Some(self.clone()), ..State::default() }))
     }
 
     /// Cancels the computations. If the token is already cancelled, the first reason stays.
-    pub fn cancel(&self, reason: Reason) {
+    pub fn cancel(&self, reason: CancellationReason) {
         let code = match reason {
-            Reason::Deadline => DEADLINE,
-            Reason::Gone => GONE,
-            Reason::Shutdown => SHUTDOWN,
+            CancellationReason::Deadline => DEADLINE,
+            CancellationReason::Gone => GONE,
+            CancellationReason::Shutdown => SHUTDOWN,
         };
         let _ = self.0.reason.compare_exchange(GOES_ON, code, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -115,19 +115,19 @@ impl Token {
     }
 
     /// Returns the reason of the cancellation, or `None` if the computations may continue.
-    pub fn reason(&self) -> Option<Reason> {
+    pub fn reason(&self) -> Option<CancellationReason> {
         match self.0.reason.load(Ordering::Relaxed) {
             GOES_ON => {}
-            DEADLINE => return Some(Reason::Deadline),
-            GONE => return Some(Reason::Gone),
-            _ => return Some(Reason::Shutdown),
+            DEADLINE => return Some(CancellationReason::Deadline),
+            GONE => return Some(CancellationReason::Gone),
+            _ => return Some(CancellationReason::Shutdown),
         }
-        if let Some(reason) = self.0.parent.as_ref().and_then(Token::reason) {
+        if let Some(reason) = self.0.parent.as_ref().and_then(CancellationToken::reason) {
             return Some(reason);
         }
         if self.0.deadline.lock().is_some_and(|deadline| Instant::now() >= deadline) {
-            self.cancel(Reason::Deadline);
-            return Some(Reason::Deadline);
+            self.cancel(CancellationReason::Deadline);
+            return Some(CancellationReason::Deadline);
         }
         None
     }
@@ -143,7 +143,7 @@ impl Token {
 
 /// The computation that is polled on a thread.
 struct Running {
-    token: Token,
+    token: CancellationToken,
     /// Start of the current poll.
     began: Instant,
     /// Duration of the poll at which the thread next hands its other tasks over.
@@ -161,7 +161,7 @@ thread_local! {
 struct Scope(Option<Running>);
 
 impl Scope {
-    fn enter(token: &Token) -> Scope {
+    fn enter(token: &CancellationToken) -> Scope {
         let running =
             Running { token: token.clone(), began: Instant::now(), hand_over_after: HAND_OVER_AFTER };
         Scope(RUNNING.with(|place| place.replace(Some(running))))
@@ -180,7 +180,7 @@ impl Drop for Scope {
 ///
 /// # Errors
 /// [`Cancelled`] if the token was cancelled and a computation noticed it.
-pub async fn within<F: Future>(token: Token, future: F) -> Result<F::Output, Cancelled> {
+pub async fn within<F: Future>(token: CancellationToken, future: F) -> Result<F::Output, Cancelled> {
     let mut future = pin!(future);
     poll_fn(move |cx| {
         let scope = Scope::enter(&token);
@@ -216,7 +216,7 @@ pub async fn catching_panics<F: Future>(future: F) -> Result<F::Output, Panicked
 }
 
 /// Returns the token of the computation that runs on this thread.
-pub fn current() -> Option<Token> {
+pub fn current() -> Option<CancellationToken> {
     RUNNING.try_with(|place| place.borrow().as_ref().map(|running| running.token.clone())).ok().flatten()
 }
 
@@ -259,7 +259,7 @@ pub fn is_over() -> bool {
 }
 
 #[cold]
-fn look() -> Option<Reason> {
+fn look() -> Option<CancellationReason> {
     let (reason, long) = RUNNING
         .try_with(|place| {
             let mut running = place.try_borrow_mut().ok()?;
@@ -303,10 +303,10 @@ pub mod observed {
     use std::cell::RefCell;
     use std::sync::Arc;
 
-    use super::{Reason, Token};
+    use super::{CancellationReason, CancellationToken};
 
     struct Observed {
-        token: Token,
+        token: CancellationToken,
         looks: u64,
         cancel_at: u64,
     }
@@ -316,7 +316,7 @@ pub mod observed {
     }
 
     /// Starts to count the checks of `token`, which is cancelled at check number `cancel_at`.
-    pub fn begin(token: &Token, cancel_at: u64) {
+    pub fn begin(token: &CancellationToken, cancel_at: u64) {
         OBSERVED.set(Some(Observed { token: token.clone(), looks: 0, cancel_at }));
     }
 
@@ -325,14 +325,14 @@ pub mod observed {
         OBSERVED.take().map_or(0, |observed| observed.looks)
     }
 
-    pub(super) fn look(token: &Token) {
+    pub(super) fn look(token: &CancellationToken) {
         OBSERVED.with_borrow_mut(|observed| {
             let Some(observed) = observed.as_mut().filter(|seen| Arc::ptr_eq(&seen.token.0, &token.0)) else {
                 return;
             };
             observed.looks += 1;
             if observed.looks == observed.cancel_at {
-                token.cancel(Reason::Gone);
+                token.cancel(CancellationReason::Gone);
             }
         });
     }
@@ -355,17 +355,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_loop_ends_for_each_reason() {
-        let server = Token::default();
+        let server = CancellationToken::default();
         let (late, gone, stopped) = (server.child(), server.child(), server.child());
         late.cancel_at(Instant::now() + Duration::from_millis(20));
-        gone.cancel(Reason::Gone);
-        assert_eq!(within(late.clone(), endless()).await, Err(Cancelled(Reason::Deadline)));
-        assert_eq!(within(gone, endless()).await, Err(Cancelled(Reason::Gone)));
+        gone.cancel(CancellationReason::Gone);
+        assert_eq!(within(late.clone(), endless()).await, Err(Cancelled(CancellationReason::Deadline)));
+        assert_eq!(within(gone, endless()).await, Err(Cancelled(CancellationReason::Gone)));
         assert_eq!(within(stopped.clone(), async { 7 }).await, Ok(7));
-        server.cancel(Reason::Shutdown);
-        assert_eq!(within(stopped, endless()).await, Err(Cancelled(Reason::Shutdown)));
+        server.cancel(CancellationReason::Shutdown);
+        assert_eq!(within(stopped, endless()).await, Err(Cancelled(CancellationReason::Shutdown)));
         // The first reason stays.
-        assert_eq!(late.reason(), Some(Reason::Deadline));
+        assert_eq!(late.reason(), Some(CancellationReason::Deadline));
     }
 
     #[tokio::test]
@@ -373,8 +373,8 @@ mod tests {
         (0..10 * STEPS_PER_LOOK).for_each(|_| step());
         check();
         assert!(!is_over() && current().is_none());
-        let token = Token::default();
-        token.cancel(Reason::Gone);
+        let token = CancellationToken::default();
+        token.cancel(CancellationReason::Gone);
         // The scope ends when the future pauses.
         let paused = within(token, async {
             tokio::task::yield_now().await;
@@ -386,24 +386,24 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn tasks_take_the_token_along() {
-        let token = Token::default();
+        let token = CancellationToken::default();
         let mut task = None;
         let spawning = within(token.clone(), async { task = Some(tokio::spawn(following(endless()))) });
         spawning.await.unwrap();
-        token.cancel(Reason::Gone);
+        token.cancel(CancellationReason::Gone);
         let ended = task.unwrap().await.unwrap();
-        assert_eq!(ended, Err(Cancelled(Reason::Gone)));
+        assert_eq!(ended, Err(Cancelled(CancellationReason::Gone)));
     }
 
     #[tokio::test]
     async fn a_cancellation_passes_where_panics_are_caught() {
-        let token = Token::default();
-        token.cancel(Reason::Shutdown);
+        let token = CancellationToken::default();
+        token.cancel(CancellationReason::Shutdown);
         let ended = within(token, catching_panics(endless())).await;
-        assert_eq!(ended, Err(Cancelled(Reason::Shutdown)));
+        assert_eq!(ended, Err(Cancelled(CancellationReason::Shutdown)));
         let failing = async { std::panic::resume_unwind(Box::new("a panic")) };
         let failed: Result<Result<(), Panicked>, Cancelled> =
-            within(Token::default(), catching_panics(failing)).await;
+            within(CancellationToken::default(), catching_panics(failing)).await;
         assert_eq!(failed, Ok(Err(Panicked)));
     }
 
@@ -418,15 +418,17 @@ mod tests {
             }
         }
         let given_back = AtomicBool::new(false);
-        let token = Token::default();
-        token.cancel(Reason::Gone);
+        let token = CancellationToken::default();
+        token.cancel(CancellationReason::Gone);
         let holding = within(token.clone(), async {
             let _held = Held(&given_back);
             check();
         });
-        assert_eq!(holding.await, Err(Cancelled(Reason::Gone)));
+        assert_eq!(holding.await, Err(Cancelled(CancellationReason::Gone)));
         assert!(given_back.load(Ordering::Relaxed));
-        let failing = AssertUnwindSafe(within(Token::default(), async { resume_unwind(Box::new("defect")) }));
+        let failing = AssertUnwindSafe(within(CancellationToken::default(), async {
+            resume_unwind(Box::new("defect"))
+        }));
         let payload = FutureExt::catch_unwind(failing).await.map(|_: Result<(), _>| ()).unwrap_err();
         assert_eq!(payload.downcast_ref(), Some(&"defect"));
         assert!(current().is_none());
@@ -437,16 +439,16 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let ended = runtime.block_on(async {
-            let token = Token::default();
+            let token = CancellationToken::default();
             let task = tokio::spawn(within(token.clone(), endless()));
             // The task keeps the only thread busy for ever unless it hands the timer over.
             let timer = tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                token.cancel(Reason::Gone);
+                token.cancel(CancellationReason::Gone);
             });
             timer.await.unwrap();
             task.await.unwrap()
         });
-        assert_eq!(ended, Err(Cancelled(Reason::Gone)));
+        assert_eq!(ended, Err(Cancelled(CancellationReason::Gone)));
     }
 }

@@ -13,9 +13,9 @@
 //! not charged.
 //!
 //! Documents that the server generates about itself (metrics, profiles, discovery) are charged before they
-//! are generated, with the length of the last document of their kind ([`Document`]). Any other response is
-//! charged as soon as it exists, before any wait. Only responses of at most [`FREE_ANSWER_BYTES`] are covered
-//! by the state of their request.
+//! are generated, with the length of the last document of their kind ([`GeneratedDocument`]). Any other
+//! response is charged as soon as it exists, before any wait. Only responses of at most [`FREE_ANSWER_BYTES`]
+//! are covered by the state of their request.
 //!
 //! Every connection has an allotment of its own for responses, bodies and requests. Clients that do not read,
 //! or that do not finish what they send, therefore cannot block other clients. The total is [`TOTAL_BYTES`].
@@ -103,7 +103,7 @@ const UNIT_BYTES: usize = 1024;
 
 /// Why memory was refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Exhausted {
+pub enum MemoryExhausted {
     /// The budget is in use; a retry can succeed.
     #[error("memory for requests is used up")]
     Busy,
@@ -139,24 +139,24 @@ impl Pool {
     }
 
     /// Returns the share that a charge of `bytes` belongs to.
-    fn share(&self, bytes: usize) -> Result<&Arc<Semaphore>, Exhausted> {
+    fn share(&self, bytes: usize) -> Result<&Arc<Semaphore>, MemoryExhausted> {
         match bytes {
             _ if bytes <= self.small_bytes_max => Ok(&self.small),
             _ if bytes <= self.large_bytes => Ok(&self.large),
-            _ => Err(Exhausted::Never { wanted: bytes, limit: self.large_bytes }),
+            _ => Err(MemoryExhausted::Never { wanted: bytes, limit: self.large_bytes }),
         }
     }
 
-    fn try_charge(&self, bytes: usize) -> Result<Charge, Exhausted> {
+    fn try_charge(&self, bytes: usize) -> Result<Charge, MemoryExhausted> {
         let permit = self.share(bytes)?.clone().try_acquire_many_owned(units(bytes));
-        permit.map(Charge::of).map_err(|_| Exhausted::Busy)
+        permit.map(Charge::of).map_err(|_| MemoryExhausted::Busy)
     }
 
-    async fn charge(&self, bytes: usize) -> Result<Charge, Exhausted> {
+    async fn charge(&self, bytes: usize) -> Result<Charge, MemoryExhausted> {
         let permit = self.share(bytes)?.clone().acquire_many_owned(units(bytes));
         match tokio::time::timeout(WAIT, permit).await {
             Ok(Ok(permit)) => Ok(Charge::of(permit)),
-            Ok(Err(_)) | Err(_) => Err(Exhausted::Busy),
+            Ok(Err(_)) | Err(_) => Err(MemoryExhausted::Busy),
         }
     }
 
@@ -171,7 +171,7 @@ fn units(bytes: usize) -> u32 {
 
 /// A kind of document that the server generates for each response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Document {
+pub enum GeneratedDocument {
     /// Page of all metrics.
     Metrics,
     /// Page of the metrics of health checks.
@@ -205,14 +205,14 @@ impl Default for Lengths {
 impl Lengths {
     /// Returns the expected length: the length of the longest recent document, plus a quarter for growth
     /// since then.
-    fn expected(&self, document: Document) -> usize {
+    fn expected(&self, document: GeneratedDocument) -> usize {
         let last = self.0[document as usize].load(Ordering::Relaxed);
         last + last / 4
     }
 
     /// Records the length of a document. A shorter document lowers the expectation slowly, because the
     /// documents of one kind differ in length.
-    fn note(&self, document: Document, bytes: usize) {
+    fn note(&self, document: GeneratedDocument, bytes: usize) {
         let length = &self.0[document as usize];
         let last = length.load(Ordering::Relaxed);
         length.store(bytes.max(last - last / 8), Ordering::Relaxed);
@@ -246,8 +246,8 @@ impl Memory {
     /// need this memory too.
     ///
     /// # Errors
-    /// [`Exhausted`] if no memory is free.
-    pub fn request(&self, own: &Allotment) -> Result<Charge, Exhausted> {
+    /// [`MemoryExhausted`] if no memory is free.
+    pub fn request(&self, own: &Allotment) -> Result<Charge, MemoryExhausted> {
         match own.requests.clone().try_acquire_owned() {
             // A permit of a connection's allotment counts one request and is not part of the total.
             Ok(permit) => Ok(Charge::of(permit)),
@@ -259,16 +259,16 @@ impl Memory {
     /// [`request`](Self::request).
     ///
     /// # Errors
-    /// [`Exhausted`] if no memory is free.
-    pub fn relay(&self) -> Result<Charge, Exhausted> {
+    /// [`MemoryExhausted`] if no memory is free.
+    pub fn relay(&self) -> Result<Charge, MemoryExhausted> {
         self.requests.try_charge(RELAY_BYTES)
     }
 
     /// Charges the content of a body, and the `stored_bytes` of the object that the request changes.
     ///
     /// # Errors
-    /// [`Exhausted`] if no memory became free in time.
-    pub async fn work(&self, body_bytes: usize, stored_bytes: usize) -> Result<Charge, Exhausted> {
+    /// [`MemoryExhausted`] if no memory became free in time.
+    pub async fn work(&self, body_bytes: usize, stored_bytes: usize) -> Result<Charge, MemoryExhausted> {
         // Stored text has the factor 8 only: it gets no further defaults, and only its changed parts are
         // decoded.
         let bytes = body_bytes.saturating_mul(WORK_MULTIPLE).saturating_add(stored_bytes.saturating_mul(8));
@@ -278,8 +278,8 @@ impl Memory {
     /// Charges the structures of a content beyond the number that its length covers. Does not wait.
     ///
     /// # Errors
-    /// [`Exhausted`] if no memory is free, or if the charge exceeds the share.
-    pub fn structures(&self, count: usize) -> Result<Charge, Exhausted> {
+    /// [`MemoryExhausted`] if no memory is free, or if the charge exceeds the share.
+    pub fn structures(&self, count: usize) -> Result<Charge, MemoryExhausted> {
         match count.saturating_sub(STRUCTURES_FREE) {
             0 => Ok(Charge::default()),
             more => self.work.try_charge(more.saturating_mul(STRUCTURE_BYTES)),
@@ -290,8 +290,8 @@ impl Memory {
     /// is too short for so many structures is not read.
     ///
     /// # Errors
-    /// [`Exhausted::Never`] if there are too many structures.
-    pub fn check_text(text: &[u8]) -> Result<(), Exhausted> {
+    /// [`MemoryExhausted::Never`] if there are too many structures.
+    pub fn check_text(text: &[u8]) -> Result<(), MemoryExhausted> {
         // Each structure has an opening and a closing bracket.
         if text.len() < 2 * STRUCTURES_MAX {
             return Ok(());
@@ -303,11 +303,11 @@ impl Memory {
     /// structures.
     ///
     /// # Errors
-    /// [`Exhausted::Never`] if there are too many structures.
-    pub fn check_structures(count: usize) -> Result<(), Exhausted> {
+    /// [`MemoryExhausted::Never`] if there are too many structures.
+    pub fn check_structures(count: usize) -> Result<(), MemoryExhausted> {
         match count {
             0..=STRUCTURES_MAX => Ok(()),
-            more => Err(Exhausted::Never {
+            more => Err(MemoryExhausted::Never {
                 wanted: (more - STRUCTURES_FREE).saturating_mul(STRUCTURE_BYTES),
                 limit: WORK_LARGE_BYTES,
             }),
@@ -334,8 +334,8 @@ const REPLY_VALUE_BYTES: usize = 128;
 /// Charges `bytes` of a response of another server before they are read.
 ///
 /// # Errors
-/// [`Exhausted`] if no memory became free in time, or if the response needs more than the budget has.
-pub async fn reply(bytes: usize) -> Result<Charge, Exhausted> {
+/// [`MemoryExhausted`] if no memory became free in time, or if the response needs more than the budget has.
+pub async fn reply(bytes: usize) -> Result<Charge, MemoryExhausted> {
     REPLIES.charge(bytes).await
 }
 
@@ -343,8 +343,8 @@ pub async fn reply(bytes: usize) -> Result<Charge, Exhausted> {
 /// text.
 ///
 /// # Errors
-/// [`Exhausted`] if no memory became free in time, or if the response needs more than the budget has.
-pub async fn decoded_reply(text: &[u8]) -> Result<Charge, Exhausted> {
+/// [`MemoryExhausted`] if no memory became free in time, or if the response needs more than the budget has.
+pub async fn decoded_reply(text: &[u8]) -> Result<Charge, MemoryExhausted> {
     let separators = memchr::memchr3_iter(b',', b'{', b'[', text).count();
     // In YAML each line is a value.
     let lines = memchr::memchr_iter(b'\n', text).count();
@@ -400,24 +400,25 @@ impl Account {
     /// Charges `bytes` of a request body.
     ///
     /// # Errors
-    /// [`Exhausted`] if no memory became free in time, or if the request needs more than the budget has.
-    pub async fn body(&self, bytes: usize) -> Result<Charge, Exhausted> {
+    /// [`MemoryExhausted`] if no memory became free in time, or if the request needs more than the budget
+    /// has.
+    pub async fn body(&self, bytes: usize) -> Result<Charge, MemoryExhausted> {
         charge(&self.own.bodies, CONNECTION_BODY_BYTES, &self.memory.bodies, bytes).await
     }
 
     /// Charges `bytes` of a response without waiting.
     ///
     /// # Errors
-    /// [`Exhausted`] if no memory is free, or if the response needs more than the budget has.
-    pub fn try_answer(&self, bytes: usize) -> Result<Charge, Exhausted> {
+    /// [`MemoryExhausted`] if no memory is free, or if the response needs more than the budget has.
+    pub fn try_answer(&self, bytes: usize) -> Result<Charge, MemoryExhausted> {
         try_charge(&self.own.answers, &self.memory.answers, bytes)
     }
 
     /// Charges a document before it is generated, and returns the charge with the expected length.
     ///
     /// # Errors
-    /// [`Exhausted`] if no memory became free in time.
-    pub async fn document(&self, document: Document) -> Result<(Charge, usize), Exhausted> {
+    /// [`MemoryExhausted`] if no memory became free in time.
+    pub async fn document(&self, document: GeneratedDocument) -> Result<(Charge, usize), MemoryExhausted> {
         let expected = self.memory.documents.expected(document).min(self.memory.answers.large_bytes);
         Ok((self.answer(expected).await?, expected))
     }
@@ -426,8 +427,13 @@ impl Account {
     /// waiting, because the document already exists.
     ///
     /// # Errors
-    /// [`Exhausted`] if no memory is free for the missing amount.
-    pub fn made(&self, document: Document, bytes: usize, charge: Charge) -> Result<Charge, Exhausted> {
+    /// [`MemoryExhausted`] if no memory is free for the missing amount.
+    pub fn made(
+        &self,
+        document: GeneratedDocument,
+        bytes: usize,
+        charge: Charge,
+    ) -> Result<Charge, MemoryExhausted> {
         self.memory.documents.note(document, bytes);
         match bytes.saturating_sub(charge.bytes()) {
             0 => Ok(charge),
@@ -438,14 +444,15 @@ impl Account {
     /// Charges `bytes` of a response.
     ///
     /// # Errors
-    /// [`Exhausted`] if no memory became free in time, or if the response needs more than the budget has.
-    pub async fn answer(&self, bytes: usize) -> Result<Charge, Exhausted> {
+    /// [`MemoryExhausted`] if no memory became free in time, or if the response needs more than the budget
+    /// has.
+    pub async fn answer(&self, bytes: usize) -> Result<Charge, MemoryExhausted> {
         charge(&self.own.answers, CONNECTION_BYTES, &self.memory.answers, bytes).await
     }
 }
 
 /// Charges the connection's own allotment, or else the budget, without waiting.
-fn try_charge(own: &Arc<Semaphore>, pool: &Pool, bytes: usize) -> Result<Charge, Exhausted> {
+fn try_charge(own: &Arc<Semaphore>, pool: &Pool, bytes: usize) -> Result<Charge, MemoryExhausted> {
     match own.clone().try_acquire_many_owned(units(bytes)) {
         Ok(permit) => Ok(Charge::of(permit)),
         Err(_) => pool.try_charge(bytes),
@@ -459,9 +466,9 @@ async fn charge(
     own_bytes: usize,
     pool: &Pool,
     bytes: usize,
-) -> Result<Charge, Exhausted> {
+) -> Result<Charge, MemoryExhausted> {
     match try_charge(own, pool, bytes) {
-        Err(Exhausted::Busy) => {}
+        Err(MemoryExhausted::Busy) => {}
         charge => return charge,
     }
     if bytes > own_bytes {
@@ -556,7 +563,7 @@ mod tests {
         }
         assert_eq!(
             busy.answer(2 * ANSWERS_BYTES).await.unwrap_err(),
-            Exhausted::Never { wanted: 2 * ANSWERS_BYTES, limit: ANSWERS_BYTES / 2 }
+            MemoryExhausted::Never { wanted: 2 * ANSWERS_BYTES, limit: ANSWERS_BYTES / 2 }
         );
     }
 
@@ -585,29 +592,30 @@ mod tests {
         const BYTES: usize = 300 * 1024;
         // The first document is longer than expected.
         let account = connection();
-        let (charge, expected) = account.document(Document::Metrics).await.unwrap();
+        let (charge, expected) = account.document(GeneratedDocument::Metrics).await.unwrap();
         assert!(charge.bytes() >= expected && expected < BYTES);
-        let mut kept = vec![account.made(Document::Metrics, BYTES, charge).unwrap().hold(vec![0; BYTES])];
+        let mut kept =
+            vec![account.made(GeneratedDocument::Metrics, BYTES, charge).unwrap().hold(vec![0; BYTES])];
         // Later documents are charged in full before they are generated, until the budget is exhausted.
         loop {
             let account = connection();
-            let Ok((charge, expected)) = account.document(Document::Metrics).await else { break };
+            let Ok((charge, expected)) = account.document(GeneratedDocument::Metrics).await else { break };
             assert!(expected >= BYTES && charge.bytes() >= expected);
-            kept.push(account.made(Document::Metrics, BYTES, charge).unwrap().hold(vec![0; BYTES]));
+            kept.push(account.made(GeneratedDocument::Metrics, BYTES, charge).unwrap().hold(vec![0; BYTES]));
         }
         assert!(kept.len() * BYTES <= ANSWERS_BYTES, "{}", kept.len());
         // Other kinds of documents do not wait for this one, and the expectation later decreases again with
         // shorter documents.
-        drop(connection().document(Document::Page).await.unwrap());
+        drop(connection().document(GeneratedDocument::Page).await.unwrap());
         drop(kept);
         for _ in 0..100 {
-            let (charge, _) = connection().document(Document::Metrics).await.unwrap();
-            drop(connection().made(Document::Metrics, 1000, charge).unwrap());
+            let (charge, _) = connection().document(GeneratedDocument::Metrics).await.unwrap();
+            drop(connection().made(GeneratedDocument::Metrics, 1000, charge).unwrap());
         }
-        assert!(connection().document(Document::Metrics).await.unwrap().1 < 4000);
+        assert!(connection().document(GeneratedDocument::Metrics).await.unwrap().1 < 4000);
         // A document that is longer than the free memory is refused.
-        let (charge, _) = connection().document(Document::Profile).await.unwrap();
-        assert!(connection().made(Document::Profile, 2 * ANSWERS_BYTES, charge).is_err());
+        let (charge, _) = connection().document(GeneratedDocument::Profile).await.unwrap();
+        assert!(connection().made(GeneratedDocument::Profile, 2 * ANSWERS_BYTES, charge).is_err());
     }
 
     #[tokio::test]
@@ -661,7 +669,7 @@ mod tests {
         let patch = format!(r#"{{"response":{{"patch":"{}"}}}}"#, "A".repeat(4 * MIB));
         assert!(decoded_reply(patch.as_bytes()).await.unwrap().bytes() < 9 * MIB);
         let bomb = "[".repeat(8 * MIB);
-        assert!(matches!(decoded_reply(bomb.as_bytes()).await, Err(Exhausted::Never { .. })));
+        assert!(matches!(decoded_reply(bomb.as_bytes()).await, Err(MemoryExhausted::Never { .. })));
     }
 
     #[test]
@@ -672,6 +680,6 @@ mod tests {
         {
             assert_eq!(memory.structures(count).map(|charge| charge.bytes()), charged, "{count}");
         }
-        assert!(matches!(memory.structures(900_000), Err(Exhausted::Never { .. })));
+        assert!(matches!(memory.structures(900_000), Err(MemoryExhausted::Never { .. })));
     }
 }

@@ -25,7 +25,7 @@ pub struct Attempts {
 /// The error after the last round: the object changed in every round.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the object changed in each of many attempts to write it")]
-pub struct Exhausted;
+pub struct AttemptsExhausted;
 
 impl Attempts {
     /// Creates the counter of a conditional write in its first round.
@@ -37,11 +37,11 @@ impl Attempts {
     /// Starts another round after other tasks had the chance to run.
     ///
     /// # Errors
-    /// [`Exhausted`] if this was the last round.
-    pub async fn again(&mut self) -> Result<(), Exhausted> {
+    /// [`AttemptsExhausted`] if this was the last round.
+    pub async fn again(&mut self) -> Result<(), AttemptsExhausted> {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 || Instant::now() >= self.until {
-            return Err(Exhausted);
+            return Err(AttemptsExhausted);
         }
         tokio::task::yield_now().await;
         Ok(())
@@ -69,6 +69,6 @@ mod tests {
         let mut attempts = Attempts::new();
         assert_eq!(attempts.again().await, Ok(()));
         tokio::time::advance(TOTAL_MAX).await;
-        assert_eq!(attempts.again().await, Err(Exhausted));
+        assert_eq!(attempts.again().await, Err(AttemptsExhausted));
     }
 }

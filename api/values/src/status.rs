@@ -10,12 +10,12 @@ use http::StatusCode;
 
 use crate::field::FieldError;
 use crate::json::{Object, Value};
-use crate::memory::{Exhausted, RETRY_AFTER_S};
+use crate::memory::{MemoryExhausted, RETRY_AFTER_S};
 
 /// Machine-readable reason of a failure, which clients branch on. Codes:
 /// docs/api/errors.md#reasons-and-codes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Reason {
+pub enum StatusReason {
     /// The server gives no reason.
     Unknown,
     /// 401: the request has no valid credentials.
@@ -54,7 +54,7 @@ pub enum Reason {
     ServiceUnavailable,
 }
 
-impl Reason {
+impl StatusReason {
     /// Returns the reason as written in a Status.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -136,7 +136,7 @@ pub struct Status {
     /// HTTP status code, also written in the body.
     pub code: StatusCode,
     /// Machine-readable reason of the failure.
-    pub reason: Reason,
+    pub reason: StatusReason,
     /// Human-readable description of the failure.
     pub message: String,
     /// Details, if the template has any. Boxed to keep every `Result` small.
@@ -153,7 +153,7 @@ pub struct Status {
 pub struct Said {
     /// Outcome of the request; empty means `Failure`.
     pub status: String,
-    /// Reason, which need not be one of [`Reason`].
+    /// Reason, which need not be one of [`StatusReason`].
     pub reason: String,
     /// Metadata of the Status object.
     pub metadata: Object,
@@ -192,7 +192,7 @@ impl Subject<'_> {
 
 impl Status {
     /// Creates a status with `reason`, the code that belongs to it, and no details.
-    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+    pub fn new(reason: StatusReason, message: impl Into<String>) -> Self {
         Status {
             code: reason.code(),
             reason,
@@ -205,7 +205,7 @@ impl Status {
 
     /// Returns the same status with another reason and its code.
     #[must_use]
-    pub fn with_reason(self, reason: Reason) -> Self {
+    pub fn with_reason(self, reason: StatusReason) -> Self {
         Status { code: reason.code(), reason, ..self }
     }
 
@@ -217,14 +217,14 @@ impl Status {
     /// Returns 404 for an object that does not exist.
     pub fn not_found(subject: Subject) -> Self {
         let message = format!("{} \"{}\" not found", subject.qualified(), subject.name);
-        Self::new(Reason::NotFound, message).with_details(subject.details())
+        Self::new(StatusReason::NotFound, message).with_details(subject.details())
     }
 
     /// Returns 409 for a name that is in use. `deleting` says that the existing object is being deleted.
     pub fn already_exists(subject: Subject, deleting: bool) -> Self {
         let prefix = if deleting { "object is being deleted: " } else { "" };
         let message = format!("{prefix}{} \"{}\" already exists", subject.qualified(), subject.name);
-        Self::new(Reason::AlreadyExists, message).with_details(subject.details())
+        Self::new(StatusReason::AlreadyExists, message).with_details(subject.details())
     }
 
     /// Returns 409 after every attempt to generate a free name failed.
@@ -235,14 +235,14 @@ impl Status {
             subject.name
         );
         let details = Details { retry_after_seconds: 1, ..subject.details() };
-        Self::new(Reason::AlreadyExists, message).with_details(details)
+        Self::new(StatusReason::AlreadyExists, message).with_details(details)
     }
 
     /// Returns 409 with the text `cause`.
     pub fn conflict(subject: Subject, cause: &str) -> Self {
         let message =
             format!("Operation cannot be fulfilled on {} \"{}\": {cause}", subject.qualified(), subject.name);
-        Self::new(Reason::Conflict, message).with_details(subject.details())
+        Self::new(StatusReason::Conflict, message).with_details(subject.details())
     }
 
     /// Returns 409 for a write with a stale resourceVersion.
@@ -255,7 +255,7 @@ impl Status {
     /// Returns 409 for an apply that would change fields of other managers. The details contain only causes
     /// (docs/api/apply.md#apply-conflicts).
     pub fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
-        Self::new(Reason::Conflict, message).with_details(Details { causes, ..Details::default() })
+        Self::new(StatusReason::Conflict, message).with_details(Details { causes, ..Details::default() })
     }
 
     /// Returns 422 for an object that fails validation; `subject.kind` is the kind. The message contains
@@ -282,14 +282,14 @@ impl Status {
                 field: if error.path.is_empty() { "<nil>".to_owned() } else { error.path.clone() },
             })
             .collect();
-        Self::new(Reason::Invalid, message).with_details(Details { causes, ..subject.details() })
+        Self::new(StatusReason::Invalid, message).with_details(Details { causes, ..subject.details() })
     }
 
     /// Returns 500 without a reason, for failures that the reference server does not assign to an object. The
     /// message consists only of the errors.
     pub fn unclassified(errors: &[FieldError]) -> Self {
         let message = go::join_errors(errors.iter().map(ToString::to_string)).unwrap_or_default();
-        Self::new(Reason::Unknown, message)
+        Self::new(StatusReason::Unknown, message)
     }
 
     /// Returns 403 about an object; `subject.kind` is the plural resource and may be empty.
@@ -299,65 +299,67 @@ impl Status {
             (false, true) => format!("{} is forbidden: {why}", subject.qualified()),
             (false, false) => format!("{} \"{}\" is forbidden: {why}", subject.qualified(), subject.name),
         };
-        Self::new(Reason::Forbidden, message).with_details(subject.details())
+        Self::new(StatusReason::Forbidden, message).with_details(subject.details())
     }
 
     /// Returns 401 without further explanation.
     pub fn unauthorized() -> Self {
-        Self::new(Reason::Unauthorized, "Unauthorized")
+        Self::new(StatusReason::Unauthorized, "Unauthorized")
     }
 
     /// Returns 400 with exactly this message.
     pub fn bad_request(message: impl Into<String>) -> Self {
-        Self::new(Reason::BadRequest, message)
+        Self::new(StatusReason::BadRequest, message)
     }
 
     /// Returns 405 from the handler of a resource.
     pub fn not_supported(action: &str, subject: Subject) -> Self {
         let message = format!("{action} is not supported on resources of kind \"{}\"", subject.qualified());
         let details = Details { name: String::new(), ..subject.details() };
-        Self::new(Reason::MethodNotAllowed, message).with_details(details)
+        Self::new(StatusReason::MethodNotAllowed, message).with_details(details)
     }
 
     /// Returns 500 with the error as its cause.
     pub fn internal(error: impl std::fmt::Display) -> Self {
         let error = error.to_string();
         let cause = Cause { message: error.clone(), ..Cause::default() };
-        Self::new(Reason::InternalError, format!("Internal error occurred: {error}"))
+        Self::new(StatusReason::InternalError, format!("Internal error occurred: {error}"))
             .with_details(Details { causes: vec![cause], ..Details::default() })
     }
 
     /// Returns 413 for a body of more than `limit` bytes.
     pub fn too_large(limit: usize) -> Self {
-        Self::new(Reason::RequestEntityTooLarge, format!("Request entity too large: limit is {limit}"))
+        Self::new(StatusReason::RequestEntityTooLarge, format!("Request entity too large: limit is {limit}"))
     }
 
     /// Returns 429 if no memory is free for the request now, and 413 if the request needs more than the
     /// budget.
-    pub fn no_memory(error: Exhausted) -> Self {
+    pub fn no_memory(error: MemoryExhausted) -> Self {
         match error {
-            Exhausted::Busy => Self::new(Reason::TooManyRequests, error.to_string())
+            MemoryExhausted::Busy => Self::new(StatusReason::TooManyRequests, error.to_string())
                 .with_details(Details { retry_after_seconds: RETRY_AFTER_S, ..Details::default() }),
-            Exhausted::Never { .. } => Self::new(Reason::RequestEntityTooLarge, error.to_string()),
+            MemoryExhausted::Never { .. } => {
+                Self::new(StatusReason::RequestEntityTooLarge, error.to_string())
+            }
         }
     }
 
     /// Returns 406 with a list of the supported media types.
     pub fn not_acceptable<T: Borrow<str>>(accepted: &[T]) -> Self {
         let list = accepted.join(", ");
-        Self::new(Reason::NotAcceptable, format!("only the following media types are accepted: {list}"))
+        Self::new(StatusReason::NotAcceptable, format!("only the following media types are accepted: {list}"))
     }
 
     /// Returns 406 from routing, before the clauses of `Accept` are weighed
     /// (docs/api/errors.md#routing-errors).
     pub fn no_such_representation(available: &str) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
-        Self::new(Reason::NotAcceptable, message).with_details(Details::default())
+        Self::new(StatusReason::NotAcceptable, message).with_details(Details::default())
     }
 
     /// Returns 415 from routing, for a patch of an unknown kind (docs/api/errors.md#routing-errors).
     pub fn no_such_patch() -> Self {
-        Self::new(Reason::UnsupportedMediaType, "415: Unsupported Media Type")
+        Self::new(StatusReason::UnsupportedMediaType, "415: Unsupported Media Type")
             .with_details(Details::default())
     }
 
@@ -365,7 +367,7 @@ impl Status {
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         let list = accepted.join(", ");
         Self::new(
-            Reason::UnsupportedMediaType,
+            StatusReason::UnsupportedMediaType,
             format!(
                 "the body of the request was in an unknown format - accepted media types include: {list}"
             ),
@@ -380,7 +382,7 @@ impl Status {
             field: String::new(),
         };
         Self::new(
-            Reason::Timeout,
+            StatusReason::Timeout,
             format!("Timeout: Too large resource version: {asked}, current: {current}"),
         )
         .with_details(Details { causes: vec![cause], retry_after_seconds, ..Details::default() })
@@ -388,25 +390,28 @@ impl Status {
 
     /// Returns 410 with exactly this message.
     pub fn expired(message: impl Into<String>) -> Self {
-        Self::new(Reason::Expired, message)
+        Self::new(StatusReason::Expired, message)
     }
 
     /// Returns 404 from routing, without an object (docs/api/errors.md#routing-errors).
     pub fn no_such_route() -> Self {
-        Self::new(Reason::NotFound, "the server could not find the requested resource")
+        Self::new(StatusReason::NotFound, "the server could not find the requested resource")
             .with_details(Details::default())
     }
 
     /// Returns 405 from routing, without an object.
     pub fn method_not_allowed() -> Self {
-        Self::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
-            .with_details(Details::default())
+        Self::new(
+            StatusReason::MethodNotAllowed,
+            "the server does not allow this method on the requested resource",
+        )
+        .with_details(Details::default())
     }
 
     /// Returns 422 for a patch that cannot be applied. The specific text is dropped, as in the reference
     /// server.
     pub fn unprocessable() -> Self {
-        Self::new(Reason::Invalid, "the server rejected our request due to an error in our request")
+        Self::new(StatusReason::Invalid, "the server rejected our request due to an error in our request")
             .with_details(Details::default())
     }
 

@@ -13,19 +13,19 @@ use smallvec::SmallVec;
 use super::typed::Type;
 use types::schema::table::Message;
 use values::cancellation;
-use values::json::compact::Cursor;
+use values::json::compact::JsonCursor;
 use values::json::{Key, Object, Value};
 
 /// Parses `text`, an object of type `message`. The result equals that of
 /// [`json::parse`](values::json::parse). Returns `None` if the text is unusual.
 pub fn read(message: &Message, text: &[u8]) -> Option<Object> {
-    let mut cursor = Cursor::new(text)?;
+    let mut cursor = JsonCursor::new(text)?;
     let object = fields(&mut cursor, message)?;
     cursor.is_at_end().then_some(object)
 }
 
 /// Parses the members of a struct.
-fn fields(cursor: &mut Cursor<'_>, message: &Message) -> Option<Object> {
+fn fields(cursor: &mut JsonCursor<'_>, message: &Message) -> Option<Object> {
     let mut members: Vec<(Key, Value)> = Vec::new();
     let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
     let mut more = cursor.enter(b'{', b'}')?;
@@ -47,7 +47,7 @@ fn fields(cursor: &mut Cursor<'_>, message: &Message) -> Option<Object> {
 }
 
 /// Parses the members of a map.
-fn members(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Object> {
+fn members(cursor: &mut JsonCursor<'_>, of: Type<'_>) -> Option<Object> {
     let mut members: Vec<(Key, Value)> = Vec::new();
     let mut is_ascending = true;
     let mut more = cursor.enter(b'{', b'}')?;
@@ -67,7 +67,7 @@ fn members(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Object> {
     Some(members.into_iter().collect())
 }
 
-fn items(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Vec<Value>> {
+fn items(cursor: &mut JsonCursor<'_>, of: Type<'_>) -> Option<Vec<Value>> {
     let mut items = Vec::new();
     let mut more = cursor.enter(b'[', b']')?;
     while more {
@@ -79,7 +79,7 @@ fn items(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Vec<Value>> {
 
 /// Parses a value, which need not have the expected type `of`. The function uses `of` only to look up the names
 /// of members inside the value.
-fn value(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Value> {
+fn value(cursor: &mut JsonCursor<'_>, of: Type<'_>) -> Option<Value> {
     cancellation::step();
     Some(match cursor.peek() {
         b'"' => Value::String(cursor.string()?.into_owned()),

@@ -167,7 +167,7 @@ mod tests {
     use crate::apply::reconcile::reconcile;
     use testkit::Random;
     use types::schema::builtin;
-    use values::field::Scalar;
+    use values::field::KeyScalar;
     use values::naming::KUBERNETES;
 
     /// A type with a field that accepts any JSON.
@@ -178,11 +178,11 @@ mod tests {
         const NAMES: [&str; 7] = ["a", "b", "a<b", "\"", "é", "", "."];
         let nodes = (0..random.index(4)).map(|_| {
             let name = random.pick(&NAMES);
-            let text = || Scalar::Text(Cow::Borrowed(name));
+            let text = || KeyScalar::Text(Cow::Borrowed(name));
             let element = match random.index(7) {
                 0 => Element::Value(text()),
                 1 => Element::Key(vec![("name".into(), text())]),
-                2 => Element::Key(vec![("a".into(), Scalar::Int(1)), ("b".into(), text())]),
+                2 => Element::Key(vec![("a".into(), KeyScalar::Int(1)), ("b".into(), text())]),
                 3 => Element::Index(random.index(3) as i64),
                 _ => Element::field(name),
             };

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use crate::custom::lookup::Members as Lookup;
 use types::schema::table::{Field, Kind, ListType, Message, Slice, Text, Unknown};
 use values::cancellation;
-use values::field::{Element, FieldSet, Scalar};
+use values::field::{Element, FieldSet, KeyScalar};
 use values::json::{self, Value};
 
 /// The type of a value for field ownership.
@@ -182,7 +182,7 @@ pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Resul
             Value::Object(_) => Err(KeyError::SetOfMaps),
             Value::Array(_) => Err(KeyError::SetOfLists),
             Value::Null => Err(KeyError::SetOfNulls),
-            scalar => Ok(Element::Value(Scalar::of(scalar))),
+            scalar => Ok(Element::Value(KeyScalar::of(scalar))),
         },
         ListType::Map(keys) => {
             let members = match value {
@@ -194,7 +194,7 @@ pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Resul
             let members = Lookup::of(members, keys.len());
             for key in &**keys {
                 let value = match members.get(key) {
-                    Some(value) => Some(Scalar::of(value)),
+                    Some(value) => Some(KeyScalar::of(value)),
                     None => key_default(item, key),
                 };
                 if let Some(value) = value {
@@ -220,7 +220,7 @@ pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
         ListType::Atomic => false,
         ListType::Set => match (a, b) {
             (Value::Object(_) | Value::Array(_) | Value::Null, _) => false,
-            (a, b) => Scalar::of(a) == Scalar::of(b),
+            (a, b) => KeyScalar::of(a) == KeyScalar::of(b),
         },
         ListType::Map(keys) => {
             let (Value::Object(a), Value::Object(b)) = (a, b) else { return false };
@@ -229,9 +229,9 @@ pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
             keys.iter().all(|key| {
                 let same = match (a.get(key), b.get(key)) {
                     (None, None) => return true, // both have the default, if any; decided below
-                    (Some(a), Some(b)) => Scalar::of(a) == Scalar::of(b),
+                    (Some(a), Some(b)) => KeyScalar::of(a) == KeyScalar::of(b),
                     (Some(given), None) | (None, Some(given)) => {
-                        key_default(item, key).is_some_and(|default| default == Scalar::of(given))
+                        key_default(item, key).is_some_and(|default| default == KeyScalar::of(given))
                     }
                 };
                 has_key = true;
@@ -241,13 +241,13 @@ pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
     }
 }
 
-fn key_default(item: &Kind, key: &str) -> Option<Scalar<'static>> {
+fn key_default(item: &Kind, key: &str) -> Option<KeyScalar<'static>> {
     let Kind::Message(message) = item else { return None };
     let text = message.field(key)?.default.as_ref()?;
     match json::parse(text.as_bytes()).ok()? {
-        Value::String(text) => Some(Scalar::Text(Cow::Owned(text))),
-        Value::Int(n) => Some(Scalar::Int(n)),
-        Value::Bool(value) => Some(Scalar::Bool(value)),
+        Value::String(text) => Some(KeyScalar::Text(Cow::Owned(text))),
+        Value::Int(n) => Some(KeyScalar::Int(n)),
+        Value::Bool(value) => Some(KeyScalar::Bool(value)),
         _ => None,
     }
 }

@@ -36,7 +36,7 @@ use types::schema::versioned::{Version, Versions};
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::set_meta;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 use wire::outgoing::{self, Identities, Networks};
 
 /// Maximum number of records that are converted at once.
@@ -167,13 +167,14 @@ impl Converter {
 
     /// Decodes a stored object by the current schema of its version and applies the defaults of that schema.
     fn read(&self, versions: &Versions, record: &Record) -> Result<Object, Status> {
-        let unreadable = |why: &dyn std::fmt::Display| Status::new(Reason::StorageReadError, why.to_string());
+        let unreadable =
+            |why: &dyn std::fmt::Display| Status::new(StatusReason::StorageReadError, why.to_string());
         let value = json::parse(&record.value).map_err(|why| unreadable(&why))?;
         let api_version = value.str_at(&["apiVersion"]);
         let Some(version) = versions.get(api_version) else {
             // The definition no longer has this version.
             let why = format!("request to convert CR from an invalid group/version: {api_version}");
-            return Err(Status::new(Reason::Unknown, why));
+            return Err(Status::new(StatusReason::Unknown, why));
         };
         let message = &version.table.message;
         let mut object = decode_record(message, &record.value).map_err(|why| unreadable(&why))?.object;
@@ -233,7 +234,7 @@ impl Converter {
     ) -> Result<Vec<Object>, Status> {
         let source = objects.first().map(group_version_kind).unwrap_or_default();
         let failed = |what: &str, why: &str| {
-            Status::new(Reason::Unknown, format!("conversion webhook for {source} {what}{why}"))
+            Status::new(StatusReason::Unknown, format!("conversion webhook for {source} {what}{why}"))
         };
         let version = webhook.review_version.ok_or("no supported conversion review versions");
         let version = version.map_err(|why| failed("failed: ", why))?;
@@ -249,8 +250,8 @@ impl Converter {
         }
         let mut restored = Vec::with_capacity(objects.len());
         for (at, (original, converted)) in objects.into_iter().zip(converted).enumerate() {
-            let converted =
-                review::object(&answer, at, converted).map_err(|why| Status::new(Reason::Unknown, why))?;
+            let converted = review::object(&answer, at, converted)
+                .map_err(|why| Status::new(StatusReason::Unknown, why))?;
             restore::check_type(&converted, (to, original.get("kind")))
                 .map_err(|why| failed(&format!("returned invalid object at index {at}: "), &why))?;
             restore::check_identity(&converted, &original)

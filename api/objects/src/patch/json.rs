@@ -19,7 +19,7 @@ use super::{Status, Value, scalar_texts};
 use values::cancellation;
 use values::field::go_quote;
 use values::json::{DEPTH_MAX, Object, write};
-use values::status::Reason;
+use values::status::StatusReason;
 
 /// Maximum number of operations in a patch (docs/api/patches.md#json-patch).
 const OPERATIONS_MAX: usize = 10_000;
@@ -147,7 +147,7 @@ pub(super) fn parse(
     };
     if items.len() > OPERATIONS_MAX {
         return Err(Status::new(
-            Reason::RequestEntityTooLarge,
+            StatusReason::RequestEntityTooLarge,
             format!(
                 "Request entity too large: The allowed maximum operations in a JSON patch is \
                  {OPERATIONS_MAX}, got {}",
@@ -248,7 +248,7 @@ pub(super) fn apply(operations: Vec<Operation>, original: Value) -> Result<Value
     let pointers = pointers(&operations);
     let mut result = carry_out(operations, original).map_err(|refused| match refused {
         Refused::Operation(_) | Refused::Test(_) => Status::unprocessable(),
-        Refused::EffortExceeded => Status::new(Reason::RequestEntityTooLarge, EFFORT_EXCEEDED),
+        Refused::EffortExceeded => Status::new(StatusReason::RequestEntityTooLarge, EFFORT_EXCEEDED),
     })?;
     sort_entered(&pointers, &mut result);
     Ok(result)

@@ -27,7 +27,7 @@ use values::json::{
     parse_reporting_duplicates, write,
 };
 use values::memory::Memory;
-use values::status::{Reason, Status, Subject};
+use values::status::{Status, StatusReason, Subject};
 
 /// Kind of a patch, which its media type determines.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -277,7 +277,7 @@ fn sort_members(object: &mut Object) {
 /// Returns the 500 without a reason for a failure that upstream does not convert to a Status
 /// (docs/api/errors.md#messages).
 fn plain_error(text: impl Into<String>) -> Status {
-    Status::new(Reason::Unknown, text)
+    Status::new(StatusReason::Unknown, text)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use types::schema::registry::Resource;
 use types::schema::table::Message;
 use types::table::{self, Headers, IncludeObject, PartialWriter, RowError, TableFormat, TableWriter};
 use values::json::{self, Object, ParseError, Value};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Encoder of one JSON response.
 pub(super) struct Json {
@@ -181,12 +181,12 @@ fn event_head(kind: EventType, out: &mut Vec<u8>) {
 }
 
 fn unreadable(error: RowError) -> Status {
-    Status::new(Reason::StorageReadError, error.to_string())
+    Status::new(StatusReason::StorageReadError, error.to_string())
 }
 
 /// Returns the error for stored JSON that cannot be parsed.
 pub(super) fn unreadable_json(error: ParseError) -> Status {
-    Status::new(Reason::StorageReadError, error.to_string())
+    Status::new(StatusReason::StorageReadError, error.to_string())
 }
 
 /// Encodes an object that is not of the request's resource.

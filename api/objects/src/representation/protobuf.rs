@@ -24,7 +24,7 @@ use types::schema::registry::Resource;
 use types::schema::table::Message;
 use types::table::{metadata_range, metadata_start};
 use values::json::{Object, Value};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Encoder of one protobuf response.
 pub(super) struct Protobuf {
@@ -203,7 +203,7 @@ fn whole(
     let start = out.len();
     write(out).map_err(|error| {
         out.truncate(start);
-        Status::new(Reason::StorageReadError, error.to_string())
+        Status::new(StatusReason::StorageReadError, error.to_string())
     })
 }
 

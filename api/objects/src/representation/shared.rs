@@ -18,7 +18,7 @@ use engine::{Event, MEMO_SLOTS, ReadError, Record};
 use super::{EventType, Renderer, with_revision};
 use crate::negotiate::{self, Transform};
 use types::table::MetaVersion;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 const CURRENT_SLOT: u8 = 0;
 const PREVIOUS_SLOT: u8 = 1;
@@ -76,7 +76,7 @@ pub fn previous(event: &Event) -> Result<Option<Record>, Status> {
 }
 
 fn read(found: &Result<Record, ReadError>) -> Result<Record, Status> {
-    found.clone().map_err(|error| Status::new(Reason::StorageReadError, error.to_string()))
+    found.clone().map_err(|error| Status::new(StatusReason::StorageReadError, error.to_string()))
 }
 
 impl Renderer {

@@ -11,7 +11,7 @@ use http::StatusCode;
 use super::Permitted;
 use objects::negotiate::Output;
 use objects::representation::answer::respond_status;
-use values::memory::{Account, Charge, Document, FREE_ANSWER_BYTES};
+use values::memory::{Account, Charge, FREE_ANSWER_BYTES, GeneratedDocument};
 use values::status::Status;
 use wire::response::Response;
 use wire::server::upgrade::attach;
@@ -42,18 +42,18 @@ impl Relay {
 
 /// Returns the kind of document that a path outside the resource API has, if the document is produced for
 /// each request. Other paths have short responses, documents that all responses share, or streams.
-pub(super) fn document_at(path: &str) -> Option<Document> {
+pub(super) fn document_at(path: &str) -> Option<GeneratedDocument> {
     let is_below =
         |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     match path {
-        "/metrics" => Some(Document::Metrics),
-        "/metrics/slis" => Some(Document::Indicators),
-        "/statusz" | "/flagz" => Some(Document::Page),
-        "/" => Some(Document::Discovery),
-        _ if is_below("/debug/pprof") => Some(Document::Profile),
-        _ if is_below("/debug/api_priority_and_fairness") => Some(Document::FlowControl),
-        _ if is_below("/api") || is_below("/apis") => Some(Document::Discovery),
-        _ if is_below("/logs") => Some(Document::Page),
+        "/metrics" => Some(GeneratedDocument::Metrics),
+        "/metrics/slis" => Some(GeneratedDocument::Indicators),
+        "/statusz" | "/flagz" => Some(GeneratedDocument::Page),
+        "/" => Some(GeneratedDocument::Discovery),
+        _ if is_below("/debug/pprof") => Some(GeneratedDocument::Profile),
+        _ if is_below("/debug/api_priority_and_fairness") => Some(GeneratedDocument::FlowControl),
+        _ if is_below("/api") || is_below("/apis") => Some(GeneratedDocument::Discovery),
+        _ if is_below("/logs") => Some(GeneratedDocument::Page),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use crate::requests::counted;
 use crate::state::extension::{Extension, proxy};
 use crate::state::peers;
 use objects::store::Addresses;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 use wire::outgoing::Guard;
 use wire::response::Response;
 
@@ -66,7 +66,7 @@ pub(super) async fn pass_on(request: Permitted<'_>, servers: Vec<String>) -> Res
     });
     let Some(endpoint) = endpoint else {
         let message = "Error getting ip and port info of the remote server while proxying";
-        return Err(Status::new(Reason::ServiceUnavailable, message));
+        return Err(Status::new(StatusReason::ServiceUnavailable, message));
     };
     let shutdown = context.lifecycle().shutdown();
     let mark = Some((peers::PASSED_ON, HeaderValue::from_static("true")));

@@ -31,7 +31,7 @@ use values::field::FieldError;
 use values::json::{self, Object, Value};
 use values::object::{meta, set_meta};
 use values::query::{FieldValidation, WriteOptions};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 use values::yaml;
 use wire::response::Response;
 
@@ -259,7 +259,7 @@ pub fn laid_over(
     let place_of =
         |object: &Object| format!("({}/{}; {})", meta(object, "namespace"), meta(object, "name"), own());
     let place = || place_of(config);
-    let failed = |what: &str| Status::new(Reason::Unknown, what);
+    let failed = |what: &str| Status::new(StatusReason::Unknown, what);
     let mut applied = applied.map_err(|error| match error {
         ApplyError::Conflicts(conflicts) => conflicts.to_status(),
         ApplyError::Configuration(errors) => {

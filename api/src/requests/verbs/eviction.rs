@@ -31,8 +31,8 @@ use values::clock;
 use values::json::{Object, Value};
 use values::object::{at, meta};
 use values::query::WriteOptions;
-use values::retry::{Attempts, Exhausted};
-use values::status::{Cause, Details, Reason, Status, Subject};
+use values::retry::{Attempts, AttemptsExhausted};
+use values::status::{Cause, Details, Status, StatusReason, Subject};
 use wire::response::Response;
 
 /// Maximum number of evictions that the budget's controller has not processed yet.
@@ -86,7 +86,7 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
         }
         match delete(call, &name, &this).await {
             Ok(()) => break,
-            Err(error) if error.reason == Reason::Conflict && !conditional => match standing {
+            Err(error) if error.reason == StatusReason::Conflict && !conditional => match standing {
                 // The pod may have become ready in the meantime, and then it counts, so it is checked again.
                 Standing::Beginning => {}
                 Standing::Running { .. } if this.resource_version.is_some() => {
@@ -98,7 +98,7 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
             },
             Err(error) => return Err(error),
         }
-        attempts.again().await.map_err(|Exhausted| Status::stale(call.subject(&name)))?;
+        attempts.again().await.map_err(|AttemptsExhausted| Status::stale(call.subject(&name)))?;
     }
     let code = StatusCode::CREATED;
     Ok(respond_success(code, &success(&Details::default(), Some(code)), &call.output))
@@ -118,7 +118,7 @@ fn agree_on_dry_run(call: &Call<'_>, eviction: &Object) -> Result<(), Status> {
         asked.join(" "),
         given.join(" ")
     );
-    Err(Status::new(Reason::Unknown, why))
+    Err(Status::new(StatusReason::Unknown, why))
 }
 
 /// State of a pod with respect to its budget.
@@ -188,7 +188,7 @@ fn budget_of(call: &Call<'_>, pod: &Stored) -> Result<Option<Object>, Status> {
         }
         if found.replace(budget).is_some() {
             let mut status = Status::new(
-                Reason::Unknown,
+                StatusReason::Unknown,
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             );
             status.code = StatusCode::INTERNAL_SERVER_ERROR;
@@ -318,7 +318,7 @@ fn not_settled(budget: &str) -> Status {
 
 fn violation(cause: String, retry_after_seconds: u32) -> Status {
     let cause = Cause { reason: "DisruptionBudget".to_owned(), message: cause, field: String::new() };
-    let mut status = Status::new(Reason::TooManyRequests, VIOLATION);
+    let mut status = Status::new(StatusReason::TooManyRequests, VIOLATION);
     let details = Details { causes: vec![cause], retry_after_seconds, ..Details::default() };
     status.details = Some(Box::new(details));
     status

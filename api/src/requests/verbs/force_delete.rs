@@ -18,8 +18,8 @@ use objects::store;
 use types::options::DeleteOptions;
 use values::field::FieldError;
 use values::query::invalid_options;
-use values::retry::{Attempts, Exhausted};
-use values::status::{Details, Reason, Status};
+use values::retry::{Attempts, AttemptsExhausted};
+use values::status::{Details, Status, StatusReason};
 use wire::response::Response;
 
 /// Name of the option in error messages.
@@ -70,7 +70,7 @@ pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Resp
         let Some(entry) = call.store().entry(&key) else { return Err(refuse(call)) };
         let revision = entry.revision();
         match store::read(entry).and_then(|stored| stored.object(call.resource)) {
-            Err(error) if error.reason == Reason::StorageReadError => {}
+            Err(error) if error.reason == StatusReason::StorageReadError => {}
             Ok(_) => return Err(refuse(call)),
             Err(error) => return Err(error),
         }
@@ -84,7 +84,7 @@ pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Resp
             Attempt::Committed(_) => break,
             Attempt::Conflict(_) | Attempt::Again => {}
         }
-        attempts.again().await.map_err(|Exhausted| Status::stale(call.subject(name)))?;
+        attempts.again().await.map_err(|AttemptsExhausted| Status::stale(call.subject(name)))?;
     }
     tracing::warn!(
         key = %String::from_utf8_lossy(&key),

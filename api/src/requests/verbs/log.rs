@@ -19,7 +19,7 @@ use values::clock;
 use values::field::{FieldError, go_quote};
 use values::json::Value;
 use values::object::meta;
-use values::status::{Reason, Status, Subject};
+use values::status::{Status, StatusReason, Subject};
 use wire::outgoing::{self, Endpoint, Failure, Opened};
 use wire::response::{Response, respond};
 use wire::server::{Aborted, Body, Shutdown};
@@ -52,13 +52,13 @@ pub async fn read(call: &Call<'_>) -> Result<Response, Status> {
             Failure::Timeout => "net/http: timeout awaiting response headers".to_owned(),
             failure => failure.to_string(),
         };
-        Status::new(Reason::Unknown, format!("Get \"{}\": {why}", endpoint.url()))
+        Status::new(StatusReason::Unknown, format!("Get \"{}\": {why}", endpoint.url()))
     })?;
     let code = opened.response.status();
     if code.is_redirection() && opened.response.headers().contains_key(LOCATION) {
         let location = opened.response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
         let why = format!("Get \"{}\": redirects forbidden", location.unwrap_or_default());
-        return Err(Status::new(Reason::Unknown, why));
+        return Err(Status::new(StatusReason::Unknown, why));
     }
     if !(200..=206).contains(&code.as_u16()) {
         return Err(refusal(opened, &call.info.name).await);

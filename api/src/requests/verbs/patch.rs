@@ -27,7 +27,7 @@ use values::field::FieldError;
 use values::json::{Object, Value};
 use values::object::{meta, set_meta};
 use values::query::{FieldValidation, WriteOptions};
-use values::status::{Reason, Status, Subject};
+use values::status::{Status, StatusReason, Subject};
 use values::type_meta::untyped;
 use wire::response::Response;
 
@@ -158,7 +158,7 @@ pub fn patched(
     if let Some(why) = unreadable_annotation(message, &object) {
         // The reference server converts the result of a strategic merge only after it was read.
         return Err(if kind == PatchKind::Strategic {
-            Status::new(Reason::Unknown, why)
+            Status::new(StatusReason::Unknown, why)
         } else {
             refused(&why)
         });

@@ -29,7 +29,7 @@ use values::field::{FieldError, go_quote};
 use values::json::{Object, Value};
 use values::object::{at, meta, set_meta};
 use values::query::WriteOptions;
-use values::status::{Reason, Status, Subject};
+use values::status::{Status, StatusReason, Subject};
 use wire::response::Response;
 
 /// Subresource under which managed fields of a scale are recorded.
@@ -76,7 +76,7 @@ impl<'t> View<'t> {
                 selector: selector_text(parent),
             });
         };
-        let failed = |error: AccessError| Status::new(Reason::Unknown, error.to_string());
+        let failed = |error: AccessError| Status::new(StatusReason::Unknown, error.to_string());
         let selector = match &paths.selector {
             Some(path) => custom::scale::text(parent, path).map_err(failed)?.filter(|text| !text.is_empty()),
             None => None,
@@ -351,7 +351,7 @@ where
         put_managed_fields(&mut parent, to_parent(old, &versions, &scale, &self.view.replicas()));
         match self.view.paths {
             Some(paths) => custom::scale::set_count(&mut parent, &paths.spec, replicas)
-                .map_err(|error| Status::new(Reason::Unknown, error.to_string()))?,
+                .map_err(|error| Status::new(StatusReason::Unknown, error.to_string()))?,
             None => {
                 parent.object_entry("spec").insert("replicas", Value::Int(replicas));
             }

@@ -39,7 +39,7 @@ use types::bloom;
 use types::options::{ListOptions, version_number};
 use types::schema::registry::Resource;
 use values::memory::Charge;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 use wire::metrics::Metrics;
 use wire::metrics::family::{Histogram, micros};
 use wire::response::Response;
@@ -207,8 +207,8 @@ fn broken(seen: Revision, error: &TailError) -> Status {
         TailError::Compacted { oldest } => {
             Status::expired(format!("too old resource version: {seen} ({})", oldest.before()))
         }
-        TailError::Damaged { .. } => Status::new(Reason::StorageReadError, error.to_string()),
-        TailError::Closed => Status::new(Reason::ServiceUnavailable, "apiserver is shutting down"),
+        TailError::Damaged { .. } => Status::new(StatusReason::StorageReadError, error.to_string()),
+        TailError::Closed => Status::new(StatusReason::ServiceUnavailable, "apiserver is shutting down"),
     }
 }
 
@@ -359,7 +359,7 @@ impl State {
                 self.fill_changes().await
             };
             if let Err(status) = filled {
-                if status.reason == Reason::TooManyRequests {
+                if status.reason == StatusReason::TooManyRequests {
                     // There is no memory for an error event either. The client continues where the stream
                     // broke off.
                     self.ended = true;

@@ -149,7 +149,7 @@ impl Allocations {
                 Status::invalid(subject, &errors)
             }
             service::Trouble::Internal(text) => Status::internal(text),
-            service::Trouble::Plain(text) => Status::new(values::status::Reason::Unknown, text),
+            service::Trouble::Plain(text) => Status::new(values::status::StatusReason::Unknown, text),
         })?;
         Ok(Some(reservation))
     }

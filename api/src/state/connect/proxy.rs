@@ -19,7 +19,7 @@ use http_body_util::{BodyStream, Either, Empty};
 
 use super::forward::{accepts, cleaned, encoded_path, forwarded_for, passed_on, without_connection};
 use super::html::Rewriter;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 use wire::outgoing::{self, Endpoint, Failure, Opened};
 use wire::response::Response;
 use wire::server::{Aborted, Body, Incoming};
@@ -116,7 +116,7 @@ pub async fn pass(
     *request.headers_mut() = headers;
     let answered = tokio::time::timeout(answered_within, outgoing::open(endpoint, request)).await;
     let opened = answered.unwrap_or(Err(Failure::Timeout)).map_err(|failure| {
-        Status::new(Reason::ServiceUnavailable, format!("error trying to reach service: {failure}"))
+        Status::new(StatusReason::ServiceUnavailable, format!("error trying to reach service: {failure}"))
     })?;
     let links = Links {
         prefix: path.strip_suffix(location).unwrap_or(path).to_owned(),

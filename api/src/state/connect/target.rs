@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::{AGENT_PORT, Nodes};
 use values::json::{Object, Value};
 use values::object::at;
-use values::status::{Reason, Status, Subject};
+use values::status::{Status, StatusReason, Subject};
 use wire::outgoing::{Endpoint, Guard, is_global};
 
 /// The feature with which a node declares that its agent supports WebSockets with individually closed
@@ -65,7 +65,7 @@ impl Nodes {
                 .map(|found| format!("{{{} {}}}", found.str_at(&["type"]), found.str_at(&["address"])))
                 .collect();
             let why = format!("no preferred addresses found; known addresses: [{}]", known.join(" "));
-            return Err(Status::new(Reason::Unknown, why));
+            return Err(Status::new(StatusReason::Unknown, why));
         };
         let port = at(node, "status.daemonEndpoints.kubeletEndpoint.Port").and_then(Value::as_i64);
         let port = port.filter(|port| *port > 0).and_then(|port| u16::try_from(port).ok());
@@ -87,7 +87,7 @@ impl Nodes {
         let agents = self.agents.load();
         let tls = if is_verified { &agents.verified } else { &agents.unverified };
         let endpoint = Endpoint::at_port(&agent.host, agent.port, target, Some(tls));
-        let endpoint = endpoint.map_err(|why| Status::new(Reason::Unknown, why))?;
+        let endpoint = endpoint.map_err(|why| Status::new(StatusReason::Unknown, why))?;
         let guard = Guard::NotOwn(self.own.clone());
         Ok(endpoint.through(&self.egress).dialed_within(self.timeout).guarded(guard))
     }
@@ -146,7 +146,7 @@ impl Nodes {
             let of_number = |port: &&Value| port.get("port").and_then(Value::as_i64) == Some(number);
             let Some(found) = ports.iter().find(of_number) else {
                 let why = format!("no service port {number} found for service \"{}\"", name.name);
-                return Err(Status::new(Reason::ServiceUnavailable, why));
+                return Err(Status::new(StatusReason::ServiceUnavailable, why));
             };
             port = found.str_at(&["name"]);
         }
@@ -185,14 +185,14 @@ impl Nodes {
             }
         }
         let why = format!("no endpoints available for service \"{id}\"");
-        Err(Status::new(Reason::ServiceUnavailable, why))
+        Err(Status::new(StatusReason::ServiceUnavailable, why))
     }
 
     /// Returns the endpoint for a path at a port, which is given as a number. If it is empty, the port is 80,
     /// or 443 with TLS.
     fn at(&self, host: &str, name: Name<'_>, port: &str, target: &str) -> Result<Endpoint, Status> {
         let unreachable = |why: String| {
-            Status::new(Reason::ServiceUnavailable, format!("error trying to reach service: {why}"))
+            Status::new(StatusReason::ServiceUnavailable, format!("error trying to reach service: {why}"))
         };
         let number = match port {
             "" if name.is_https => 443,

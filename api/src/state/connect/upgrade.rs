@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 
 use super::forward::{forwarded_for, passed_on};
 use super::tunnel::relay;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 use wire::outgoing::{self, Endpoint, Failure, Lease, Opened};
 use wire::response::Response;
 use wire::server::Shutdown;
@@ -93,12 +93,12 @@ pub(super) async fn open(
 ) -> Result<Outcome, Status> {
     let opened = request(endpoint, method, headers, answered_within).await;
     let opened = opened.map_err(|failure| match failure {
-        Failure::Timeout => Status::new(Reason::Unknown, "context deadline exceeded"),
+        Failure::Timeout => Status::new(StatusReason::Unknown, "context deadline exceeded"),
         // The message of the dialer shows whether a connection was established.
         failure if failure.to_string().starts_with("dial tcp") || failure.to_string().contains("tls:") => {
-            Status::new(Reason::Unknown, format!("error dialing backend: {failure}"))
+            Status::new(StatusReason::Unknown, format!("error dialing backend: {failure}"))
         }
-        failure => Status::new(Reason::Unknown, failure.to_string()),
+        failure => Status::new(StatusReason::Unknown, failure.to_string()),
     })?;
     let code = opened.response.status();
     if code == StatusCode::SWITCHING_PROTOCOLS {
@@ -108,7 +108,7 @@ pub(super) async fn open(
     }
     if code.as_u16() < 400 {
         let why = format!("invalid upgrade response: status code {}", code.as_u16());
-        return Err(Status::new(Reason::Unknown, why));
+        return Err(Status::new(StatusReason::Unknown, why));
     }
     Ok(Outcome::Refused(passed_on(opened, false)))
 }

@@ -24,7 +24,7 @@ use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
 use values::json::{self, Object, Value};
 use values::retry::Attempts;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Field manager of the rules that the controller applies, and its name for authorization.
 const NAME: &str = "clusterrole-aggregation-controller";
@@ -76,7 +76,7 @@ async fn reconcile(loopback: &Loopback<'_>) -> Result<Vec<LabelSelector>, Status
             let seen = revisions[at];
             async move {
                 match loopback.apply(resource, ("", name), (seen, Endpoint::Main), NAME, &config).await {
-                    Err(error) if error.reason == Reason::Invalid => {
+                    Err(error) if error.reason == StatusReason::Invalid => {
                         tracing::error!(role = name, %error, "aggregated role cannot be written");
                         (name, Ok(Written::Done))
                     }

@@ -22,7 +22,7 @@ use objects::store;
 use values::json::{Object, Value};
 use values::naming::Naming;
 use values::object::{copy_path, same_at};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Port of the service.
 const PORT: i64 = 443;
@@ -135,7 +135,7 @@ async fn ensure(loopback: &Loopback<'_>, wanted: Vec<Wanted>) -> Result<(), Stat
     for Wanted { target, object, decides } in wanted {
         for _ in 0..ATTEMPTS_MAX {
             let existing = match loopback.get(&target) {
-                Err(error) if error.reason == Reason::StorageReadError => {
+                Err(error) if error.reason == StatusReason::StorageReadError => {
                     tracing::error!(?target, %error, "the server's own service cannot be updated");
                     break;
                 }
@@ -158,7 +158,7 @@ async fn ensure(loopback: &Loopback<'_>, wanted: Vec<Wanted>) -> Result<(), Stat
             match written {
                 Ok(Written::Done) => break,
                 Ok(Written::Conflict) => {}
-                Err(error) if error.reason == Reason::Invalid => {
+                Err(error) if error.reason == StatusReason::Invalid => {
                     tracing::error!(?target, %error, "the server's own service cannot be updated");
                     break;
                 }

@@ -26,7 +26,7 @@ use crate::writes::loopback::Loopback;
 use objects::store;
 use values::json::Value;
 use values::retry::Attempts;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Pause before a retry in namespaces that refused the object.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -145,7 +145,7 @@ where
                 Ok(Written::Conflict) => {}
                 // The existing object may be immutable and therefore not repairable (an immutable config
                 // map).
-                Err(error) if error.reason == Reason::Invalid => {
+                Err(error) if error.reason == StatusReason::Invalid => {
                     tracing::warn!(?target, %error, "object cannot be restored");
                     return Ok(());
                 }

@@ -14,7 +14,7 @@ use objects::store;
 use objects::strategy::Endpoint;
 use values::json::{Object, Value};
 use values::object::at;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Name of the controller for authorization.
 const NAME: &str = "validatingadmissionpolicy-status-controller";
@@ -77,7 +77,7 @@ async fn check(api: &Context, name: &str) -> Result<(), Status> {
         })
         .await;
     match changed {
-        Err(error) if error.reason == Reason::Invalid => {
+        Err(error) if error.reason == StatusReason::Invalid => {
             tracing::warn!(policy = name, %error, "status of a policy cannot be written");
             Ok(())
         }

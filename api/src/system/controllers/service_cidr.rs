@@ -23,7 +23,7 @@ use objects::strategy::Endpoint;
 use values::json::{Object, Value};
 use values::naming::Naming;
 use values::object::{at, meta};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Runs the controller, which follows the object.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
@@ -72,7 +72,7 @@ async fn ensure(loopback: &Loopback<'_>, api: &Context) -> Result<(), Status> {
     };
     match ensured.await {
         // A retry would fail as well, and the server works without the object.
-        Err(error) if matches!(error.reason, Reason::Invalid | Reason::StorageReadError) => {
+        Err(error) if matches!(error.reason, StatusReason::Invalid | StatusReason::StorageReadError) => {
             tracing::error!(?target, %error, "the default ServiceCIDR cannot be updated");
             Ok(())
         }

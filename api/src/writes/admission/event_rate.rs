@@ -15,7 +15,7 @@ use super::{Operation, Plugin, Record, Review, Step, Target};
 use objects::validation::View;
 use values::field::FieldError;
 use values::json::{Object, Value};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Number of keys for which a limit without `cacheSize` keeps buckets.
 const KEYS_DEFAULT: usize = 4096;
@@ -220,7 +220,7 @@ impl Plugin for EventRateLimit {
 }
 
 fn too_many(why: &str) -> Status {
-    Status::new(Reason::TooManyRequests, format!("Too many requests: {why}"))
+    Status::new(StatusReason::TooManyRequests, format!("Too many requests: {why}"))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{
 use types::schema::registry::Resource;
 use values::json::{Object, Value, parse};
 use values::qos::qos_class;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Annotation of namespaces: tolerations that pods get.
 const DEFAULT: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
@@ -58,8 +58,9 @@ impl PodTolerationRestriction {
             return Ok(None);
         };
         let list = parse(text.as_bytes()).ok().and_then(|value| Some(value.as_array()?.to_vec()));
-        list.map(Some)
-            .ok_or_else(|| Status::new(Reason::Unknown, format!("{annotation}: not a list of tolerations")))
+        list.map(Some).ok_or_else(|| {
+            Status::new(StatusReason::Unknown, format!("{annotation}: not a list of tolerations"))
+        })
     }
 
     fn complete(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {
@@ -99,7 +100,7 @@ impl PodTolerationRestriction {
             return Ok(());
         }
         let why = "pod tolerations (possibly merged with namespace default tolerations) conflict with its";
-        Err(Status::new(Reason::Unknown, format!("{why} {scope} whitelist")))
+        Err(Status::new(StatusReason::Unknown, format!("{why} {scope} whitelist")))
     }
 }
 

@@ -17,7 +17,7 @@ use objects::validation;
 use types::schema::registry::Resource;
 use values::json::Object;
 use values::object::meta;
-use values::status::{Reason, Status, Subject};
+use values::status::{Status, StatusReason, Subject};
 
 /// The few writes that plugins make themselves, under the server's own identity.
 pub trait Writer: Send + Sync {
@@ -110,7 +110,7 @@ impl<New: Deref<Target = Object>> Record<'_, New> {
     /// Returns a 403 for a failure that prevented a decision; `cause` is returned unchanged if it is a 403
     /// already.
     pub fn forbidden_by(&self, cause: Status) -> Status {
-        if cause.reason == Reason::Forbidden { cause } else { self.forbidden(&cause.message) }
+        if cause.reason == StatusReason::Forbidden { cause } else { self.forbidden(&cause.message) }
     }
 
     /// Returns the object of the write, as named in refusals.

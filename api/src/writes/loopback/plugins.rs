@@ -13,7 +13,7 @@ use objects::strategy::Endpoint;
 use types::schema::registry::Resource;
 use values::json::Object;
 use values::object::meta;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 impl Loopback<'_> {
     /// Creates an object. Returns `false` if an object of that name exists.
@@ -29,7 +29,7 @@ impl Loopback<'_> {
         });
         match self.write(&intent, &mut source).await {
             Ok(outcome) => Ok(matches!(outcome, Outcome::Created(_))),
-            Err(status) if status.reason == Reason::AlreadyExists => Ok(false),
+            Err(status) if status.reason == StatusReason::AlreadyExists => Ok(false),
             Err(status) => Err(status),
         }
     }

@@ -16,7 +16,7 @@ use super::server_fixture::Server;
 use crate::writes::admission::Settings;
 use objects::store::{Addresses, CommitFailure, Ledger, Pending};
 use values::json::Value;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// A ledger that decides at one engine, and sends its changes to a copy of that engine whenever it is called.
 struct Lagging {
@@ -55,7 +55,9 @@ impl Ledger for Lagging {
             let outcome = self.truth.commit(write).await;
             self.tell().await;
             if self.loses_answers {
-                return Err(Status::new(Reason::Timeout, "it is unknown whether the write was stored").into());
+                return Err(
+                    Status::new(StatusReason::Timeout, "it is unknown whether the write was stored").into()
+                );
             }
             outcome.map_err(|error| match error {
                 CommitError::Conflict { current } => CommitFailure::Conflict { current },

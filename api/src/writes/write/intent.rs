@@ -30,7 +30,7 @@ use types::served::Served;
 use values::field::go_quote;
 use values::json::Object;
 use values::object::meta;
-use values::status::{Reason, Status, Subject};
+use values::status::{Status, StatusReason, Subject};
 use wire::server;
 
 /// Stages that the server's own writes skip, in contrast to those of clients: the comparison (the server sets
@@ -111,7 +111,7 @@ pub fn precondition_failed(what: &str, wanted: &str, found: &str) -> String {
 pub fn seen_revision(text: &str) -> Result<Revision, Status> {
     decimal(text).map(Revision::new).ok_or_else(|| {
         let quoted = go_quote(text);
-        Status::new(Reason::Unknown, format!("strconv.ParseUint: parsing {quoted}: invalid syntax"))
+        Status::new(StatusReason::Unknown, format!("strconv.ParseUint: parsing {quoted}: invalid syntax"))
     })
 }
 

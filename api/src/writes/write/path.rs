@@ -47,7 +47,7 @@ use types::attributes::Attributes;
 use values::json::Object;
 use values::memory;
 use values::object::meta;
-use values::retry::{Attempts, Exhausted};
+use values::retry::{Attempts, AttemptsExhausted};
 use values::status::Status;
 
 /// Maximum number of generated names that are tried.
@@ -116,7 +116,7 @@ async fn rounds<C: Caller, S: Source<C>>(
             Ended::Again if intent.seen.is_some() => return Ok(Outcome::Changed),
             Ended::Again => {
                 is_behind = false;
-                attempts.again().await.map_err(|Exhausted| Status::stale(intent.subject(name)))?;
+                attempts.again().await.map_err(|AttemptsExhausted| Status::stale(intent.subject(name)))?;
                 continue;
             }
         };
@@ -134,7 +134,7 @@ async fn rounds<C: Caller, S: Source<C>>(
                 return Err(Status::generated_name_taken(intent.subject(&base)));
             }
         }
-        attempts.again().await.map_err(|Exhausted| Status::stale(intent.subject(name)))?;
+        attempts.again().await.map_err(|AttemptsExhausted| Status::stale(intent.subject(name)))?;
     }
 }
 

@@ -21,7 +21,7 @@ use objects::store::Ledger;
 use objects::store::backends::{Backend, Backends};
 use types::enablement::Enablement;
 use types::features::Features;
-use values::cancellation::Token;
+use values::cancellation::CancellationToken;
 use values::json::{Value, parse};
 use values::naming::KUBERNETES;
 use wire::response::Response;
@@ -106,13 +106,13 @@ impl Server {
 
     /// Sends one request; returns the status code, the warnings and the body as a tree.
     pub(crate) async fn ask(&self, request: &str, body: &str) -> (u16, Vec<String>, Value) {
-        self.ask_within(&Token::default(), request, body).await
+        self.ask_within(&CancellationToken::default(), request, body).await
     }
 
     /// Sends one request with a token that cancels its computations.
     pub(crate) async fn ask_within(
         &self,
-        token: &Token,
+        token: &CancellationToken,
         request: &str,
         body: &str,
     ) -> (u16, Vec<String>, Value) {

@@ -32,7 +32,7 @@ use values::field::FieldError;
 use values::json::{Object, Value};
 use values::names;
 use values::object::{meta, metadata_mut, set_meta};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// The effect of the write on the object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -239,7 +239,7 @@ pub(super) fn check_unversioned(intent: &Intent<'_>, object: &mut Object) -> Res
     }
     if decimal(meta(object, "resourceVersion")).is_some_and(|version| version > 0) {
         let why = "resourceVersion should not be set on objects to be created";
-        return Err(Status::new(Reason::Unknown, why));
+        return Err(Status::new(StatusReason::Unknown, why));
     }
     set_meta(object, "resourceVersion", None);
     Ok(())
@@ -440,7 +440,7 @@ pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Obj
             Ok(()) => Status::not_found(intent.subject(&name)),
             Err(refused) => refused,
         },
-        Escalation::UnknownKind(_) => Status::new(Reason::Unknown, error.to_string()),
+        Escalation::UnknownKind(_) => Status::new(StatusReason::Unknown, error.to_string()),
         Escalation::Forbidden(why) => Status::forbidden(intent.subject(meta(new, "name")), &why),
     })
 }

@@ -27,7 +27,7 @@ use super::scalars::{duration, time};
 use super::table::{Field, Kind, List, Map, Message};
 use values::base64_text;
 use values::cancellation;
-use values::json::compact::Cursor;
+use values::json::compact::JsonCursor;
 use values::json::{self, Key, Object, ReadMembers, Value};
 
 /// Author of a text.
@@ -41,7 +41,7 @@ pub(super) enum Author {
 
 /// Decodes a document as an object of type `message`; returns `None` if the document is unusual.
 pub(super) fn straight(message: &Message, text: &[u8], author: Author) -> Option<Object> {
-    let mut reader = Reader { cursor: Cursor::new(text)?, author, settling: None, known: None };
+    let mut reader = Reader { cursor: JsonCursor::new(text)?, author, settling: None, known: None };
     let object = reader.object(message)?;
     reader.cursor.is_at_end().then_some(object)
 }
@@ -50,7 +50,7 @@ pub(super) fn straight(message: &Message, text: &[u8], author: Author) -> Option
 /// server with settled parts, are not decoded: both objects share settled parts, and field sets are copied.
 pub(super) fn known(message: &Message, text: &[u8], known: &Object) -> Option<Object> {
     let known = Some(Known { object: known, field_sets: field_sets(known) });
-    let mut reader = Reader { cursor: Cursor::new(text)?, author: Author::Client, settling: None, known };
+    let mut reader = Reader { cursor: JsonCursor::new(text)?, author: Author::Client, settling: None, known };
     let object = reader.object(message)?;
     reader.cursor.is_at_end().then_some(object)
 }
@@ -69,7 +69,7 @@ fn field_sets(object: &Object) -> SmallVec<[&str; 4]> {
 pub(super) fn settled(message: &Message, stored: &Bytes, beside: Option<&mut Object>) -> Option<Object> {
     let settling = Some(Settling { stored, beside, words: Vec::new() });
     let mut reader =
-        Reader { cursor: Cursor::of_server(stored)?, author: Author::Server, settling, known: None };
+        Reader { cursor: JsonCursor::of_server(stored)?, author: Author::Server, settling, known: None };
     let object = reader.object(message)?;
     reader.cursor.is_at_end().then_some(object)
 }
@@ -133,7 +133,7 @@ fn complete(message: &Message, found: &mut SmallVec<[(usize, Given); 16]>) -> Ob
 }
 
 struct Reader<'t> {
-    cursor: Cursor<'t>,
+    cursor: JsonCursor<'t>,
     author: Author,
     settling: Option<Settling<'t>>,
     known: Option<Known<'t>>,

@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 
-use super::path::{Element, Scalar};
+use super::path::{Element, KeyScalar};
 use super::set::{FieldSet, Node};
 use crate::json::{self, Value};
 
@@ -132,9 +132,9 @@ pub fn write_step(element: &Element<'_>, out: &mut Vec<u8>) {
 }
 
 /// Appends a scalar as JSON that is itself inside a JSON string.
-fn write_scalar(value: &Scalar<'_>, out: &mut Vec<u8>) {
+fn write_scalar(value: &KeyScalar<'_>, out: &mut Vec<u8>) {
     match value {
-        Scalar::Text(text) => write_quoted(text, out),
+        KeyScalar::Text(text) => write_quoted(text, out),
         other => {
             let start = out.len();
             other.write(out);
@@ -180,14 +180,14 @@ fn read_step<'t>(step: Cow<'t, str>) -> Result<Option<Element<'t>>, FieldsV1Erro
             Ok(Value::Object(members)) => {
                 let members = members.into_members().into_iter();
                 let mut keys: Vec<_> =
-                    members.map(|(name, value)| (name, Scalar::from_value(value))).collect();
+                    members.map(|(name, value)| (name, KeyScalar::from_value(value))).collect();
                 keys.sort_by(|(a, _), (b, _)| a.cmp(b));
                 Element::Key(keys)
             }
             _ => return Err(unreadable()),
         },
         b'v' => match json::parse(rest.as_bytes()) {
-            Ok(value) => Element::Value(Scalar::from_value(value)),
+            Ok(value) => Element::Value(KeyScalar::from_value(value)),
             Err(_) => return Err(unreadable()),
         },
         b'i' => Element::Index(rest.parse().map_err(|_| unreadable())?),

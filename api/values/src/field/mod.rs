@@ -16,5 +16,5 @@ pub use error::go_float;
 pub use error::{ERROR_BYTES_MAX, ERRORS_MAX, FieldError, FieldErrorKind, child, index, is_enough};
 pub use fields_v1::{FieldsV1Error, NESTING_MAX, write_field, write_plain_field, write_step};
 pub use go::quote as go_quote;
-pub use path::{Element, Scalar, display};
+pub use path::{Element, KeyScalar, display};
 pub use set::{FieldSet, Node};

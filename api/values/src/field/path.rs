@@ -23,16 +23,16 @@ pub enum Element<'t> {
     /// A member of a struct or map, by name.
     Field(Cow<'t, str>),
     /// The list element with these keys, which are sorted by name.
-    Key(Vec<(Cow<'t, str>, Scalar<'t>)>),
+    Key(Vec<(Cow<'t, str>, KeyScalar<'t>)>),
     /// The element of a set with this value.
-    Value(Scalar<'t>),
+    Value(KeyScalar<'t>),
     /// The list element at this position. No schema produces such a step, but stored sets may contain it.
     Index(i64),
 }
 
 /// A value that identifies a list element.
 #[derive(Clone, Debug)]
-pub enum Scalar<'t> {
+pub enum KeyScalar<'t> {
     /// A number without a fraction.
     Int(i64),
     /// Any other number, as a double.
@@ -66,77 +66,77 @@ impl<'t> Element<'t> {
     }
 }
 
-impl<'t> Scalar<'t> {
+impl<'t> KeyScalar<'t> {
     /// Returns the scalar of `value`, borrowed.
     pub fn of(value: &'t Value) -> Self {
         match value {
-            Value::Int(n) => Scalar::Int(*n),
-            Value::Float(n) => Scalar::Float(*n),
-            Value::String(text) => Scalar::Text(Cow::Borrowed(text)),
-            Value::Bool(value) => Scalar::Bool(*value),
-            other => Scalar::Other(Box::new(other.clone())),
+            Value::Int(n) => KeyScalar::Int(*n),
+            Value::Float(n) => KeyScalar::Float(*n),
+            Value::String(text) => KeyScalar::Text(Cow::Borrowed(text)),
+            Value::Bool(value) => KeyScalar::Bool(*value),
+            other => KeyScalar::Other(Box::new(other.clone())),
         }
     }
 
     /// Returns the scalar of an owned value.
     pub(super) fn from_value(value: Value) -> Self {
         match value {
-            Value::Int(n) => Scalar::Int(n),
-            Value::Float(n) => Scalar::Float(n),
-            Value::String(text) => Scalar::Text(Cow::Owned(text)),
-            Value::Bool(value) => Scalar::Bool(value),
-            other => Scalar::Other(Box::new(other)),
+            Value::Int(n) => KeyScalar::Int(n),
+            Value::Float(n) => KeyScalar::Float(n),
+            Value::String(text) => KeyScalar::Text(Cow::Owned(text)),
+            Value::Bool(value) => KeyScalar::Bool(value),
+            other => KeyScalar::Other(Box::new(other)),
         }
     }
 
-    fn into_owned(self) -> Scalar<'static> {
+    fn into_owned(self) -> KeyScalar<'static> {
         match self {
-            Scalar::Int(n) => Scalar::Int(n),
-            Scalar::Float(n) => Scalar::Float(n),
-            Scalar::Text(text) => Scalar::Text(Cow::Owned(text.into_owned())),
-            Scalar::Bool(value) => Scalar::Bool(value),
-            Scalar::Other(value) => Scalar::Other(value),
+            KeyScalar::Int(n) => KeyScalar::Int(n),
+            KeyScalar::Float(n) => KeyScalar::Float(n),
+            KeyScalar::Text(text) => KeyScalar::Text(Cow::Owned(text.into_owned())),
+            KeyScalar::Bool(value) => KeyScalar::Bool(value),
+            KeyScalar::Other(value) => KeyScalar::Other(value),
         }
     }
 
     /// Appends the value as JSON.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Scalar::Int(n) => json::write(&Value::Int(*n), out),
-            Scalar::Float(n) => json::write(&Value::Float(*n), out),
-            Scalar::Text(text) => json::write_string(text, out),
-            Scalar::Bool(value) => json::write(&Value::Bool(*value), out),
-            Scalar::Other(value) => json::write(value, out),
+            KeyScalar::Int(n) => json::write(&Value::Int(*n), out),
+            KeyScalar::Float(n) => json::write(&Value::Float(*n), out),
+            KeyScalar::Text(text) => json::write_string(text, out),
+            KeyScalar::Bool(value) => json::write(&Value::Bool(*value), out),
+            KeyScalar::Other(value) => json::write(value, out),
         }
     }
 
     /// Returns the rank in the order of types: numbers, strings, booleans, other values.
     fn rank(&self) -> u8 {
         match self {
-            Scalar::Int(_) | Scalar::Float(_) => 0,
-            Scalar::Text(_) => 1,
-            Scalar::Bool(_) => 2,
-            Scalar::Other(_) => 3,
+            KeyScalar::Int(_) | KeyScalar::Float(_) => 0,
+            KeyScalar::Text(_) => 1,
+            KeyScalar::Bool(_) => 2,
+            KeyScalar::Other(_) => 3,
         }
     }
 }
 
-impl Ord for Scalar<'_> {
+impl Ord for KeyScalar<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
-            (Scalar::Int(a), Scalar::Int(b)) => a.cmp(b),
-            (Scalar::Int(a), Scalar::Float(b)) => (*a as f64).total_cmp(b),
-            (Scalar::Float(a), Scalar::Int(b)) => a.total_cmp(&(*b as f64)),
-            (Scalar::Float(a), Scalar::Float(b)) => a.total_cmp(b),
-            (Scalar::Text(a), Scalar::Text(b)) => a.cmp(b),
-            (Scalar::Bool(a), Scalar::Bool(b)) => a.cmp(b),
-            (Scalar::Other(_), Scalar::Other(_)) => text_of(self).cmp(&text_of(other)),
+            (KeyScalar::Int(a), KeyScalar::Int(b)) => a.cmp(b),
+            (KeyScalar::Int(a), KeyScalar::Float(b)) => (*a as f64).total_cmp(b),
+            (KeyScalar::Float(a), KeyScalar::Int(b)) => a.total_cmp(&(*b as f64)),
+            (KeyScalar::Float(a), KeyScalar::Float(b)) => a.total_cmp(b),
+            (KeyScalar::Text(a), KeyScalar::Text(b)) => a.cmp(b),
+            (KeyScalar::Bool(a), KeyScalar::Bool(b)) => a.cmp(b),
+            (KeyScalar::Other(_), KeyScalar::Other(_)) => text_of(self).cmp(&text_of(other)),
             _ => self.rank().cmp(&other.rank()),
         }
     }
 }
 
-fn text_of(scalar: &Scalar<'_>) -> Vec<u8> {
+fn text_of(scalar: &KeyScalar<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     scalar.write(&mut out);
     out
@@ -182,13 +182,13 @@ macro_rules! equality_by_order {
     )*};
 }
 
-equality_by_order! { Scalar Element }
+equality_by_order! { KeyScalar Element }
 
-impl Display for Scalar<'_> {
+impl Display for KeyScalar<'_> {
     /// Formats the value as in conflict messages: strings are quoted, all other values are JSON.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Scalar::Text(text) => f.write_str(&go_quote(text)),
+            KeyScalar::Text(text) => f.write_str(&go_quote(text)),
             other => f.write_str(&String::from_utf8_lossy(&text_of(other))),
         }
     }
@@ -227,23 +227,23 @@ mod tests {
 
     #[test]
     fn steps_are_ordered_and_printed_as_documented() {
-        let key = |pairs: &[(&'static str, Scalar<'static>)]| {
+        let key = |pairs: &[(&'static str, KeyScalar<'static>)]| {
             Element::Key(pairs.iter().map(|(name, value)| (Cow::Borrowed(*name), value.clone())).collect())
         };
-        let text = |text: &'static str| Scalar::Text(Cow::Borrowed(text));
+        let text = |text: &'static str| KeyScalar::Text(Cow::Borrowed(text));
         let ascending = [
             (Element::field("A"), ".A"),
             (Element::field("a"), ".a"),
             (Element::field("b.c"), ".b.c"),
             (key(&[("name", text("a"))]), r#"[name="a"]"#),
-            (key(&[("port", Scalar::Int(9)), ("protocol", text("TCP"))]), r#"[port=9,protocol="TCP"]"#),
-            (key(&[("port", Scalar::Int(10)), ("protocol", text("TCP"))]), r#"[port=10,protocol="TCP"]"#),
-            (key(&[("port", Scalar::Int(10)), ("protocol", text("UDP"))]), r#"[port=10,protocol="UDP"]"#),
-            (Element::Value(Scalar::Float(-0.5)), "[=-0.5]"),
-            (Element::Value(Scalar::Int(2)), "[=2]"),
+            (key(&[("port", KeyScalar::Int(9)), ("protocol", text("TCP"))]), r#"[port=9,protocol="TCP"]"#),
+            (key(&[("port", KeyScalar::Int(10)), ("protocol", text("TCP"))]), r#"[port=10,protocol="TCP"]"#),
+            (key(&[("port", KeyScalar::Int(10)), ("protocol", text("UDP"))]), r#"[port=10,protocol="UDP"]"#),
+            (Element::Value(KeyScalar::Float(-0.5)), "[=-0.5]"),
+            (Element::Value(KeyScalar::Int(2)), "[=2]"),
             (Element::Value(text("2")), r#"[="2"]"#),
-            (Element::Value(Scalar::Bool(false)), "[=false]"),
-            (Element::Value(Scalar::Other(Box::new(Value::Null))), "[=null]"),
+            (Element::Value(KeyScalar::Bool(false)), "[=false]"),
+            (Element::Value(KeyScalar::Other(Box::new(Value::Null))), "[=null]"),
             (Element::Index(2), "[2]"),
             (Element::Index(10), "[10]"),
         ];
@@ -253,6 +253,6 @@ mod tests {
                 assert_eq!(a.cmp(b), at.cmp(&other), "{a} and {b}");
             }
         }
-        assert_eq!(Scalar::Int(2), Scalar::Float(2.0));
+        assert_eq!(KeyScalar::Int(2), KeyScalar::Float(2.0));
     }
 }

@@ -8,7 +8,7 @@
 //! Unlike [`Scan`], which trusts its input, the cursor checks the grammar of everything it reads: commas
 //! separate members, integers have JSON's form, strings are well-formed, and nesting is bounded. It returns
 //! `None` for white space between tokens and for escapes in field names. The text of values skipped with
-//! [`Cursor::raw`] is not checked; the caller must check it.
+//! [`JsonCursor::raw`] is not checked; the caller must check it.
 
 use std::borrow::Cow;
 
@@ -20,14 +20,14 @@ const DEPTH_MAX: usize = 64;
 
 /// A position in a text. After a method has returned `None`, the position is unspecified.
 #[derive(Debug)]
-pub struct Cursor<'t> {
+pub struct JsonCursor<'t> {
     text: &'t str,
     scan: Scan<'t>,
     /// Number of open brackets.
     depth: usize,
 }
 
-impl<'t> Cursor<'t> {
+impl<'t> JsonCursor<'t> {
     /// Creates a cursor at the start of `text`, which may end with white space. Returns `None` if the text is
     /// not UTF-8 or contains other control characters.
     pub fn new(text: &'t [u8]) -> Option<Self> {
@@ -35,17 +35,17 @@ impl<'t> Cursor<'t> {
         // JSON strings cannot contain unescaped control characters; between tokens they are white space. The
         // compiler vectorizes the fold.
         let has_control = text.bytes().fold(false, |found, byte| found | (byte < b' '));
-        (!has_control).then(|| Cursor::at_start(text))
+        (!has_control).then(|| JsonCursor::at_start(text))
     }
 
     /// Creates a cursor at the start of a stored text whose checksum was verified. Returns `None` if the text
     /// is not UTF-8.
     pub fn of_server(text: &'t [u8]) -> Option<Self> {
-        std::str::from_utf8(text).ok().map(Cursor::at_start)
+        std::str::from_utf8(text).ok().map(JsonCursor::at_start)
     }
 
     fn at_start(text: &'t str) -> Self {
-        Cursor { text, scan: Scan::new(text.as_bytes()), depth: 0 }
+        JsonCursor { text, scan: Scan::new(text.as_bytes()), depth: 0 }
     }
 
     /// Returns the number of bytes read so far.
@@ -170,13 +170,13 @@ mod tests {
 
     /// Reads a whole text in the simplest way.
     fn read(text: &[u8]) -> Option<Value> {
-        let mut cursor = Cursor::new(text)?;
+        let mut cursor = JsonCursor::new(text)?;
         let value = value(&mut cursor)?;
         assert!(cursor.levels_left() == DEPTH_MAX, "as many brackets are closed as were opened");
         cursor.is_at_end().then_some(value)
     }
 
-    fn value(cursor: &mut Cursor<'_>) -> Option<Value> {
+    fn value(cursor: &mut JsonCursor<'_>) -> Option<Value> {
         Some(match cursor.peek() {
             b'"' => Value::String(cursor.string()?.into_owned()),
             b'{' => {
@@ -257,7 +257,7 @@ mod tests {
             [&b"\"\xff\""[..], b"\"\xc3\"", b"\"\xed\xa0\x80\"", b"\xef\xbb\xbf{}", b"{\"\xc3\\u0041\":1}"]
         {
             assert_eq!(read(bytes), None, "{bytes:?}");
-            assert!(Cursor::of_server(bytes).is_none_or(|_| bytes.starts_with(b"\xef")), "{bytes:?}");
+            assert!(JsonCursor::of_server(bytes).is_none_or(|_| bytes.starts_with(b"\xef")), "{bytes:?}");
         }
     }
 
@@ -272,7 +272,7 @@ mod tests {
         }
         // Skipped values have no depth limit and use no stack.
         let text = format!("{}{}", "[".repeat(1 << 20), "]".repeat(1 << 20));
-        assert_eq!(Cursor::new(text.as_bytes()).unwrap().raw(), Some(&*text));
+        assert_eq!(JsonCursor::new(text.as_bytes()).unwrap().raw(), Some(&*text));
         // Closed brackets do not count towards the depth.
         let wide = format!("[{}[]]", "[[]],".repeat(1000));
         assert!(read(wide.as_bytes()).is_some());
@@ -289,7 +289,7 @@ mod tests {
             (r#""a""#, None, None),
             ("a:1", None, None),
         ] {
-            let cursor = || Cursor::new(text.as_bytes()).unwrap();
+            let cursor = || JsonCursor::new(text.as_bytes()).unwrap();
             assert_eq!(cursor().field_name(), field.map(str::as_bytes), "{text}");
             assert_eq!(cursor().name().as_deref(), name, "{text}");
         }
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn skips_whole_values_and_lengths() {
         let text = r#"{"a":{"b":"}é"},"c":2}"#;
-        let mut cursor = Cursor::of_server(text.as_bytes()).unwrap();
+        let mut cursor = JsonCursor::of_server(text.as_bytes()).unwrap();
         assert_eq!(cursor.enter(b'{', b'}'), Some(true));
         assert_eq!((cursor.field_name(), cursor.raw()), (Some(&b"a"[..]), Some(r#"{"b":"}é"}"#)));
         assert_eq!((cursor.depth(), cursor.more(b'}')), (1, Some(true)));
@@ -308,7 +308,7 @@ mod tests {
         // Reading beyond the end returns nothing.
         assert_eq!((cursor.peek(), cursor.raw(), cursor.string(), cursor.integer()), (0, None, None, None));
         for text in ["", ",", "}", "[", "[\"", "{\"a\":[}"] {
-            assert_eq!(Cursor::of_server(text.as_bytes()).unwrap().raw(), None, "{text}");
+            assert_eq!(JsonCursor::of_server(text.as_bytes()).unwrap().raw(), None, "{text}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::{Cause, Details, Reason, Said, Status};
+use super::{Cause, Details, Said, Status, StatusReason};
 use crate::json::{self, Object, Value};
 
 /// Reason of a command that ended with a non-zero code. [`EXIT_CODE`] is the reason of the cause that
@@ -17,19 +17,19 @@ impl Status {
         let reason = match code.as_u16() {
             400 => return Status::bad_request(said),
             500 => return Status::internal(said),
-            401 => Reason::Unauthorized,
-            403 => Reason::Forbidden,
-            404 => Reason::NotFound,
-            405 => Reason::MethodNotAllowed,
-            406 => Reason::NotAcceptable,
-            409 => Reason::Conflict,
-            415 => Reason::UnsupportedMediaType,
-            422 => Reason::Invalid,
-            429 => Reason::TooManyRequests,
-            503 => Reason::ServiceUnavailable,
-            504 => Reason::Timeout,
-            501.. => Reason::InternalError,
-            _ => Reason::Unknown,
+            401 => StatusReason::Unauthorized,
+            403 => StatusReason::Forbidden,
+            404 => StatusReason::NotFound,
+            405 => StatusReason::MethodNotAllowed,
+            406 => StatusReason::NotAcceptable,
+            409 => StatusReason::Conflict,
+            415 => StatusReason::UnsupportedMediaType,
+            422 => StatusReason::Invalid,
+            429 => StatusReason::TooManyRequests,
+            503 => StatusReason::ServiceUnavailable,
+            504 => StatusReason::Timeout,
+            501.. => StatusReason::InternalError,
+            _ => StatusReason::Unknown,
         };
         // As in the reference server, the verb is omitted but the space after it stays.
         let message = format!("{message} ( pods/log {pod})");
@@ -45,7 +45,7 @@ impl Status {
         let said = Said { reason: NON_ZERO.to_owned(), ..Said::default() };
         Status {
             said: Some(Box::new(said)),
-            ..Status::new(Reason::Unknown, message)
+            ..Status::new(StatusReason::Unknown, message)
                 .with_details(Details { causes: vec![cause], ..Details::default() })
         }
     }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use hashbrown::HashSet;
 
-use super::decode::{Document, YamlError};
+use super::decode::{YamlDocument, YamlError};
 use super::scalar::{self, KeyKind, MappingKey, Resolved, Tag};
 use crate::json::{DEPTH_MAX, Key, MemberCollector, Value};
 
@@ -60,10 +60,10 @@ pub(super) struct Builder {
 
 impl Builder {
     /// Returns the document. All nodes must have been built.
-    pub fn finish(self) -> Result<Document, YamlError> {
+    pub fn finish(self) -> Result<YamlDocument, YamlError> {
         match self.late {
             Some(error) => Err(error),
-            None => Ok(Document { value: self.root, duplicates: self.duplicates }),
+            None => Ok(YamlDocument { value: self.root, duplicates: self.duplicates }),
         }
     }
 

@@ -6,16 +6,16 @@
 use super::token::Mark;
 
 /// A cursor that counts lines and columns.
-pub(super) struct Cursor<'t> {
+pub(super) struct LineCursor<'t> {
     text: &'t str,
     /// Offset in bytes.
     at: usize,
     mark: Mark,
 }
 
-impl<'t> Cursor<'t> {
+impl<'t> LineCursor<'t> {
     pub fn new(text: &'t str) -> Self {
-        Cursor { text, at: 0, mark: Mark::default() }
+        LineCursor { text, at: 0, mark: Mark::default() }
     }
 
     pub fn mark(&self) -> Mark {

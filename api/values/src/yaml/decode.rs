@@ -19,7 +19,7 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use super::build::Builder;
-use super::grammar::{Event, EventKind, Parser, Scalar};
+use super::grammar::{Event, EventKind, Parser, YamlScalar};
 use super::reader;
 use super::scalar::Tag;
 use crate::cancellation;
@@ -31,14 +31,14 @@ const COPIED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// A YAML document as a tree.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Document {
+pub struct YamlDocument {
     /// The tree. If a key was set twice, it has the last value. An empty text is `null`.
     pub value: Value,
     /// Messages such as `line 4: key "a" already set in map`, in document order, at most 100.
     pub duplicates: Vec<String>,
 }
 
-impl Document {
+impl YamlDocument {
     /// Returns the error of strict decoding for the duplicates, in one text; `None` if there are no
     /// duplicates.
     pub fn strict_error(&self) -> Option<String> {
@@ -49,7 +49,7 @@ impl Document {
 const STRICT_PREFIX: &str = "yaml: unmarshal errors:\n  ";
 const SEPARATOR: &str = "\n  ";
 
-/// Splits an error of strict decoding into warnings: one for each line of [`Document::strict_error`]. Any
+/// Splits an error of strict decoding into warnings: one for each line of [`YamlDocument::strict_error`]. Any
 /// other text is returned unchanged (docs/api/encodings.md#strict-decoding).
 pub fn warnings(sentence: &str) -> impl Iterator<Item = &str> {
     sentence.strip_prefix(STRICT_PREFIX).unwrap_or(sentence).split(SEPARATOR)
@@ -98,7 +98,7 @@ impl YamlError {
 /// # Errors
 /// See [`YamlError`]. A syntax error anywhere in the document takes precedence over errors about the meaning
 /// of nodes. Duplicate keys are not an error; they are returned in addition to the tree.
-pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
+pub fn parse(text: &[u8]) -> Result<YamlDocument, YamlError> {
     let source = reader::read(text);
     let mut parser = Parser::new(&source);
     let mut loader = Loader::default();
@@ -191,7 +191,7 @@ impl<'t> Loader<'t> {
     fn take(&mut self, kind: EventKind<'t>, line: usize) -> Result<(), YamlError> {
         cancellation::step();
         let (anchor, is_mapping) = match &kind {
-            EventKind::Scalar(Scalar { anchor, .. }) | EventKind::SequenceStart { anchor } => {
+            EventKind::Scalar(YamlScalar { anchor, .. }) | EventKind::SequenceStart { anchor } => {
                 (*anchor, false)
             }
             EventKind::MappingStart { anchor } => (*anchor, true),
@@ -213,7 +213,7 @@ impl<'t> Loader<'t> {
                 }
                 None => return Err(YamlError::meant(format!("unknown anchor '{name}' referenced"))),
             },
-            EventKind::Scalar(Scalar { text, tag, is_implicit, .. }) => {
+            EventKind::Scalar(YamlScalar { text, tag, is_implicit, .. }) => {
                 RecordedNode::Scalar { text, tag, is_implicit }
             }
             EventKind::SequenceStart { .. } => {

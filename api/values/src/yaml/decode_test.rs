@@ -1,9 +1,9 @@
 //! Tests of YAML decoding: document boundaries, values, and refused input.
 
-use super::{Document, YamlError, parse};
+use super::{YamlDocument, YamlError, parse};
 use crate::json::{self, Value};
 
-fn text(document: &Document) -> String {
+fn text(document: &YamlDocument) -> String {
     let mut out = Vec::new();
     json::write(&document.value, &mut out);
     String::from_utf8(out).unwrap()

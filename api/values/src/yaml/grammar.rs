@@ -23,7 +23,7 @@ use super::decode::YamlError;
 use super::reader::Source;
 use super::scalar::{CORE_PREFIX, Tag};
 use super::scan::{Scanned, Scanner};
-use super::token::{Mark, TagDirective, TagParts, Token, TokenKind};
+use super::token::{Mark, TagDirective, TagParts, TokenKind, YamlToken};
 
 /// An event of the parser, with the line on which it begins, counted from 0.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) enum EventKind<'t> {
     DocumentStart,
     DocumentEnd,
     Alias(&'t str),
-    Scalar(Scalar<'t>),
+    Scalar(YamlScalar<'t>),
     SequenceStart { anchor: Option<&'t str> },
     SequenceEnd,
     MappingStart { anchor: Option<&'t str> },
@@ -48,7 +48,7 @@ pub(super) enum EventKind<'t> {
 
 /// A scalar with its properties.
 #[derive(Clone, Debug)]
-pub(super) struct Scalar<'t> {
+pub(super) struct YamlScalar<'t> {
     pub text: Cow<'t, str>,
     pub anchor: Option<&'t str>,
     pub tag: Tag,
@@ -295,7 +295,7 @@ impl<'t> Parser<'t> {
             _ if anchor.is_some() || tag != Tag::Absent => {
                 self.pop_state();
                 let is_implicit = tag == Tag::Absent;
-                let scalar = Scalar { text: "".into(), anchor, tag, is_implicit };
+                let scalar = YamlScalar { text: "".into(), anchor, tag, is_implicit };
                 return Ok(event(EventKind::Scalar(scalar), start));
             }
             _ => return Err(error("did not find expected node content", at)),
@@ -308,11 +308,11 @@ impl<'t> Parser<'t> {
     fn scalar(&mut self, start: Mark, Properties { anchor, tag }: Properties<'t>) -> Event<'t> {
         self.pop_state();
         let (text, is_plain) = match self.scanner.skip() {
-            Some(Token { kind: TokenKind::Scalar { text, is_plain }, .. }) => (text, is_plain),
+            Some(YamlToken { kind: TokenKind::Scalar { text, is_plain }, .. }) => (text, is_plain),
             _ => ("".into(), true),
         };
         let is_implicit = tag == Tag::Absent && is_plain || tag == Tag::NonSpecific;
-        event(EventKind::Scalar(Scalar { text, anchor, tag, is_implicit }), start)
+        event(EventKind::Scalar(YamlScalar { text, anchor, tag, is_implicit }), start)
     }
 
     /// Parses an anchor and a tag, in any order.
@@ -506,7 +506,7 @@ fn event(kind: EventKind<'_>, mark: Mark) -> Event<'_> {
 }
 
 fn empty_scalar<'t>(mark: Mark) -> Event<'t> {
-    let scalar = Scalar { text: "".into(), anchor: None, tag: Tag::Absent, is_implicit: true };
+    let scalar = YamlScalar { text: "".into(), anchor: None, tag: Tag::Absent, is_implicit: true };
     event(EventKind::Scalar(scalar), mark)
 }
 

@@ -32,5 +32,5 @@ mod token;
 #[cfg(test)]
 mod decode_test;
 
-pub use decode::{Document, YamlError, parse, warnings};
+pub use decode::{YamlDocument, YamlError, parse, warnings};
 pub use encode::{compare_names, write, write_item, write_member};

@@ -12,10 +12,10 @@
 
 use std::collections::VecDeque;
 
-use super::cursor::Cursor;
+use super::cursor::LineCursor;
 use super::decode::YamlError;
 use super::reader::Source;
-use super::token::{Mark, Token, TokenKind};
+use super::token::{Mark, TokenKind, YamlToken};
 
 /// Maximum distance in characters from the start of a simple key to its `:`. Source: YAML 1.2, section 7.4.
 const SIMPLE_KEY_CHARS_MAX: usize = 1024;
@@ -45,14 +45,14 @@ impl SimpleKey {
 
 /// A token in the queue.
 struct Queued<'t> {
-    token: Token<'t>,
+    token: YamlToken<'t>,
     /// Flow level on which this token may be a simple key; `None` if it cannot be a key.
     key_level: Option<usize>,
 }
 
 /// The scanner of one stream.
 pub(super) struct Scanner<'t> {
-    pub(super) cursor: Cursor<'t>,
+    pub(super) cursor: LineCursor<'t>,
     /// The error to report when the scanner reaches the end of the text.
     error_behind: Option<&'t YamlError>,
     queue: VecDeque<Queued<'t>>,
@@ -74,7 +74,7 @@ pub(super) type Scanned<T = ()> = Result<T, YamlError>;
 impl<'t> Scanner<'t> {
     pub fn new(source: &'t Source<'_>) -> Self {
         Scanner {
-            cursor: Cursor::new(&source.text),
+            cursor: LineCursor::new(&source.text),
             error_behind: source.error.as_ref(),
             queue: VecDeque::new(),
             taken: 0,
@@ -87,7 +87,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Returns the next token without consuming it.
-    pub fn peek(&mut self) -> Scanned<&Token<'t>> {
+    pub fn peek(&mut self) -> Scanned<&YamlToken<'t>> {
         while self.needs_more()? {
             self.fetch()?;
         }
@@ -98,7 +98,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Consumes the token that was peeked.
-    pub fn skip(&mut self) -> Option<Token<'t>> {
+    pub fn skip(&mut self) -> Option<YamlToken<'t>> {
         self.taken += 1;
         self.queue.pop_front().map(|queued| queued.token)
     }
@@ -189,7 +189,7 @@ impl<'t> Scanner<'t> {
     }
 
     fn push(&mut self, kind: TokenKind<'t>, start: Mark) {
-        let token = Token { kind, start, end: self.cursor.mark() };
+        let token = YamlToken { kind, start, end: self.cursor.mark() };
         let key_level = self.saved_level.take();
         self.queue.push_back(Queued { token, key_level });
     }
@@ -198,7 +198,7 @@ impl<'t> Scanner<'t> {
     /// was already taken.
     fn insert(&mut self, number: usize, kind: TokenKind<'t>, mark: Mark) {
         let at = number.checked_sub(self.taken).unwrap_or(self.queue.len());
-        self.queue.insert(at, Queued { token: Token { kind, start: mark, end: mark }, key_level: None });
+        self.queue.insert(at, Queued { token: YamlToken { kind, start: mark, end: mark }, key_level: None });
     }
 
     /// Returns the number of the next token to be pushed.
@@ -405,7 +405,7 @@ impl<'t> Scanner<'t> {
         let start = self.cursor.mark();
         let (kind, end) = scan(self)?;
         let key_level = self.saved_level.take();
-        self.queue.push_back(Queued { token: Token { kind, start, end }, key_level });
+        self.queue.push_back(Queued { token: YamlToken { kind, start, end }, key_level });
         Ok(())
     }
 

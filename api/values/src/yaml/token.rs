@@ -15,7 +15,7 @@ pub(super) struct Mark {
 
 /// A token with its start and end.
 #[derive(Debug)]
-pub(super) struct Token<'t> {
+pub(super) struct YamlToken<'t> {
     pub kind: TokenKind<'t>,
     pub start: Mark,
     pub end: Mark,

@@ -7,7 +7,7 @@ use http::{StatusCode, Uri};
 use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, Error as TlsError};
 
-use values::memory::Exhausted;
+use values::memory::MemoryExhausted;
 
 /// Reason why there is no usable response.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -58,10 +58,12 @@ impl Failure {
     }
 
     /// Returns the failure for a response for which there is not enough memory, or can never be.
-    pub(super) fn no_room(error: &Exhausted) -> Failure {
+    pub(super) fn no_room(error: &MemoryExhausted) -> Failure {
         match error {
-            Exhausted::Never { .. } => Failure::TooLong,
-            Exhausted::Busy => Failure::Other("memory for answers of other servers is used up".to_owned()),
+            MemoryExhausted::Never { .. } => Failure::TooLong,
+            MemoryExhausted::Busy => {
+                Failure::Other("memory for answers of other servers is used up".to_owned())
+            }
         }
     }
 

@@ -33,7 +33,7 @@ use super::poll_gate::PollGate;
 use super::quiet_period::QuietPeriod;
 use super::turns::{Place, Turns};
 use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Retire, Shutdown};
-use values::cancellation::{Reason, Token};
+use values::cancellation::{CancellationReason, CancellationToken};
 
 /// The response to a request whose handler panicked (docs/api/errors.md#encoding-of-errors).
 const PANIC_TEXT: &str = "This request caused apiserver to panic. Look in the logs for details.\n";
@@ -488,7 +488,7 @@ async fn in_turns<F: Future>(mut place: Place, info: &ConnectionInfo, mut work: 
 
 /// Guard of a response that a client waits for. Dropping the guard, because the client disconnected, cancels
 /// the computations of the request.
-struct Awaited(Option<Token>);
+struct Awaited(Option<CancellationToken>);
 
 impl Awaited {
     /// Disarms the guard: the response exists, and the remaining work belongs to it.
@@ -500,7 +500,7 @@ impl Awaited {
 impl Drop for Awaited {
     fn drop(&mut self) {
         if let Some(token) = &self.0 {
-            token.cancel(Reason::Gone);
+            token.cancel(CancellationReason::Gone);
         }
     }
 }

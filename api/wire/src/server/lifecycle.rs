@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-use values::cancellation::Token;
+use values::cancellation::CancellationToken;
 
 /// Stages of the process, in order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -45,7 +45,7 @@ struct Shared {
     stage: watch::Sender<Stage>,
     in_flight: watch::Sender<u64>,
     /// Token that cancels the computations of all requests.
-    computations: Token,
+    computations: CancellationToken,
     under_way: Arc<AtomicU64>,
     drain_limit: OnceLock<DrainLimit>,
 }
@@ -76,7 +76,7 @@ impl Lifecycle {
         let shared = Shared {
             stage: watch::Sender::new(Stage::Starting),
             in_flight: watch::Sender::new(0),
-            computations: Token::default(),
+            computations: CancellationToken::default(),
             under_way: Arc::default(),
             drain_limit: OnceLock::new(),
         };
@@ -119,7 +119,7 @@ impl Lifecycle {
 
     /// Returns the parent token of the computations of all requests and controllers. Cancelling it ends
     /// computations that would outlast the shutdown.
-    pub fn computations(&self) -> &Token {
+    pub fn computations(&self) -> &CancellationToken {
         &self.0.computations
     }
 
@@ -162,7 +162,7 @@ impl Shutdown {
     }
 
     /// Returns a token for the computations of one request.
-    pub(super) fn request_token(&self) -> Token {
+    pub(super) fn request_token(&self) -> CancellationToken {
         self.0.computations().child()
     }
 

@@ -62,8 +62,8 @@ pub struct Retire;
 /// Answers requests. A single value serves every connection.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request. The future is dropped when the client disconnects, and a panic in it becomes a
-    /// 500. The request has an extension, a [`Token`](values::cancellation::Token), that cancels its
-    /// computations in these cases.
+    /// 500. The request has an extension, a [`CancellationToken`](values::cancellation::CancellationToken),
+    /// that cancels its computations in these cases.
     fn handle(
         &self,
         request: Request,

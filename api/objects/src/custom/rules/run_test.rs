@@ -316,14 +316,14 @@ fn the_time_of_rules_over_maps_and_lists_is_linear() {
 #[tokio::test]
 async fn an_evaluation_ends_with_its_request() {
     use std::time::{Duration, Instant};
-    use values::cancellation::{Cancelled, Reason, Token, within};
+    use values::cancellation::{CancellationReason, CancellationToken, Cancelled, within};
 
     // The cost is not proportional to the work: nested lists are free, and there are millions of comparisons.
     let schema = r#"{"type":"array","items":{"type":"array","items":{"type":"integer"}},
         "{x}validations":[{"rule":"self.all(x, self.indexOf([1]) < 0)"}]}"#;
     let value = many('[', 10_000, |_| "[]".to_owned(), ']');
-    let token = Token::default();
+    let token = CancellationToken::default();
     token.cancel_at(Instant::now() + Duration::from_millis(300));
     let ended = within(token, async { judged(schema, &value, None) }).await;
-    assert_eq!(ended, Err(Cancelled(Reason::Deadline)));
+    assert_eq!(ended, Err(Cancelled(CancellationReason::Deadline)));
 }

@@ -37,7 +37,7 @@ use objects::strategy::Endpoint;
 use objects::validation;
 use values::clock;
 use values::json::Object;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Maximum number of definitions that are in memory at once, each with the tree of its object.
 const READ_MAX: usize = 64;
@@ -288,7 +288,7 @@ impl<'a> Definitions<'a> {
                 error => error,
             };
             match outcome {
-                Err(error) if error.reason == Reason::Invalid => {
+                Err(error) if error.reason == StatusReason::Invalid => {
                     tracing::error!(definition = name, %error, "status of a definition cannot be written");
                     Ok(())
                 }

@@ -39,7 +39,7 @@ use objects::store::backends::Snapshots;
 use types::options::Propagation;
 use types::schema::registry::Resource;
 use types::served::Served;
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 
 /// Name of the controller for authorization.
 const NAME: &str = "generic-garbage-collector";
@@ -312,7 +312,7 @@ impl<'a> Collector<'a> {
         let Some(stored) = self.loopback.store().get(&key)? else { return Ok(None) };
         let head = Head::read(&stored.record.value).ok_or_else(|| {
             let key = String::from_utf8_lossy(&key);
-            Status::new(Reason::StorageReadError, format!("the metadata of {key:?} cannot be read"))
+            Status::new(StatusReason::StorageReadError, format!("the metadata of {key:?} cannot be read"))
         })?;
         Ok(Some(head).filter(|head| head.uid == owner.uid))
     }

@@ -32,7 +32,7 @@ use values::field::go_quote;
 use values::json::{Object, Value};
 use values::naming::Naming;
 use values::object::meta;
-use values::status::{Cause, Reason, Status};
+use values::status::{Cause, Status, StatusReason};
 use wire::metrics::Metrics;
 use wire::metrics::policies::error_type;
 
@@ -248,7 +248,8 @@ impl Refusals {
     /// Returns the first refusal, with all refusals as causes. Refusals because of the configuration come
     /// first and have another reason. The status code is 403 in both cases.
     fn finish(self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
-        let reason = if self.of_configuration.is_empty() { Reason::Invalid } else { Reason::Forbidden };
+        let reason =
+            if self.of_configuration.is_empty() { StatusReason::Invalid } else { StatusReason::Forbidden };
         let refusals: Vec<String> = self.of_configuration.into_iter().chain(self.of_evaluation).collect();
         let Some(first) = refusals.first() else { return Ok(()) };
         let mut status = record.forbidden("admission request denied by policy");

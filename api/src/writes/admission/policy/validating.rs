@@ -13,7 +13,7 @@ use super::source::{Binding, Bound, Source, asked, handles, inputs, misconfigure
 use super::validation::{Decision, FailurePolicy, Outcome, Published, Validation};
 use crate::writes::admission::{Lookup, Plugin, Record, Review, Step, Target};
 use values::json::{Object, Value, write};
-use values::status::{Cause, Reason, Status};
+use values::status::{Cause, Status, StatusReason};
 use wire::metrics::Metrics;
 use wire::metrics::policies::error_type;
 
@@ -239,10 +239,10 @@ fn refusal(record: &Record<'_, &Object>, denial: &Denial) -> Status {
         None => format!("ValidatingAdmissionPolicy '{policy}' denied request: {message}"),
     };
     let mut status = record.forbidden(&why).with_reason(match &**reason {
-        "Unauthorized" => Reason::Unauthorized,
-        "Forbidden" => Reason::Forbidden,
-        "RequestEntityTooLarge" => Reason::RequestEntityTooLarge,
-        _ => Reason::Invalid,
+        "Unauthorized" => StatusReason::Unauthorized,
+        "Forbidden" => StatusReason::Forbidden,
+        "RequestEntityTooLarge" => StatusReason::RequestEntityTooLarge,
+        _ => StatusReason::Invalid,
     });
     if let Some(details) = &mut status.details {
         details.causes.push(Cause { reason: String::new(), message: why, field: String::new() });

@@ -14,7 +14,7 @@ use super::inputs::{Ask, QuotaStore, Refusal, SnapshotRevision, Total, timed_out
 use crate::writes::admission::Charge;
 use crate::writes::admission::pod::{self, Amounts};
 use values::object::{at, meta, same_at, same_values};
-use values::retry::{Attempts, Exhausted};
+use values::retry::{Attempts, AttemptsExhausted};
 use values::status::Status;
 
 /// The quota decisions of one namespace.
@@ -268,7 +268,7 @@ impl Account {
             due_still.extend(due.into_iter().filter(|taken| !written.contains(&&taken.uid)));
             self.book.lock().due.append(&mut due_still);
             outcome?;
-            if let Err(Exhausted) = attempts.again().await {
+            if let Err(AttemptsExhausted) = attempts.again().await {
                 return Err(timed_out());
             }
         }
@@ -301,7 +301,7 @@ impl Account {
             if is_written {
                 return Ok(is_complete);
             }
-            if let Err(Exhausted) = attempts.again().await {
+            if let Err(AttemptsExhausted) = attempts.again().await {
                 return Ok(false);
             }
         }

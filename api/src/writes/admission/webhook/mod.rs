@@ -37,7 +37,7 @@ use super::{Listed, Lookup, Operation, Options, Parsed, Target};
 use types::schema::registry::{Registry, Resource};
 use values::json::{Object, Value};
 use values::request_scope;
-use values::status::{Reason, Status, Subject};
+use values::status::{Status, StatusReason, Subject};
 use wire::outgoing::{self, Identities};
 
 /// The properties of a write that webhooks receive.
@@ -189,7 +189,7 @@ impl Webhooks {
             let name = &webhook.name;
             let why = format!("admission webhook \"{name}\" does not support dry run");
             report::failed_closed(name, &About::of(write, Duration::ZERO), &why);
-            return Err(Status::new(Reason::BadRequest, why));
+            return Err(Status::new(StatusReason::BadRequest, why));
         }
         let began = Instant::now();
         let called = self.call(webhook, write, kind, mutating).await;

@@ -17,7 +17,7 @@ use types::schema::registry::Resource;
 use types::schema::{defaults, table::Message};
 use values::field::go_quote;
 use values::json::{self, Object, Value};
-use values::status::{Reason, Status};
+use values::status::{Status, StatusReason};
 use wire::outgoing::Identities;
 
 /// The admission plugin MutatingAdmissionWebhook.
@@ -244,7 +244,7 @@ fn patched(operations: Value, message: &Message, object: &Object, lookup: &Looku
     let mut object = read
         .map_err(|misread| match misread {
             Misread::Undecodable(why) => Status::internal(why),
-            Misread::Unconvertible { why, .. } => Status::new(Reason::Unknown, why),
+            Misread::Unconvertible { why, .. } => Status::new(StatusReason::Unknown, why),
             Misread::Invalid(status) => *status,
         })?
         .object;

@@ -12,7 +12,7 @@ use values::base64_text;
 use values::json::{self, Object, Value};
 use values::naming::Naming;
 use values::object::{meta, set_meta};
-use values::status::{Details, Reason, Said, Status};
+use values::status::{Details, Said, Status, StatusReason};
 use wire::outgoing;
 
 /// A review to send.
@@ -66,8 +66,8 @@ impl Denial {
 }
 
 /// Returns the reason with this name; `Unknown` if the name is not a known reason.
-fn reason(name: &str) -> Reason {
-    use Reason::{
+fn reason(name: &str) -> StatusReason {
+    use StatusReason::{
         AlreadyExists, BadRequest, Conflict, Expired, Forbidden, InternalError, Invalid, MethodNotAllowed,
         NotAcceptable, NotFound, RequestEntityTooLarge, ServiceUnavailable, Timeout, TooManyRequests,
         Unauthorized, UnsupportedMediaType,
@@ -90,7 +90,7 @@ fn reason(name: &str) -> Reason {
         Unauthorized,
         UnsupportedMediaType,
     ];
-    known.into_iter().find(|reason| reason.as_str() == name).unwrap_or(Reason::Unknown)
+    known.into_iter().find(|reason| reason.as_str() == name).unwrap_or(StatusReason::Unknown)
 }
 
 /// Returns the review of a write for a webhook that sees it in the version of `seen`.
