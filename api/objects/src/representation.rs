@@ -477,9 +477,9 @@ pub fn status_body(status: &Object, output: &Output) -> Bytes {
 pub fn discovery(naming: &Naming, answer: discovery::Answer) -> Result<http::Response<Bytes>, Status> {
     let discovery::Answer { response, encoding, .. } = answer;
     let write: fn(&Message, &Object) -> Result<Bytes, Status> = match encoding {
-        discovery::Encoding::Json => return Ok(response),
-        discovery::Encoding::Yaml => yaml::foreign,
-        discovery::Encoding::Protobuf(_) => protobuf::foreign,
+        discovery::DiscoveryEncoding::Json => return Ok(response),
+        discovery::DiscoveryEncoding::Yaml => yaml::foreign,
+        discovery::DiscoveryEncoding::Protobuf(_) => protobuf::foreign,
     };
     let (head, body) = response.into_parts();
     if body.is_empty() {

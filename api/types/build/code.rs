@@ -39,7 +39,7 @@ pub fn list(schema: &Schema, used: Use) -> String {
         Use::Normalization => ("NORMALIZATIONS", "Normalization"),
         Use::Strategy => ("STRATEGIES", "Strategy"),
         Use::Conversion => ("CONVERSIONS", "Conversion"),
-        Use::DefaultRule => ("DEFAULT_RULES", "Rule"),
+        Use::DefaultRule => ("DEFAULT_RULES", "DefaultRule"),
     };
     let mut out = format!("static {list}:&[{element}]=&[");
     for name in names(schema, used) {

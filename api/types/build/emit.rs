@@ -262,7 +262,7 @@ impl Emitter<'_> {
         write!(out, "check:Some(&Check{{presence:Presence::{},", check.presence).expect(STRING);
         for (name, form) in [("form", &check.form), ("keys", &check.keys)] {
             if !form.is_empty() {
-                write!(out, "{name}:Some(Form::{form}),").expect(STRING);
+                write!(out, "{name}:Some(ValueFormat::{form}),").expect(STRING);
             }
         }
         for (name, text) in

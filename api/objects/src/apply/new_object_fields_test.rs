@@ -3,7 +3,7 @@ use super::*;
 use testkit::Random;
 use types::schema::builtin;
 use types::schema::decode_form::zero_object;
-use types::schema::make::{Node, Struct};
+use types::schema::make::{Struct, ValueBuilder};
 use types::schema::table::Kind;
 use values::json::parse;
 use values::naming::KUBERNETES;
@@ -87,7 +87,8 @@ fn the_text_is_that_of_the_compared_set() {
 fn the_members_of_a_type_of_very_many_fields_are_in_order() {
     const FIELDS: usize = 70_000;
     let name = |at: usize| format!("f{at:05}");
-    let fields = (0..FIELDS).fold(Struct::new("Many"), |of, at| of.field(name(at), Node::new(Kind::Bool)));
+    let fields =
+        (0..FIELDS).fold(Struct::new("Many"), |of, at| of.field(name(at), ValueBuilder::new(Kind::Bool)));
     let message = fields.object(("example.com", "v1")).unwrap();
     let given = [FIELDS - 1, 0, 1 << 16, 1];
     let new: Object = given.iter().map(|at| (name(*at).into(), true.into())).collect();

@@ -29,11 +29,12 @@ use values::testing::{object, object_text};
 /// Returns a type with a field of each kind; `revision` is the default of a field and distinguishes versions
 /// of the type.
 fn widgets(revision: usize) -> Arc<Resource> {
-    let text = || Node::new(Kind::String);
-    let rows = Node::list(Node::map(Node::list(Node::new(Kind::Int64).nullable())));
+    let text = || ValueBuilder::new(Kind::String);
+    let rows =
+        ValueBuilder::list(ValueBuilder::map(ValueBuilder::list(ValueBuilder::new(Kind::Int64).nullable())));
     let port = Struct::new("Port")
         .required("name", text())
-        .field("number", Node::new(Kind::IntOrString))
+        .field("number", ValueBuilder::new(Kind::IntOrString))
         .node()
         .unwrap();
     let limits = Limits { min: Some((1.0, false)), max: Some((9.0, false)), ..Limits::default() };
@@ -41,16 +42,16 @@ fn widgets(revision: usize) -> Arc<Resource> {
     let closed = Struct::new("Closed").field("known", text()).unknown(Unknown::Refuse).node().unwrap();
     let spec = Struct::new("Spec")
         .field("rows", rows)
-        .field("ports", Node::keyed(port, ["name"]))
-        .field("tags", Node::set(text()))
-        .field("size", Node::new(Kind::Int64).default("3").limits(limits))
+        .field("ports", ValueBuilder::keyed(port, ["name"]))
+        .field("tags", ValueBuilder::set(text()))
+        .field("size", ValueBuilder::new(Kind::Int64).default("3").limits(limits))
         .field("note", text().nullable())
-        .field("revision", Node::new(Kind::Int64).default(revision.to_string()))
-        .field("any", Node::new(Kind::Json))
+        .field("revision", ValueBuilder::new(Kind::Int64).default(revision.to_string()))
+        .field("any", ValueBuilder::new(Kind::Json))
         .field("open", open)
         .field("closed", closed)
         .field("inner", Struct::new("Inner").embedded().unknown(Unknown::Preserve).node().unwrap());
-    let status = Struct::new("Status").field("ready", Node::new(Kind::Bool));
+    let status = Struct::new("Status").field("ready", ValueBuilder::new(Kind::Bool));
     let widget =
         Struct::new("Widget").field("spec", spec.node().unwrap()).field("status", status.node().unwrap());
     let size = Column {
@@ -308,10 +309,10 @@ fn tables_discovery_and_openapi_know_the_type() {
 
 #[test]
 fn what_cannot_be_a_type_is_none() {
-    let text = || Node::new(Kind::String);
+    let text = || ValueBuilder::new(Kind::String);
     let twice = Struct::new("S").field("a", text()).field("a", text()).node();
     assert_eq!(twice.unwrap_err(), MakeError::Twice("a".into()));
-    let keyless = Struct::new("S").field("l", Node::list(Node::keyed(text(), ["k"]))).node();
+    let keyless = Struct::new("S").field("l", ValueBuilder::list(ValueBuilder::keyed(text(), ["k"]))).node();
     assert_eq!(keyless.unwrap_err(), MakeError::NoKey("k".into()));
     let default = Struct::new("S").field("a", text().default("{")).node();
     assert_eq!(default.unwrap_err(), MakeError::Default("a".into()));

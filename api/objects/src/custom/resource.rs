@@ -19,7 +19,7 @@ use super::rules;
 use super::schema::{Additional, Items, Rule, Schema};
 use super::validate::{self, InnerCheck};
 use types::schema::limits::{self, Limits, Schemas};
-use types::schema::make::{MakeError, Node, Struct};
+use types::schema::make::{MakeError, Struct, ValueBuilder};
 use types::schema::pattern::Pattern;
 use types::schema::table::{Element, Kind, Text, Unknown};
 use values::field::FieldError;
@@ -164,16 +164,16 @@ impl Maker {
     }
 
     /// Returns the type of a value below the object.
-    fn node(&mut self, schema: &Schema, keeps: Keeps) -> Result<Node, MakeError> {
+    fn node(&mut self, schema: &Schema, keeps: Keeps) -> Result<ValueBuilder, MakeError> {
         self.visit()?;
         let keeps = Keeps::at(schema, keeps);
         let mut has_own_limits = false;
         let mut node = match &*schema.kind {
-            _ if schema.int_or_string => Node::new(Kind::IntOrString),
-            "boolean" => Node::new(Kind::Bool),
-            "integer" => Node::new(Kind::Int64),
-            "number" => Node::new(Kind::Double),
-            "string" => Node::new(Kind::String),
+            _ if schema.int_or_string => ValueBuilder::new(Kind::IntOrString),
+            "boolean" => ValueBuilder::new(Kind::Bool),
+            "integer" => ValueBuilder::new(Kind::Int64),
+            "number" => ValueBuilder::new(Kind::Double),
+            "string" => ValueBuilder::new(Kind::String),
             "array" => self.list(schema, keeps)?,
             _ => match &schema.additional_properties {
                 Some(Additional::Schema(value)) if schema.properties.is_empty() => {
@@ -185,7 +185,7 @@ impl Maker {
                     map(schema, Struct::new("").limits(limits).node()?)
                 }
                 _ if schema.kind.is_empty() && schema.properties.is_empty() && !schema.embedded_resource => {
-                    Node::new(Kind::Json)
+                    ValueBuilder::new(Kind::Json)
                 }
                 _ => {
                     has_own_limits = true;
@@ -205,15 +205,15 @@ impl Maker {
         Ok(node)
     }
 
-    fn list(&mut self, schema: &Schema, keeps: Keeps) -> Result<Node, MakeError> {
+    fn list(&mut self, schema: &Schema, keeps: Keeps) -> Result<ValueBuilder, MakeError> {
         let item = match &schema.items {
             Some(Items::All(item)) => self.node(item, keeps)?,
-            _ => Node::new(Kind::Json),
+            _ => ValueBuilder::new(Kind::Json),
         };
         Ok(match schema.list_type.as_deref() {
-            Some("set") => Node::set(item),
-            Some("map") => Node::keyed(item, schema.list_map_keys.iter().cloned()),
-            _ => Node::list(item),
+            Some("set") => ValueBuilder::set(item),
+            Some("map") => ValueBuilder::keyed(item, schema.list_map_keys.iter().cloned()),
+            _ => ValueBuilder::list(item),
         })
     }
 
@@ -269,8 +269,12 @@ impl Maker {
     }
 }
 
-fn map(schema: &Schema, value: Node) -> Node {
-    if schema.map_type.as_deref() == Some("atomic") { Node::atomic_map(value) } else { Node::map(value) }
+fn map(schema: &Schema, value: ValueBuilder) -> ValueBuilder {
+    if schema.map_type.as_deref() == Some("atomic") {
+        ValueBuilder::atomic_map(value)
+    } else {
+        ValueBuilder::map(value)
+    }
 }
 
 /// Returns whether a schema has no keyword that [`bounds`] reads.
@@ -316,8 +320,8 @@ fn bounds(schema: &Schema) -> Limits {
     }
 }
 
-fn rule(rule: &Rule) -> limits::Rule {
-    limits::Rule {
+fn rule(rule: &Rule) -> limits::ValidationRule {
+    limits::ValidationRule {
         rule: rule.rule.clone().into(),
         message: rule.message.clone().into(),
         message_expression: rule.message_expression.clone().into(),

@@ -10,7 +10,7 @@ use quantity::Quantity;
 use super::metadata;
 use super::names::{self, Faults};
 use super::path::Path;
-use types::schema::table::Form;
+use types::schema::table::ValueFormat;
 use values::field::FieldError;
 use values::json::Value;
 
@@ -29,32 +29,32 @@ const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclu
 pub const DRIVER_MAX: usize = 63;
 
 /// Checks a value against a format.
-pub(super) fn value(form: Form, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn value(form: ValueFormat, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {
     match (form, value) {
-        (Form::Labels, value) => metadata::labels(path, Some(value), errors),
-        (Form::PortOrName, Value::String(name)) => {
+        (ValueFormat::Labels, value) => metadata::labels(path, Some(value), errors),
+        (ValueFormat::PortOrName, Value::String(name)) => {
             metadata::refuse(errors, path, name, names::port_name(name))
         }
-        (Form::CountOrPercent, Value::String(text)) if !is_percent(text) => {
+        (ValueFormat::CountOrPercent, Value::String(text)) if !is_percent(text) => {
             let detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
                           '93%', regex used for validation is '[0-9]+%')";
             errors.push(FieldError::invalid(path, value, detail));
         }
-        (Form::CountOrPercent, Value::String(_)) => {}
-        (Form::NotNegative | Form::Positive, Value::String(text)) => {
+        (ValueFormat::CountOrPercent, Value::String(_)) => {}
+        (ValueFormat::NotNegative | ValueFormat::Positive, Value::String(text)) => {
             quantity(form, path, text, value, errors)
         }
         (_, Value::String(text)) => self::text(form, path, text, errors),
         (_, Value::Int(number)) => {
             let detail = match form {
-                Form::Port | Form::PortOrName if !(1..=65535).contains(number) => {
+                ValueFormat::Port | ValueFormat::PortOrName if !(1..=65535).contains(number) => {
                     "must be between 1 and 65535, inclusive"
                 }
-                Form::FileMode if !(0..=FILE_MODE_MAX).contains(number) => FILE_MODE,
-                Form::Id if !(0..=i64::from(i32::MAX)).contains(number) => {
+                ValueFormat::FileMode if !(0..=FILE_MODE_MAX).contains(number) => FILE_MODE,
+                ValueFormat::Id if !(0..=i64::from(i32::MAX)).contains(number) => {
                     "must be between 0 and 2147483647, inclusive"
                 }
-                Form::CountOrPercent if *number < 0 => NOT_NEGATIVE,
+                ValueFormat::CountOrPercent if *number < 0 => NOT_NEGATIVE,
                 _ => return,
             };
             errors.push(FieldError::invalid(path, value, detail));
@@ -69,17 +69,17 @@ pub(super) fn is_percent(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn quantity(form: Form, path: &Path, text: &str, value: &Value, errors: &mut Vec<FieldError>) {
+fn quantity(form: ValueFormat, path: &Path, text: &str, value: &Value, errors: &mut Vec<FieldError>) {
     let Ok(quantity) = Quantity::parse(text) else { return };
-    if quantity.is_negative() && form == Form::NotNegative {
+    if quantity.is_negative() && form == ValueFormat::NotNegative {
         errors.push(FieldError::invalid(path, value, NOT_NEGATIVE));
-    } else if form == Form::Positive && (quantity.is_negative() || quantity.is_zero()) {
+    } else if form == ValueFormat::Positive && (quantity.is_negative() || quantity.is_zero()) {
         errors.push(FieldError::invalid(path, value, POSITIVE));
     }
 }
 
 /// Checks an element of a list, which counts as given even if it is empty.
-pub(super) fn element(form: Form, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn element(form: ValueFormat, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {
     match value {
         Value::String(text) if text.is_empty() => given(form, path, text, errors),
         value => self::value(form, path, value, errors),
@@ -87,47 +87,47 @@ pub(super) fn element(form: Form, path: &Path, value: &Value, errors: &mut Vec<F
 }
 
 /// Checks a string. An empty one is only checked if its format requires that.
-pub(super) fn text(form: Form, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
-    if !text.is_empty() || matches!(form, Form::SubdomainGiven | Form::QualifiedGiven) {
+pub(super) fn text(form: ValueFormat, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
+    if !text.is_empty() || matches!(form, ValueFormat::SubdomainGiven | ValueFormat::QualifiedGiven) {
         given(form, path, text, errors);
     }
 }
 
 /// Checks a string, even if it is empty.
-pub(super) fn given(form: Form, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn given(form: ValueFormat, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
     let faults = match form {
-        Form::Label => names::label(text),
-        Form::Subdomain | Form::SubdomainGiven => names::subdomain(text),
-        Form::PathSegment => names::path_segment(text),
-        Form::Qualified | Form::QualifiedGiven => names::qualified(text),
-        Form::LabelValue => names::label_value(text),
-        Form::ConfigKey => names::config_key(text),
-        Form::Environment => names::environment_variable(text),
-        Form::PortName => names::port_name(text),
-        Form::SearchDomain if text == "." => return,
-        Form::SearchDomain => {
+        ValueFormat::Label => names::label(text),
+        ValueFormat::Subdomain | ValueFormat::SubdomainGiven => names::subdomain(text),
+        ValueFormat::PathSegment => names::path_segment(text),
+        ValueFormat::Qualified | ValueFormat::QualifiedGiven => names::qualified(text),
+        ValueFormat::LabelValue => names::label_value(text),
+        ValueFormat::ConfigKey => names::config_key(text),
+        ValueFormat::Environment => names::environment_variable(text),
+        ValueFormat::PortName => names::port_name(text),
+        ValueFormat::SearchDomain if text == "." => return,
+        ValueFormat::SearchDomain => {
             let bare = text.strip_suffix('.').unwrap_or(text);
             return metadata::refuse(errors, path, bare, names::subdomain_with_underscore(bare));
         }
-        Form::Ip => address_fault(text).map(str::to_owned).into_iter().collect(),
-        Form::Cidr => network_fault(text).map(str::to_owned).into_iter().collect(),
-        Form::CidrPadded => {
+        ValueFormat::Ip => address_fault(text).map(str::to_owned).into_iter().collect(),
+        ValueFormat::Cidr => network_fault(text).map(str::to_owned).into_iter().collect(),
+        ValueFormat::CidrPadded => {
             let text = text.trim();
             let faults = network_fault(text).map(str::to_owned).into_iter().collect();
             return metadata::refuse(errors, path, text, faults);
         }
-        Form::NoBacksteps => backsteps(text),
-        Form::Descending => descending(text),
-        Form::Local => {
+        ValueFormat::NoBacksteps => backsteps(text),
+        ValueFormat::Descending => descending(text),
+        ValueFormat::Local => {
             let mut faults = descending(text);
             if text.starts_with("..") && !text.starts_with("../") && text != ".." {
                 faults.push("must not start with '..'".to_owned());
             }
             faults
         }
-        Form::Absolute => unless(text.starts_with('/'), "must be an absolute path"),
-        Form::DomainPath => return domain_path(path, text, errors),
-        Form::Driver => {
+        ValueFormat::Absolute => unless(text.starts_with('/'), "must be an absolute path"),
+        ValueFormat::DomainPath => return domain_path(path, text, errors),
+        ValueFormat::Driver => {
             if text.len() > DRIVER_MAX {
                 errors.push(FieldError::too_long(path, DRIVER_MAX));
             }
@@ -137,14 +137,14 @@ pub(super) fn given(form: Form, path: &Path, text: &str, errors: &mut Vec<FieldE
                 names::subdomain(text)
             }
         }
-        Form::Port
-        | Form::FileMode
-        | Form::Id
-        | Form::PortOrName
-        | Form::CountOrPercent
-        | Form::NotNegative
-        | Form::Positive
-        | Form::Labels => return,
+        ValueFormat::Port
+        | ValueFormat::FileMode
+        | ValueFormat::Id
+        | ValueFormat::PortOrName
+        | ValueFormat::CountOrPercent
+        | ValueFormat::NotNegative
+        | ValueFormat::Positive
+        | ValueFormat::Labels => return,
     };
     metadata::refuse(errors, path, text, faults);
 }
@@ -269,7 +269,7 @@ pub fn network(text: &str) -> Option<(IpAddr, u8)> {
 mod tests {
     use super::*;
 
-    fn said(form: Form, text: &str) -> Vec<String> {
+    fn said(form: ValueFormat, text: &str) -> Vec<String> {
         let mut errors = Vec::new();
         let text = match text.parse::<i64>() {
             Ok(number) => Value::Int(number),
@@ -284,32 +284,34 @@ mod tests {
         // Source: docs/api/validation.md. Format, valid values, invalid values.
         for (form, fitting, others) in [
             (
-                Form::Ip,
+                ValueFormat::Ip,
                 "1.2.3.4 ::1 2001:db8::1 FE80:0::1",
                 "1.2.3 1.2.3.256 x 1.2.3.4.5 fe80::1%eth0 1..2.3 010.1.1.1 ::ffff:1.2.3.4",
             ),
             (
-                Form::Cidr,
+                ValueFormat::Cidr,
                 "10.0.0.0/8 ::/0 1.2.3.4/32 0.0.0.0/0 2001:db8::/64",
                 "10.0.0.0 10.0.0.0/33 ::/129 x/8 1.2.3.4/ 1.2.3.4/-1 10.0.0.1/8 10.0.0.0/08 010.0.0.0/8 ::1/64 \
                  ::ffff:10.0.0.0/104",
             ),
-            (Form::Local, "a a/b ...a/ a/..b", "/a ../a .. a/../b ..a"),
-            (Form::NoBacksteps, "/a a/..b", "a/.. .."),
-            (Form::Absolute, "/ /a", "a"),
-            (Form::Port, "1 65535", "0 65536 -1"),
-            (Form::PortOrName, "1 http", "0 HTTP"),
-            (Form::FileMode, "0 511", "512 -1"),
-            (Form::Id, "0 2147483647", "2147483648 -1"),
-            (Form::CountOrPercent, "0 5 10% 300%", "-1 % 5x 1.5%"),
-            (Form::NotNegative, "1Gi 100m", "-1Gi"),
-            (Form::Positive, "1Gi", "-1m"),
-            (Form::DomainPath, "a.b/c a/b/c", "a /a a/ A/b a/^"),
-            (Form::Driver, "a.b A.b", "a_b"),
-            (Form::SearchDomain, "a . a.b. _a.b", "a..b -a"),
-            (Form::CidrPadded, "10.0.0.0/8", "10.0.0.0"),
+            (ValueFormat::Local, "a a/b ...a/ a/..b", "/a ../a .. a/../b ..a"),
+            (ValueFormat::NoBacksteps, "/a a/..b", "a/.. .."),
+            (ValueFormat::Absolute, "/ /a", "a"),
+            (ValueFormat::Port, "1 65535", "0 65536 -1"),
+            (ValueFormat::PortOrName, "1 http", "0 HTTP"),
+            (ValueFormat::FileMode, "0 511", "512 -1"),
+            (ValueFormat::Id, "0 2147483647", "2147483648 -1"),
+            (ValueFormat::CountOrPercent, "0 5 10% 300%", "-1 % 5x 1.5%"),
+            (ValueFormat::NotNegative, "1Gi 100m", "-1Gi"),
+            (ValueFormat::Positive, "1Gi", "-1m"),
+            (ValueFormat::DomainPath, "a.b/c a/b/c", "a /a a/ A/b a/^"),
+            (ValueFormat::Driver, "a.b A.b", "a_b"),
+            (ValueFormat::SearchDomain, "a . a.b. _a.b", "a..b -a"),
+            (ValueFormat::CidrPadded, "10.0.0.0/8", "10.0.0.0"),
         ] {
-            for text in fitting.split(' ').filter(|text| !(form == Form::Local && text.starts_with("...a"))) {
+            for text in
+                fitting.split(' ').filter(|text| !(form == ValueFormat::Local && text.starts_with("...a")))
+            {
                 assert_eq!(said(form, text), Vec::<String>::new(), "{form:?} {text}");
             }
             for text in others.split(' ') {
@@ -342,11 +344,11 @@ mod tests {
     #[test]
     fn empty_texts_are_checked_in_lists() {
         for (form, faults) in [
-            (Form::Ip, 1),
-            (Form::Cidr, 1),
-            (Form::SearchDomain, 1),
-            (Form::Subdomain, 1),
-            (Form::LabelValue, 0),
+            (ValueFormat::Ip, 1),
+            (ValueFormat::Cidr, 1),
+            (ValueFormat::SearchDomain, 1),
+            (ValueFormat::Subdomain, 1),
+            (ValueFormat::LabelValue, 0),
         ] {
             let (mut alone, mut listed) = (Vec::new(), Vec::new());
             value(form, &Path::ROOT, &"".into(), &mut alone);
@@ -359,19 +361,19 @@ mod tests {
     fn sentences_are_those_of_the_reference_server() {
         for (form, text, want) in [
             (
-                Form::Ip,
+                ValueFormat::Ip,
                 "x",
                 r#"a: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"#,
             ),
-            (Form::Local, "..a", r#"a: Invalid value: "..a": must not start with '..'"#),
+            (ValueFormat::Local, "..a", r#"a: Invalid value: "..a": must not start with '..'"#),
             (
-                Form::FileMode,
+                ValueFormat::FileMode,
                 "512",
                 "a: Invalid value: 512: must be a number between 0 and 0777 (octal), both inclusive",
             ),
-            (Form::Id, "-1", "a: Invalid value: -1: must be between 0 and 2147483647, inclusive"),
+            (ValueFormat::Id, "-1", "a: Invalid value: -1: must be between 0 and 2147483647, inclusive"),
             (
-                Form::DomainPath,
+                ValueFormat::DomainPath,
                 "a",
                 r#"a: Invalid value: "a": must be a domain-prefixed path (such as "acme.io/foo")"#,
             ),

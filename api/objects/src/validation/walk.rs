@@ -17,7 +17,7 @@ use super::path::Path;
 use super::rules;
 use super::rules::view::View;
 use types::schema::declared::{Declared, visit};
-use types::schema::table::{Check, Field, Form, Kind, Message, Presence, Union};
+use types::schema::table::{Check, Field, Kind, Message, Presence, Union, ValueFormat};
 use values::cancellation;
 use values::field::{FieldError, is_enough};
 use values::json::{Object, Value};
@@ -216,7 +216,7 @@ fn demands(validator: &mut Validator, check: &'static Check, value: &Value, path
     }
     if let Some(form) = check.form {
         match value {
-            Value::Object(members) if form != Form::Labels => {
+            Value::Object(members) if form != ValueFormat::Labels => {
                 for (key, value) in members.iter() {
                     if is_enough(errors) {
                         return;

@@ -24,7 +24,7 @@ const LOCAL_PROFILE: &str = "nopeer";
 
 /// The encoding of a document.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Encoding {
+pub enum DiscoveryEncoding {
     /// JSON, the default encoding of documents.
     Json,
     /// YAML, made from the JSON document.
@@ -33,20 +33,20 @@ pub enum Encoding {
     Protobuf(&'static str),
 }
 
-impl Encoding {
+impl DiscoveryEncoding {
     /// Returns the media type of the encoding.
     pub fn media_type(self) -> &'static str {
         match self {
-            Encoding::Json => "application/json",
-            Encoding::Yaml => "application/yaml",
-            Encoding::Protobuf(media_type) => media_type,
+            DiscoveryEncoding::Json => "application/json",
+            DiscoveryEncoding::Yaml => "application/yaml",
+            DiscoveryEncoding::Protobuf(media_type) => media_type,
         }
     }
 }
 
 /// The form of a document that the client requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Form {
+pub(super) enum DiscoveryForm {
     /// The plain document.
     Plain,
     /// The aggregated document of all groups, versions and resources, including those of peers.
@@ -72,15 +72,15 @@ pub(super) fn form(
     headers: &HeaderMap,
     naming: &'static Naming,
     has_aggregated: bool,
-) -> Option<(Form, Encoding)> {
+) -> Option<(DiscoveryForm, DiscoveryEncoding)> {
     let clauses = Clause::sorted(headers);
     if clauses.is_empty() {
-        return Some((Form::Plain, Encoding::Json));
+        return Some((DiscoveryForm::Plain, DiscoveryEncoding::Json));
     }
     clauses
         .iter()
         .filter_map(|clause| clause.form(naming))
-        .find(|(form, _)| has_aggregated || *form == Form::Plain)
+        .find(|(form, _)| has_aggregated || *form == DiscoveryForm::Plain)
 }
 
 /// Returns whether the header contains a media type that the document has, whatever its parameters. The
@@ -130,29 +130,29 @@ impl<'a> Clause<'a> {
     }
 
     /// Returns the encoding whose media type the clause names exactly.
-    fn exact(&self, naming: &'static Naming) -> Option<Encoding> {
+    fn exact(&self, naming: &'static Naming) -> Option<DiscoveryEncoding> {
         match self.media_type {
-            "application/json" => Some(Encoding::Json),
-            "application/yaml" => Some(Encoding::Yaml),
+            "application/json" => Some(DiscoveryEncoding::Json),
+            "application/yaml" => Some(DiscoveryEncoding::Yaml),
             other => {
                 let mut types = naming.understood().map(|words| words.protobuf_media_type);
-                types.find(|media_type| *media_type == other).map(Encoding::Protobuf)
+                types.find(|media_type| *media_type == other).map(DiscoveryEncoding::Protobuf)
             }
         }
     }
 
-    fn form(&self, naming: &'static Naming) -> Option<(Form, Encoding)> {
+    fn form(&self, naming: &'static Naming) -> Option<(DiscoveryForm, DiscoveryEncoding)> {
         let encoding = match self.media_type {
-            "*/*" | "*" | "application/*" => Encoding::Json,
+            "*/*" | "*" | "application/*" => DiscoveryEncoding::Json,
             _ => self.exact(naming)?,
         };
         let form = match (self.parameter("g"), self.parameter("v"), self.parameter("as")) {
-            ("", "", "") => Some(Form::Plain),
+            ("", "", "") => Some(DiscoveryForm::Plain),
             (group, AGGREGATED_VERSION, AGGREGATED_KIND)
                 if group.strip_suffix(naming.group_suffix) == Some(AGGREGATED_GROUP) =>
             {
                 let is_local = self.parameter("profile") == LOCAL_PROFILE;
-                Some(if is_local { Form::Local } else { Form::Aggregated })
+                Some(if is_local { DiscoveryForm::Local } else { DiscoveryForm::Aggregated })
             }
             _ => None,
         };
@@ -178,22 +178,26 @@ mod tests {
         let spaced = aggregated(&CLUSTER, "v2").replace(';', "; ");
         let other = CLUSTER.protobuf_media_type;
         for (accept, naming, want) in [
-            ("", &KUBERNETES, Some(Form::Plain)),
-            ("*/*", &KUBERNETES, Some(Form::Plain)),
-            ("application/json", &KUBERNETES, Some(Form::Plain)),
-            (kubectl, &KUBERNETES, Some(Form::Aggregated)),
-            (kubectl, &CLUSTER, Some(Form::Plain)),
-            (old, &KUBERNETES, Some(Form::Plain)),
+            ("", &KUBERNETES, Some(DiscoveryForm::Plain)),
+            ("*/*", &KUBERNETES, Some(DiscoveryForm::Plain)),
+            ("application/json", &KUBERNETES, Some(DiscoveryForm::Plain)),
+            (kubectl, &KUBERNETES, Some(DiscoveryForm::Aggregated)),
+            (kubectl, &CLUSTER, Some(DiscoveryForm::Plain)),
+            (old, &KUBERNETES, Some(DiscoveryForm::Plain)),
             (only_old, &KUBERNETES, None),
-            (&format!("{spaced};profile=nopeer"), &CLUSTER, Some(Form::Local)),
+            (&format!("{spaced};profile=nopeer"), &CLUSTER, Some(DiscoveryForm::Local)),
             ("text/html", &CLUSTER, None),
-            ("application/yaml, text/html", &CLUSTER, Some(Form::Plain)),
-            ("application/*", &CLUSTER, Some(Form::Plain)),
+            ("application/yaml, text/html", &CLUSTER, Some(DiscoveryForm::Plain)),
+            ("application/*", &CLUSTER, Some(DiscoveryForm::Plain)),
             ("text/*", &CLUSTER, None),
             ("Application/JSON", &CLUSTER, None),
-            (&format!("text/html, {other};q=0.9, */*;q=0.1"), &CLUSTER, Some(Form::Plain)),
-            ("application/json;q=oops", &CLUSTER, Some(Form::Plain)),
-            (&format!("{};q=0.5,application/json", aggregated(&CLUSTER, "v2")), &CLUSTER, Some(Form::Plain)),
+            (&format!("text/html, {other};q=0.9, */*;q=0.1"), &CLUSTER, Some(DiscoveryForm::Plain)),
+            ("application/json;q=oops", &CLUSTER, Some(DiscoveryForm::Plain)),
+            (
+                &format!("{};q=0.5,application/json", aggregated(&CLUSTER, "v2")),
+                &CLUSTER,
+                Some(DiscoveryForm::Plain),
+            ),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::accept::{AGGREGATED_GROUP, AGGREGATED_KIND, AGGREGATED_VERSION};
-use crate::schema::registry::{Group, Resource, Storage, Subresource, Version};
+use crate::schema::registry::{Group, GroupVersion, Resource, Storage, Subresource};
 use crate::schema::table::Text;
 use values::json::{Object, Value};
 use values::naming::Naming;
@@ -42,7 +42,7 @@ pub(super) fn group(group: &Group) -> Value {
 }
 
 fn group_members(group: &Group, mut to: Object) -> Object {
-    let version = |version: &Version| {
+    let version = |version: &GroupVersion| {
         object([
             ("groupVersion", version.api_version.as_str().into()),
             ("version", (*version.version).into()),
@@ -58,7 +58,7 @@ fn group_members(group: &Group, mut to: Object) -> Object {
 
 /// Builds `/api/v1` and `/apis/<group>/<version>`: the resources and subresources of one version, in path
 /// order.
-pub(super) fn resource_list(version: &Version) -> Value {
+pub(super) fn resource_list(version: &GroupVersion) -> Value {
     let mut resources = Vec::with_capacity(version.resources.len() * 2);
     for resource in &version.resources {
         resources.push(api_resource(resource));
@@ -103,7 +103,7 @@ fn api_resource(resource: &Resource) -> Value {
     entry.into()
 }
 
-fn api_subresource(resource: &Resource, subresource: &Subresource, version: &Version) -> Value {
+fn api_subresource(resource: &Resource, subresource: &Subresource, version: &GroupVersion) -> Value {
     let mut entry = Object::with_capacity(7);
     let table = &subresource.table;
     entry.push("name", format!("{}/{}", resource.table.plural, table.name).into());
@@ -160,7 +160,7 @@ fn aggregated_group(group: &Group) -> Value {
     object([("metadata", metadata.into()), ("versions", Value::Array(versions.collect()))])
 }
 
-fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
+fn aggregated_resource(resource: &Resource, version: &GroupVersion) -> Value {
     let mut entry = Object::with_capacity(8);
     let table = &resource.table;
     let is_custom = resource.is_custom();
@@ -188,7 +188,7 @@ fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
 
 /// Returns the kind of a response. Built-in types leave group and version empty if they equal those of the
 /// listing; custom types always name them.
-fn response_kind((group, name, kind): (&str, &str, &str), is_custom: bool, version: &Version) -> Value {
+fn response_kind((group, name, kind): (&str, &str, &str), is_custom: bool, version: &GroupVersion) -> Value {
     let is_own = group == version.group && name == version.version;
     let (group, name) = if is_own && !is_custom { ("", "") } else { (group, name) };
     object([("group", group.into()), ("version", name.into()), ("kind", kind.into())])

@@ -25,8 +25,8 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use sha2::{Digest, Sha512};
 
-pub use self::accept::Encoding;
-use self::accept::Form;
+pub use self::accept::DiscoveryEncoding;
+use self::accept::DiscoveryForm;
 pub use self::foreign::Foreign;
 pub use self::swagger::{Merge, Swagger};
 use crate::schema::registry::{Group, Registry};
@@ -55,14 +55,14 @@ pub struct Answer {
     /// Response whose `Content-Type` already names `encoding`.
     pub response: Response<Bytes>,
     /// Encoding to which the caller converts the body.
-    pub encoding: Encoding,
+    pub encoding: DiscoveryEncoding,
     /// Whether all responses share the bytes of the body.
     pub is_shared: bool,
 }
 
 impl Answer {
     fn json(response: Response<Bytes>) -> Self {
-        Answer { response, encoding: Encoding::Json, is_shared: false }
+        Answer { response, encoding: DiscoveryEncoding::Json, is_shared: false }
     }
 }
 
@@ -128,20 +128,20 @@ impl Discovery {
         let form = if is_refused { None } else { accept::form(headers, naming, cache.is_some()) };
         let Some((form, encoding)) = form else {
             self.plain(parts)?;
-            let others = [Encoding::Yaml.media_type(), naming.protobuf_media_type];
+            let others = [DiscoveryEncoding::Yaml.media_type(), naming.protobuf_media_type];
             let status = if is_refused {
                 not_acceptable(&others)
             } else {
-                Status::not_acceptable(&[&[Encoding::Json.media_type()], &others[..]].concat())
+                Status::not_acceptable(&[&[DiscoveryEncoding::Json.media_type()], &others[..]].concat())
             };
             return Some(Answer::json(json_response(status.code, &status.to_value(), true)));
         };
-        let pretty = pretty && encoding == Encoding::Json;
-        let is_cached = cache.is_some() && matches!(form, Form::Aggregated | Form::Local);
+        let pretty = pretty && encoding == DiscoveryEncoding::Json;
+        let is_cached = cache.is_some() && matches!(form, DiscoveryForm::Aggregated | DiscoveryForm::Local);
         let response = match (cache, form) {
-            (Some(cache), Form::Aggregated | Form::Local) => {
+            (Some(cache), DiscoveryForm::Aggregated | DiscoveryForm::Local) => {
                 let is_core = parts[0] == Some("api");
-                let is_merged = !is_core && form == Form::Aggregated && !self.peers.is_empty();
+                let is_merged = !is_core && form == DiscoveryForm::Aggregated && !self.peers.is_empty();
                 let cache = if is_merged { &self.merged } else { cache };
                 let response = self.aggregated(cache, (is_core, is_merged), headers, encoding);
                 if pretty { response.map(indented) } else { response }
@@ -153,7 +153,11 @@ impl Discovery {
                 response
             }
         };
-        Some(Answer { response, encoding, is_shared: is_cached && !pretty && encoding == Encoding::Json })
+        Some(Answer {
+            response,
+            encoding,
+            is_shared: is_cached && !pretty && encoding == DiscoveryEncoding::Json,
+        })
     }
 
     /// Returns whether the router checks `Accept` before the document. It does not for the list of groups,
@@ -197,7 +201,7 @@ impl Discovery {
         cache: &OnceLock<Aggregated>,
         (core, merged): (bool, bool),
         headers: &HeaderMap,
-        encoding: Encoding,
+        encoding: DiscoveryEncoding,
     ) -> Response<Bytes> {
         let document = cache.get_or_init(|| {
             let document = documents::aggregated(self.groups(core), self.registry.naming());

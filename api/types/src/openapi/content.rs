@@ -8,7 +8,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 /// A document with its media type and validators.
-pub(super) struct Content {
+pub(super) struct DocumentContent {
     pub body: Bytes,
     pub content_type: HeaderValue,
     /// Quoted strong ETag of the document.
@@ -18,8 +18,8 @@ pub(super) struct Content {
 }
 
 /// Responds with the whole document, a range of it, or 304 Not Modified.
-pub(super) fn respond(content: Content, headers: &HeaderMap) -> Response<Bytes> {
-    let Content { body, content_type, etag, modified } = content;
+pub(super) fn respond(content: DocumentContent, headers: &HeaderMap) -> Response<Bytes> {
+    let DocumentContent { body, content_type, etag, modified } = content;
     let mut response = Response::new(Bytes::new());
     if unchanged(headers, &etag, &modified) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -137,7 +137,7 @@ mod tests {
             if !since.is_empty() {
                 headers.insert(IF_MODIFIED_SINCE, HeaderValue::from_static(since));
             }
-            let content = Content {
+            let content = DocumentContent {
                 body: Bytes::from_static(b"0123456789"),
                 content_type: HeaderValue::from_static("text/plain"),
                 etag: etag.clone(),

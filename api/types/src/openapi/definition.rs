@@ -17,7 +17,7 @@ use super::constraints::constrain;
 use super::custom;
 use crate::schema::builtin;
 use crate::schema::published::Published;
-use crate::schema::registry::{Registry, Resource, Subresource, Version};
+use crate::schema::registry::{GroupVersion, Registry, Resource, Subresource};
 use crate::schema::table::{
     Element, Empty, Extension, Field, Kind, ListType, Message, PublishedUnion, Ref, SubresourceTable, Text,
     Unknown,
@@ -106,7 +106,7 @@ impl Kinds {
         // These two kinds belong to every group version. Versions without built-in types are omitted, so that
         // the documents of other versions do not change when custom types are created or deleted.
         let is_builtin =
-            |version: &&Arc<Version>| version.resources.iter().any(|resource| !resource.is_custom());
+            |version: &&Arc<GroupVersion>| version.resources.iter().any(|resource| !resource.is_custom());
         for kind in ["DeleteOptions", "WatchEvent"] {
             if let Some(message) = meta(kind) {
                 kinds.add(message, core(kind));
@@ -171,7 +171,7 @@ impl<'a> Definitions<'a> {
 
     /// Restricts the definitions to the document of one version: kinds that belong to every version are
     /// listed for this one only.
-    pub(super) fn of(mut self, version: &'a Version) -> Self {
+    pub(super) fn of(mut self, version: &'a GroupVersion) -> Self {
         self.of = Some((&version.group, &version.version));
         self
     }

@@ -20,7 +20,7 @@ use values::naming::Naming;
 
 /// The encoding of a document.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Encoding {
+pub(super) enum OpenApiEncoding {
     Json,
     Protobuf,
 }
@@ -30,7 +30,7 @@ pub(super) enum Encoding {
 pub(super) fn assemble(
     naming: &'static Naming,
     git_version: &str,
-    (dialect, encoding): (Dialect, Encoding),
+    (dialect, encoding): (Dialect, OpenApiEncoding),
     paths: &[PathItem],
     definitions: Definitions,
     swaggers: &[Arc<Swagger>],
@@ -57,7 +57,7 @@ pub(super) fn assemble(
 }
 
 struct Writer {
-    encoding: Encoding,
+    encoding: OpenApiEncoding,
     dialect: Dialect,
     paths: Vec<u8>,
     definitions: Vec<u8>,
@@ -65,7 +65,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(encoding: Encoding, dialect: Dialect) -> Self {
+    fn new(encoding: OpenApiEncoding, dialect: Dialect) -> Self {
         Writer { encoding, dialect, paths: Vec::new(), definitions: Vec::new(), parameters: Vec::new() }
     }
 
@@ -85,8 +85,8 @@ impl Writer {
         let size = self.paths.len() + self.definitions.len() + self.parameters.len() + 1024;
         let mut out = Vec::with_capacity(size);
         match self.encoding {
-            Encoding::Json => self.finish_json(head, &mut out),
-            Encoding::Protobuf => self.finish_protobuf(head, &mut out),
+            OpenApiEncoding::Json => self.finish_json(head, &mut out),
+            OpenApiEncoding::Protobuf => self.finish_protobuf(head, &mut out),
         }
         out
     }
@@ -141,9 +141,16 @@ impl Writer {
     }
 }
 
-fn add(encoding: Encoding, dialect: Dialect, to: &mut Vec<u8>, name: &str, value: &Value, section: &Section) {
+fn add(
+    encoding: OpenApiEncoding,
+    dialect: Dialect,
+    to: &mut Vec<u8>,
+    name: &str,
+    value: &Value,
+    section: &Section,
+) {
     match encoding {
-        Encoding::Json => {
+        OpenApiEncoding::Json => {
             if !to.is_empty() {
                 to.push(b',');
             }
@@ -151,7 +158,7 @@ fn add(encoding: Encoding, dialect: Dialect, to: &mut Vec<u8>, name: &str, value
             to.push(b':');
             json::write(value, to);
         }
-        Encoding::Protobuf => section.add(dialect, name, value, to),
+        OpenApiEncoding::Protobuf => section.add(dialect, name, value, to),
     }
 }
 

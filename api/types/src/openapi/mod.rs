@@ -37,13 +37,13 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, EXPIRES, LOCATION, VARY}
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use jiff::Timestamp;
 
-use self::content::Content;
+use self::content::DocumentContent;
 use self::definition::{Definitions, Dialect, Kinds};
-use self::document::Encoding;
-use self::operation::{Content as Answer, Media, PathItem, plain_path};
+use self::document::OpenApiEncoding;
+use self::operation::{Media, PathItem, ResponseContent, plain_path};
 use crate::discovery::accept::Clause;
 use crate::discovery::{Foreign, Swagger, quoted, sha512_hex};
-use crate::schema::registry::{Registry, Version};
+use crate::schema::registry::{GroupVersion, Registry};
 use values::json::{self, Object, Value};
 
 const JSON: &str = "application/json";
@@ -89,7 +89,7 @@ enum Subject {
     /// All resources, in v2.
     Everything,
     /// A group version.
-    Version(Arc<Version>),
+    Version(Arc<GroupVersion>),
     /// The path `/api/`.
     Api,
     /// The path `/apis/`.
@@ -211,7 +211,7 @@ impl OpenApi {
 
     fn respond_index(&self, headers: &HeaderMap) -> Response<Bytes> {
         let body = self.index.get_or_init(|| self.make_index());
-        let content = Content {
+        let content = DocumentContent {
             body: body.clone(),
             content_type: HeaderValue::from_static(JSON),
             etag: quoted(&sha512_hex(body)),
@@ -260,7 +260,7 @@ impl OpenApi {
             PROTOBUF_V2 | PROTOBUF_V2_OLD => (self.protobuf(document), PROTOBUF_V2),
             _ => (self.protobuf(document), PROTOBUF_V3),
         };
-        let content = Content {
+        let content = DocumentContent {
             body,
             content_type: HeaderValue::from_static(media_type),
             etag: quoted(self.hash(document)),
@@ -270,18 +270,21 @@ impl OpenApi {
     }
 
     fn json(&self, document: &Document) -> Bytes {
-        document.json.get_or_init(|| self.make(&document.subject, Encoding::Json).into()).clone()
+        document.json.get_or_init(|| self.make(&document.subject, OpenApiEncoding::Json).into()).clone()
     }
 
     fn protobuf(&self, document: &Document) -> Bytes {
-        document.protobuf.get_or_init(|| self.make(&document.subject, Encoding::Protobuf).into()).clone()
+        document
+            .protobuf
+            .get_or_init(|| self.make(&document.subject, OpenApiEncoding::Protobuf).into())
+            .clone()
     }
 
     fn hash<'d>(&self, document: &'d Document) -> &'d str {
         document.hash.get_or_init(|| match document.json.get() {
             Some(json) => sha512_hex(json),
             // The document is built only for its hash and then dropped: most documents are never requested.
-            None => sha512_hex(&self.make(&document.subject, Encoding::Json)),
+            None => sha512_hex(&self.make(&document.subject, OpenApiEncoding::Json)),
         })
     }
 
@@ -303,7 +306,7 @@ impl OpenApi {
         out.into()
     }
 
-    fn make(&self, subject: &Subject, encoding: Encoding) -> Vec<u8> {
+    fn make(&self, subject: &Subject, encoding: OpenApiEncoding) -> Vec<u8> {
         let kinds = self.kinds.get_or_init(|| Kinds::new(&self.registry));
         let naming = self.registry.naming();
         let dialect = match subject {
@@ -333,7 +336,7 @@ impl OpenApi {
                 to.extend(operation::version_paths(version, self.registry.naming(), definitions))
             }
             Subject::Api => {
-                let answer = Answer::Schema(definitions.meta("APIVersions"), Media::Object);
+                let answer = ResponseContent::Schema(definitions.meta("APIVersions"), Media::Object);
                 to.push(plain_path(
                     "/api/",
                     "getCoreAPIVersions",
@@ -343,23 +346,24 @@ impl OpenApi {
                 ));
             }
             Subject::Apis => {
-                let answer = Answer::Schema(definitions.meta("APIGroupList"), Media::Object);
+                let answer = ResponseContent::Schema(definitions.meta("APIGroupList"), Media::Object);
                 to.push(plain_path("/apis/", "getAPIVersions", "apis", "get available API versions", answer));
             }
             Subject::Group(group) => {
-                let answer = Answer::Schema(definitions.meta("APIGroup"), Media::Object);
+                let answer = ResponseContent::Schema(definitions.meta("APIGroup"), Media::Object);
                 let id = format!("get{}APIGroup", operation::group_id(group, self.registry.naming()));
                 let tag = operation::group_tag(group, self.registry.naming());
                 let path = format!("/apis/{group}/");
                 to.push(plain_path(&path, &id, &tag, "get information of a group", answer));
             }
             Subject::Release => {
-                let answer = Answer::Schema(definitions.named("apimachinery.pkg.version.Info"), Media::Json);
+                let answer =
+                    ResponseContent::Schema(definitions.named("apimachinery.pkg.version.Info"), Media::Json);
                 to.push(plain_path("/version/", "getCodeVersion", "version", "get the code version", answer));
             }
             Subject::Other(path, id, description, media) => {
                 let tag = path.split(['/', '.']).find(|part| !part.is_empty()).unwrap_or(path);
-                let answer = Answer::Text(*media);
+                let answer = ResponseContent::Text(*media);
                 to.push(plain_path(&format!("/{path}/"), id, tag, description, answer));
             }
         }

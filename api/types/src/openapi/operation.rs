@@ -18,7 +18,7 @@
 
 use super::definition::{Definitions, Gvk};
 use super::parameter::{self, Parameter};
-use crate::schema::registry::{Resource, Subresource, Version};
+use crate::schema::registry::{GroupVersion, Resource, Subresource};
 use values::naming::Naming;
 
 /// An HTTP method, in the order in which documents list them.
@@ -69,7 +69,7 @@ pub(super) struct Operation {
     pub parameters: Vec<Parameter>,
     pub body: Option<Body>,
     /// Responses by status code, ascending.
-    pub responses: Vec<(u16, Content)>,
+    pub responses: Vec<(u16, ResponseContent)>,
     pub deprecated: bool,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Body {
 
 /// The body of a response.
 #[derive(Clone, Debug)]
-pub(super) enum Content {
+pub(super) enum ResponseContent {
     /// A body that is not described.
     None,
     /// A plain string.
@@ -116,7 +116,7 @@ pub(super) enum Media {
 
 /// Returns the paths of one version, sorted.
 pub(super) fn version_paths<'a>(
-    version: &'a Version,
+    version: &'a GroupVersion,
     naming: &Naming,
     definitions: &mut Definitions<'a>,
 ) -> Vec<PathItem> {
@@ -149,7 +149,7 @@ pub(super) fn version_paths<'a>(
 
 /// Returns whether the version has a built-in type. For other versions, only the paths of their resources are
 /// listed.
-pub(super) fn is_built_in(version: &Version) -> bool {
+pub(super) fn is_built_in(version: &GroupVersion) -> bool {
     version.resources.iter().any(|resource| !resource.is_custom())
 }
 
@@ -168,7 +168,13 @@ fn share_parameters(item: &mut PathItem) {
 }
 
 /// Returns a path outside the resource API with its single GET operation.
-pub(super) fn plain_path(path: &str, id: &str, tag: &str, description: &str, content: Content) -> PathItem {
+pub(super) fn plain_path(
+    path: &str,
+    id: &str,
+    tag: &str,
+    description: &str,
+    content: ResponseContent,
+) -> PathItem {
     let operation = Operation {
         id: id.to_owned(),
         description: description.to_owned(),
@@ -177,7 +183,7 @@ pub(super) fn plain_path(path: &str, id: &str, tag: &str, description: &str, con
         gvk: None,
         parameters: Vec::new(),
         body: None,
-        responses: vec![(200, content), (401, Content::None)],
+        responses: vec![(200, content), (401, ResponseContent::None)],
         deprecated: false,
     };
     let operations = vec![(Method::Get, operation)];
@@ -227,13 +233,13 @@ struct Names {
 }
 
 impl Names {
-    fn new(version: &Version, naming: &Naming) -> Self {
+    fn new(version: &GroupVersion, naming: &Naming) -> Self {
         let id = format!("{}{}", group_id(&version.group, naming), camel(&version.version));
         Names { id, tag: format!("{}_{}", group_tag(&version.group, naming), version.version) }
     }
 
     fn resources_path(&self, base: &str, definitions: &mut Definitions) -> PathItem {
-        let content = Content::Schema(definitions.meta("APIResourceList"), Media::Object);
+        let content = ResponseContent::Schema(definitions.meta("APIResourceList"), Media::Object);
         let id = format!("get{}APIResources", self.id);
         plain_path(&format!("{base}/"), &id, &self.tag, "get available resources", content)
     }
@@ -296,7 +302,7 @@ impl<'a> Maker<'_, 'a> {
             gvk: Some(gvk.clone()),
             parameters: Vec::new(),
             body: None,
-            responses: vec![(401, Content::None)],
+            responses: vec![(401, ResponseContent::None)],
             deprecated: false,
         }
     }
@@ -327,7 +333,7 @@ impl<'a> Maker<'_, 'a> {
                 delete.body = Some(self.delete_options());
             }
             let status = self.definitions.meta("Status");
-            delete.responses.insert(0, (200, Content::Schema(status, self.media())));
+            delete.responses.insert(0, (200, ResponseContent::Schema(status, self.media())));
             operations.push((Method::Delete, delete));
         }
         self.push(self.collection_path(), self.path_parameters(false), operations);
@@ -346,7 +352,7 @@ impl<'a> Maker<'_, 'a> {
         let mut operation = self.operation("list", &self.gvk, id, description);
         operation.parameters = cloned(parameter::LIST);
         let media = if self.is_custom() { Media::Custom } else { Media::List };
-        operation.responses.insert(0, (200, Content::Schema(list.to_owned(), media)));
+        operation.responses.insert(0, (200, ResponseContent::Schema(list.to_owned(), media)));
         operation
     }
 
@@ -362,7 +368,7 @@ impl<'a> Maker<'_, 'a> {
             delete.body = Some(self.delete_options());
             let answer =
                 if resource.table.delete_returns_object { object } else { self.definitions.meta("Status") };
-            let content = Content::Schema(answer, self.media());
+            let content = ResponseContent::Schema(answer, self.media());
             delete.responses.splice(0..0, [(200, content.clone()), (202, content)]);
             operations.push((Method::Delete, delete));
         }
@@ -382,7 +388,7 @@ impl<'a> Maker<'_, 'a> {
         if can("get") {
             let (id, description) = (format!("read{suffix}"), format!("read the specified {what}"));
             let mut read = self.operation("get", gvk, id, description);
-            read.responses.insert(0, (200, Content::Schema(schema.to_owned(), self.media())));
+            read.responses.insert(0, (200, ResponseContent::Schema(schema.to_owned(), self.media())));
             if self.is_custom() {
                 read.parameters = cloned(parameter::READ);
             }
@@ -416,7 +422,7 @@ impl<'a> Maker<'_, 'a> {
     fn write(&self, operation: &mut Operation, schema: &str, codes: &[u16]) {
         operation.parameters = cloned(parameter::WRITE);
         operation.body = Some(Body { schema: schema.to_owned(), media: self.media(), required: true });
-        let content = Content::Schema(schema.to_owned(), self.media());
+        let content = ResponseContent::Schema(schema.to_owned(), self.media());
         operation.responses.splice(0..0, codes.iter().map(|code| (*code, content.clone())));
     }
 
@@ -450,7 +456,7 @@ impl<'a> Maker<'_, 'a> {
             let parent = &resource.table.message;
             let options = format!("{}.{}LogOptions", parent.package, parent.name);
             for (_, read) in operations.iter_mut().filter(|(method, _)| *method == Method::Get) {
-                read.responses[0].1 = Content::Text(Media::Log);
+                read.responses[0].1 = ResponseContent::Text(Media::Log);
                 read.parameters = self
                     .definitions
                     .options(&options)
@@ -499,7 +505,7 @@ impl<'a> Maker<'_, 'a> {
                             subresource.table.name
                         ),
                     );
-                    operation.responses.insert(0, (200, Content::Text(Media::Any)));
+                    operation.responses.insert(0, (200, ResponseContent::Text(Media::Any)));
                     (*method, operation)
                 })
                 .collect();
@@ -542,7 +548,7 @@ impl<'a> Maker<'_, 'a> {
             let mut watch = self.operation(action, &self.gvk, id, description);
             watch.deprecated = true;
             let event = self.definitions.meta("WatchEvent");
-            watch.responses.insert(0, (200, Content::Schema(event, Media::List)));
+            watch.responses.insert(0, (200, ResponseContent::Schema(event, Media::List)));
             let mut parameters: Vec<Parameter> = Vec::new();
             if path.contains("{name}") {
                 parameters.extend(self.path_parameters(true));

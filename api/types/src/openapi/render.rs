@@ -1,7 +1,7 @@
 //! Rendering of operations as path items, in either dialect. Members are in alphabetical order.
 
 use super::definition::{Dialect, gvk_value};
-use super::operation::{Content, Media, Operation, PathItem};
+use super::operation::{Media, Operation, PathItem, ResponseContent};
 use super::parameter::Parameter;
 use values::json::{Object, Value};
 use values::naming::Naming;
@@ -64,9 +64,9 @@ impl Renderer {
         let responses = operation.responses.iter().map(|(code, content)| {
             let mut response = Object::with_capacity(2);
             match content {
-                Content::None => {}
-                Content::Text(media) => response.push("content", self.content(*media, &string())),
-                Content::Schema(name, media) => {
+                ResponseContent::None => {}
+                ResponseContent::Text(media) => response.push("content", self.content(*media, &string())),
+                ResponseContent::Schema(name, media) => {
                     response.push("content", self.content(*media, &self.reference(name)));
                 }
             }
@@ -98,9 +98,9 @@ impl Renderer {
         let mut produces = Vec::new();
         let responses = operation.responses.iter().map(|(code, content)| {
             let (schema, media) = match content {
-                Content::None => (None, None),
-                Content::Text(media) => (Some(string()), Some(*media)),
-                Content::Schema(name, media) => (Some(self.reference(name)), Some(*media)),
+                ResponseContent::None => (None, None),
+                ResponseContent::Text(media) => (Some(string()), Some(*media)),
+                ResponseContent::Schema(name, media) => (Some(self.reference(name)), Some(*media)),
             };
             if let (Some(media), true) = (media, produces.is_empty()) {
                 produces = self.media_types(media);

@@ -10,9 +10,9 @@ use std::borrow::Cow::Borrowed as B;
 use super::compiled::Compiled;
 use super::handle::Ref::Static as S;
 use super::table::{
-    Behavior, Check, Column, Element, Empty, Extension, Field, Form, GroupTable, Inlined, Kind, List,
-    ListType, Map, Message, NameRule, PatchStrategy, Place, Presence, PublishedUnion, ResourceTable, Scope,
-    Selectable, Slice, Slot, StatusRules, StorageTable, SubresourceTable, Union, Unknown, VersionTable,
+    Behavior, Check, Column, Element, Empty, Extension, Field, GroupTable, Inlined, Kind, List, ListType,
+    Map, Message, NameRule, PatchStrategy, Place, Presence, PublishedUnion, ResourceTable, Scope, Selectable,
+    Slice, Slot, StatusRules, StorageTable, SubresourceTable, Union, Unknown, ValueFormat, VersionTable,
     WireField,
 };
 use values::naming::Naming;

@@ -15,7 +15,7 @@
 
 use std::sync::OnceLock;
 
-use super::defaults_rules::Rule;
+use super::defaults_rules::DefaultRule;
 use values::json::Value;
 use values::json::names::Names;
 
@@ -55,7 +55,7 @@ pub(super) struct Defaults {
     /// Positions of fields, ascending, with their default values.
     pub(super) assigned: Vec<(usize, Value)>,
     /// Defaults that need code.
-    pub(super) rule: Option<Rule>,
+    pub(super) rule: Option<DefaultRule>,
     /// Positions of the fields below which defaults must be filled in, ascending.
     pub(super) below: Vec<usize>,
 }

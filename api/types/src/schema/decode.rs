@@ -33,7 +33,7 @@ use super::decode_members::{
 };
 use super::decode_merge::merged;
 use super::decode_raw::field_set_text;
-use super::decode_report::{At, Path, Report, message_name, mismatched, type_name, with_repeated};
+use super::decode_report::{At, DecodePath, Report, message_name, mismatched, type_name, with_repeated};
 use super::decode_straight::{self, Author, settled, straight};
 use super::scalars::{duration, time};
 use super::table::{Element, Kind, Message};
@@ -299,7 +299,7 @@ impl Single<'_> {
             Kind::SchemaOrArray(_) | Kind::SchemaOrStrings(_) => return Ok(Some(Value::Array(Vec::new()))),
             _ => {
                 let wanted = match self.kind {
-                    Kind::String => self.path.map_or("string", Path::text_type).to_owned(),
+                    Kind::String => self.path.map_or("string", DecodePath::text_type).to_owned(),
                     kind => type_name(kind),
                 };
                 self.report.mismatch(self.path, found, &wanted);

@@ -5,7 +5,7 @@ use serde::de::MapAccess;
 
 use super::conform;
 use super::decode::Single;
-use super::decode_report::{Path, Report};
+use super::decode_report::{DecodePath, Report};
 use super::table::Kind;
 use values::field::FieldError;
 use values::json::Value;
@@ -13,7 +13,7 @@ use values::json::Value;
 /// Reads the kind, the version or the metadata of an object inside a custom object. Problems are reported as
 /// a field error, which prints the value.
 pub(super) fn read_inner<'de, A: MapAccess<'de>>(
-    path: &Path<'_>,
+    path: &DecodePath<'_>,
     single: Single<'_>,
     source: &mut A,
 ) -> Result<Option<Value>, A::Error> {

@@ -14,7 +14,7 @@ use super::decode_form::{given, is_always_written, zero_element, zero_field, zer
 use super::decode_inner::read_inner;
 use super::decode_merge::is_merged;
 use super::decode_raw::RAW;
-use super::decode_report::{At, Path, Report, Step};
+use super::decode_report::{At, DecodePath, DecodeStep, Report};
 use super::table::{Field, Kind, List, Map, Message, Unknown};
 use values::base64_text;
 use values::json::{Key, Object, Value};
@@ -53,7 +53,7 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
             }
         };
         let field = &message.fields[at];
-        let path = Path { parent, step: Step::Field(message, field) };
+        let path = DecodePath { parent, step: DecodeStep::Field(message, field) };
         let (word, bit) = (at / 64, 1u64 << (at % 64));
         let repeated = seen[word] & bit != 0;
         if repeated {
@@ -153,7 +153,7 @@ pub(super) fn read_items<'de, A: SeqAccess<'de>>(
 ) -> Result<Vec<Value>, A::Error> {
     let mut items = Vec::new();
     loop {
-        let path = Path { parent: item.path, step: Step::Index(items.len()) };
+        let path = DecodePath { parent: item.path, step: DecodeStep::Index(items.len()) };
         match source.next_element_seed(Single { path: Some(&path), ..item })? {
             Some(value) => items.push(value.unwrap_or_else(&absent)),
             None => return Ok(items),
@@ -213,7 +213,7 @@ pub(super) fn read_map<'de, A: MapAccess<'de>>(
     let mut ascending = true;
     while let Some(name) = source.next_key::<String>()? {
         let value = {
-            let path = Path { parent, step: Step::Key(&name) };
+            let path = DecodePath { parent, step: DecodeStep::Key(&name) };
             let value = Single { kind: &map.value.kind, path: Some(&path), ..whole };
             source.next_value_seed(value)?.or_else(|| zero_member(&map.value))
         };

@@ -134,12 +134,12 @@ impl Report {
         }
     }
 
-    pub(super) fn note(&self, what: &str, path: Option<&Path>, name: &str) {
+    pub(super) fn note(&self, what: &str, path: Option<&DecodePath>, name: &str) {
         let mut strict = self.strict.borrow_mut();
         if strict.len() >= STRICT_MAX {
             return;
         }
-        let mut full = path.map(Path::text).unwrap_or_default();
+        let mut full = path.map(DecodePath::text).unwrap_or_default();
         if !full.is_empty() {
             full.push('.');
         }
@@ -156,10 +156,12 @@ impl Report {
     }
 
     /// Stores `message` at `path` as the error of decoding, unless an earlier error exists.
-    pub(super) fn save(&self, path: Option<&Path>, message: String) {
+    pub(super) fn save(&self, path: Option<&DecodePath>, message: String) {
         let mut failure = self.failure.borrow_mut();
-        failure
-            .get_or_insert_with(|| DecodeError { message, path: path.map(Path::text).unwrap_or_default() });
+        failure.get_or_insert_with(|| DecodeError {
+            message,
+            path: path.map(DecodePath::text).unwrap_or_default(),
+        });
     }
 
     /// Stores the error that a value has the wrong type.
@@ -168,8 +170,8 @@ impl Report {
     }
 
     /// Stops decoding with `message` at `path`, which replaces an earlier error.
-    pub(super) fn fail<E: serde::de::Error>(&self, path: Option<&Path>, message: String) -> E {
-        let path = path.map(Path::text).unwrap_or_default();
+    pub(super) fn fail<E: serde::de::Error>(&self, path: Option<&DecodePath>, message: String) -> E {
+        let path = path.map(DecodePath::text).unwrap_or_default();
         *self.failure.borrow_mut() = Some(DecodeError { message, path });
         E::custom("")
     }
@@ -199,29 +201,29 @@ pub(super) fn with_repeated(repeated: &[String], found: Vec<String>) -> Vec<Stri
 }
 
 /// Current path of the decoder: a list on the stack, which is formatted only for a report.
-pub(super) struct Path<'p> {
-    pub(super) parent: Option<&'p Path<'p>>,
-    pub(super) step: Step<'p>,
+pub(super) struct DecodePath<'p> {
+    pub(super) parent: Option<&'p DecodePath<'p>>,
+    pub(super) step: DecodeStep<'p>,
 }
 
 /// A step of a path.
-pub(super) enum Step<'p> {
+pub(super) enum DecodeStep<'p> {
     Field(&'p Message, &'p Field),
     Index(usize),
     Key(&'p str),
 }
 
-impl Path<'_> {
+impl DecodePath<'_> {
     /// Formats the path like `spec.containers[0].env`; map keys are formatted like fields.
     fn text(&self) -> String {
-        let mut out = self.parent.map(Path::text).unwrap_or_default();
+        let mut out = self.parent.map(DecodePath::text).unwrap_or_default();
         let name = match self.step {
-            Step::Index(at) => {
+            DecodeStep::Index(at) => {
                 let _ = write!(out, "[{at}]");
                 return out;
             }
-            Step::Field(_, field) => &*field.name,
-            Step::Key(name) => name,
+            DecodeStep::Field(_, field) => &*field.name,
+            DecodeStep::Key(name) => name,
         };
         if !out.is_empty() {
             out.push('.');
@@ -232,12 +234,12 @@ impl Path<'_> {
 
     /// Formats the path as field errors do: keys of maps are in brackets.
     pub(super) fn place(&self) -> String {
-        let mut out = self.parent.map(Path::place).unwrap_or_default();
+        let mut out = self.parent.map(DecodePath::place).unwrap_or_default();
         let _ = match self.step {
-            Step::Index(at) => write!(out, "[{at}]"),
-            Step::Key(key) => write!(out, "[{key}]"),
-            Step::Field(_, field) if out.is_empty() => write!(out, "{}", field.name),
-            Step::Field(_, field) => write!(out, ".{}", field.name),
+            DecodeStep::Index(at) => write!(out, "[{at}]"),
+            DecodeStep::Key(key) => write!(out, "[{key}]"),
+            DecodeStep::Field(_, field) if out.is_empty() => write!(out, "{}", field.name),
+            DecodeStep::Field(_, field) => write!(out, ".{}", field.name),
         };
         out
     }
@@ -245,8 +247,8 @@ impl Path<'_> {
     /// Formats the field names without indices and keys, as type errors do: `spec.containers.env`,
     /// `spec.volumes.VolumeSource.hostPath`.
     fn fields(&self) -> String {
-        let mut out = self.parent.map(Path::fields).unwrap_or_default();
-        if let Step::Field(message, field) = self.step {
+        let mut out = self.parent.map(DecodePath::fields).unwrap_or_default();
+        if let DecodeStep::Field(message, field) = self.step {
             // The metadata of custom objects is read on its own.
             if message.custom && &*field.name == "metadata" {
                 return String::new();
@@ -274,8 +276,8 @@ impl Path<'_> {
     /// of an element of a list.
     pub(super) fn text_type(&self) -> &'static str {
         match (&self.step, self.parent) {
-            (Step::Field(message, field), _) => text_type(message, field),
-            (Step::Index(_), Some(list)) => list.text_type(),
+            (DecodeStep::Field(message, field), _) => text_type(message, field),
+            (DecodeStep::Index(_), Some(list)) => list.text_type(),
             _ => "string",
         }
     }
@@ -283,14 +285,14 @@ impl Path<'_> {
     /// Returns the struct that contains the innermost field.
     fn holder(&self) -> Option<&Message> {
         match self.step {
-            Step::Field(message, _) => Some(message),
-            _ => self.parent.and_then(Path::holder),
+            DecodeStep::Field(message, _) => Some(message),
+            _ => self.parent.and_then(DecodePath::holder),
         }
     }
 }
 
 /// Path of a value, as the visitors pass it on.
-pub(super) type At<'p> = Option<&'p Path<'p>>;
+pub(super) type At<'p> = Option<&'p DecodePath<'p>>;
 
 /// Returns the type's name for error messages: the last element of its package, and its name.
 pub(super) fn type_name(kind: &Kind) -> String {

@@ -53,13 +53,13 @@ fn apply_within(message: &Message, object: &mut Object, naming: &'static Naming,
     }
     assign(message, plan, object, filled);
     if let Some(rule) = plan.rule {
-        rule(&mut Node { message, object }, naming);
+        rule(&mut TypedObject { message, object }, naming);
     }
     for &at in &plan.below {
         let field = &message.fields[at];
         if is_struct_by_value(field) && object.get(&field.name).is_none_or(Value::is_null) {
             // Trees that code has changed may lack members that decoding always adds.
-            Node { message, object }.set(&field.name, Value::Object(Object::new()));
+            TypedObject { message, object }.set(&field.name, Value::Object(Object::new()));
         }
         if object.get(&field.name).is_some_and(is_complete) {
             continue;
@@ -168,7 +168,7 @@ fn described_default(part: &Limits, filled: &mut usize) -> Option<Value> {
 /// Sets a member, in schema order in a struct, in name order in a map.
 fn insert(kind: &Kind, object: &mut Object, name: &str, value: Value) {
     if let Kind::Message(message) = kind {
-        return Node { message, object }.set(name, value);
+        return TypedObject { message, object }.set(name, value);
     }
     let members = object.members_mut();
     match members.binary_search_by(|(other, _)| (**other).cmp(name)) {
@@ -300,12 +300,12 @@ fn round(list: &mut Value) {
 }
 
 /// An object with its type, as rules see it.
-pub(super) struct Node<'o> {
+pub(super) struct TypedObject<'o> {
     pub(super) message: &'o Message,
     pub(super) object: &'o mut Object,
 }
 
-impl<'o> Node<'o> {
+impl<'o> TypedObject<'o> {
     /// Returns whether the field is absent.
     pub(super) fn is_unset(&self, name: &str) -> bool {
         let Some(value) = self.object.get(name) else { return true };
@@ -342,15 +342,15 @@ impl<'o> Node<'o> {
     }
 
     /// Returns the struct at a field, if it is present and may lack defaults.
-    pub(super) fn child(&mut self, name: &str) -> Option<Node<'_>> {
+    pub(super) fn child(&mut self, name: &str) -> Option<TypedObject<'_>> {
         let message = self.inner(name)?;
         let object = self.object.get_mut(name).filter(|value| !is_complete(value))?.as_object_mut()?;
-        Some(Node { message, object })
+        Some(TypedObject { message, object })
     }
 
     /// Returns the struct at a field, which is created if absent; `None` if the struct is settled and so
     /// lacks no defaults.
-    pub(super) fn child_or_new(&mut self, name: &str) -> Option<Node<'_>> {
+    pub(super) fn child_or_new(&mut self, name: &str) -> Option<TypedObject<'_>> {
         let message = self.inner(name)?;
         if self.object.get(name).is_none_or(|value| !matches!(value, Value::Object(_))) {
             self.set(name, Value::Object(zero_object(message)));
@@ -359,11 +359,11 @@ impl<'o> Node<'o> {
     }
 
     /// Visits each struct of a list.
-    pub(super) fn each(&mut self, name: &str, mut visit: impl FnMut(Node)) {
+    pub(super) fn each(&mut self, name: &str, mut visit: impl FnMut(TypedObject)) {
         let Some(message) = self.inner(name) else { return };
         let Some(items) = self.object.get_mut(name).and_then(Value::as_array_mut) else { return };
         for object in items.iter_mut().filter_map(Value::as_object_mut) {
-            visit(Node { message, object });
+            visit(TypedObject { message, object });
         }
     }
 

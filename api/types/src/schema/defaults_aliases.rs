@@ -9,7 +9,7 @@ use std::num::IntErrorKind;
 
 use go::Quoted;
 
-use super::defaults::Node;
+use super::defaults::TypedObject;
 use super::table::Message;
 use values::json::{Key, Object, Value};
 use values::naming::Naming;
@@ -64,7 +64,7 @@ pub fn complete_empty(message: &Message, object: &mut Object) {
 
 /// Copies between `serviceAccountName` and its former name `serviceAccount`. `serviceAccountName` takes
 /// precedence unless it is empty.
-pub(super) fn pod_spec(spec: &mut Node, _: &'static Naming) {
+pub(super) fn pod_spec(spec: &mut TypedObject, _: &'static Naming) {
     const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];
     let Some(account) =
         NAMES.map(|name| spec.text(name).to_owned()).into_iter().find(|text| !text.is_empty())
@@ -80,7 +80,7 @@ pub(super) fn pod_spec(spec: &mut Node, _: &'static Naming) {
 
 /// Removes from pods and templates the annotations that described init containers and their statuses before
 /// there were fields for them.
-pub(super) fn pod_template(template: &mut Node, naming: &'static Naming) {
+pub(super) fn pod_template(template: &mut TypedObject, naming: &'static Naming) {
     let is_former = |key: &str| {
         key.split_once('/').is_some_and(|(domain, name)| {
             matches!(domain.strip_suffix(naming.domain), Some("pod.alpha." | "pod.beta."))
@@ -101,7 +101,7 @@ pub(super) fn pod_template(template: &mut Node, naming: &'static Naming) {
 }
 
 /// Keeps `podIP` equal to the first of `podIPs`.
-pub(super) fn pod_status(status: &mut Node, _: &'static Naming) {
+pub(super) fn pod_status(status: &mut TypedObject, _: &'static Naming) {
     let text = |item: &Value| item.str_at(&["ip"]).to_owned();
     first_of_list(status, ("podIP", "podIPs"), text, |ip| {
         Object::from_iter([(Key::Borrowed("ip"), ip.into())]).into()
@@ -109,7 +109,7 @@ pub(super) fn pod_status(status: &mut Node, _: &'static Naming) {
 }
 
 /// Keeps `podCIDR` equal to the first of `podCIDRs`.
-pub(super) fn node_spec(spec: &mut Node, _: &'static Naming) {
+pub(super) fn node_spec(spec: &mut TypedObject, _: &'static Naming) {
     let text = |item: &Value| item.as_str().unwrap_or_default().to_owned();
     first_of_list(spec, ("podCIDR", "podCIDRs"), text, |network| network.into());
 }
@@ -117,7 +117,7 @@ pub(super) fn node_spec(spec: &mut Node, _: &'static Naming) {
 /// Copies between a single value and the first element of a list. The single value takes precedence, because
 /// clients that do not know the list write it; if it is empty, the list counts.
 fn first_of_list(
-    node: &mut Node,
+    node: &mut TypedObject,
     (single, list): (&str, &str),
     text: impl Fn(&Value) -> String,
     item: impl Fn(&str) -> Value,
@@ -133,7 +133,7 @@ fn first_of_list(
 }
 
 /// Sets kind and version of the claim templates of a stateful set, as in stored objects.
-pub(super) fn stateful_set_spec(spec: &mut Node, _: &'static Naming) {
+pub(super) fn stateful_set_spec(spec: &mut TypedObject, _: &'static Naming) {
     spec.each("volumeClaimTemplates", |mut claim| {
         claim.set("kind", "PersistentVolumeClaim".into());
         claim.set("apiVersion", "v1".into());
@@ -141,13 +141,13 @@ pub(super) fn stateful_set_spec(spec: &mut Node, _: &'static Naming) {
 }
 
 /// Normalizes the rollback annotation of a deployment.
-pub(super) fn deployment(deployment: &mut Node, _: &'static Naming) {
+pub(super) fn deployment(deployment: &mut TypedObject, _: &'static Naming) {
     let Some(mut metadata) = deployment.child("metadata") else { return };
     whole_number(&mut metadata, ROLLBACK_REVISION);
 }
 
 /// Sets the template generation of a daemon set to 0 if it is absent.
-pub(super) fn daemon_set(set: &mut Node, _: &'static Naming) {
+pub(super) fn daemon_set(set: &mut TypedObject, _: &'static Naming) {
     let Some(mut metadata) = set.child_or_new("metadata") else { return };
     if metadata.map("annotations").is_some_and(|annotations| annotations.contains(TEMPLATE_GENERATION)) {
         return whole_number(&mut metadata, TEMPLATE_GENERATION);
@@ -160,7 +160,7 @@ pub(super) fn daemon_set(set: &mut Node, _: &'static Naming) {
 }
 
 /// Normalizes a number in an annotation. Removes an empty text and keeps a text that is not a number.
-fn whole_number(metadata: &mut Node, name: &str) {
+fn whole_number(metadata: &mut TypedObject, name: &str) {
     let annotations = metadata.object.get_mut("annotations").and_then(Value::as_object_mut);
     let Some(annotations) = annotations else { return };
     let Some(text) = annotations.get(name).and_then(Value::as_str).map(str::to_owned) else { return };

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hashbrown::HashSet;
 use quantity::Quantity;
 
-use super::defaults::Node;
+use super::defaults::TypedObject;
 use super::defaults_aliases as aliases;
 use super::scalars::time;
 use super::table::Message;
@@ -17,16 +17,16 @@ use values::json::{Key, Object, Value};
 use values::naming::Naming;
 
 /// A function that fills in defaults that depend on other members.
-pub(super) type Rule = fn(&mut Node, &'static Naming);
+pub(super) type DefaultRule = fn(&mut TypedObject, &'static Naming);
 
 include!(concat!(env!("OUT_DIR"), "/default_rules.rs"));
 
 /// Returns the rule that a type names.
-pub(super) fn of(message: &Message) -> Option<Rule> {
+pub(super) fn of(message: &Message) -> Option<DefaultRule> {
     DEFAULT_RULES.get(usize::from(message.default_rule.checked_sub(1)?)).copied()
 }
 
-fn rolling_update(strategy: &mut Node, values: [(&str, Value); 2]) {
+fn rolling_update(strategy: &mut TypedObject, values: [(&str, Value); 2]) {
     if strategy.text("type") == "RollingUpdate"
         && let Some(mut rolling) = strategy.child_or_new("rollingUpdate")
     {
@@ -36,11 +36,11 @@ fn rolling_update(strategy: &mut Node, values: [(&str, Value); 2]) {
     }
 }
 
-fn deployment_strategy(strategy: &mut Node, _: &'static Naming) {
+fn deployment_strategy(strategy: &mut TypedObject, _: &'static Naming) {
     rolling_update(strategy, [("maxUnavailable", "25%".into()), ("maxSurge", "25%".into())]);
 }
 
-fn daemon_set_strategy(strategy: &mut Node, _: &'static Naming) {
+fn daemon_set_strategy(strategy: &mut TypedObject, _: &'static Naming) {
     rolling_update(strategy, [("maxUnavailable", Value::Int(1)), ("maxSurge", Value::Int(0))]);
     // Upstream's internal form has both numbers, whatever the type of the strategy is.
     if let Some(mut rolling) = strategy.child("rollingUpdate") {
@@ -51,7 +51,7 @@ fn daemon_set_strategy(strategy: &mut Node, _: &'static Naming) {
 }
 
 /// Completes `rollingUpdate` only if the client left the type empty or chose a rolling update.
-fn stateful_set_strategy(strategy: &mut Node, _: &'static Naming) {
+fn stateful_set_strategy(strategy: &mut TypedObject, _: &'static Naming) {
     if strategy.is_unset("type") {
         strategy.set("type", "RollingUpdate".into());
         let _ = strategy.child_or_new("rollingUpdate");
@@ -62,7 +62,7 @@ fn stateful_set_strategy(strategy: &mut Node, _: &'static Naming) {
     }
 }
 
-fn autoscaler_behavior(behavior: &mut Node, _: &'static Naming) {
+fn autoscaler_behavior(behavior: &mut TypedObject, _: &'static Naming) {
     let policy = |kind: &str, value: i64| {
         let members =
             [("type", kind.into()), ("value", Value::Int(value)), ("periodSeconds", Value::Int(15))];
@@ -79,18 +79,18 @@ fn autoscaler_behavior(behavior: &mut Node, _: &'static Naming) {
     }
 }
 
-fn template_labels(workload: &Node) -> Option<Object> {
+fn template_labels(workload: &TypedObject) -> Option<Object> {
     let labels = workload.object.get("spec")?.at(&["template", "metadata", "labels"])?.as_object()?;
     (!labels.is_empty()).then(|| labels.clone())
 }
 
-fn copy_labels(workload: &mut Node, labels: &Option<Object>) {
+fn copy_labels(workload: &mut TypedObject, labels: &Option<Object>) {
     if let (Some(labels), Some(mut metadata)) = (labels, workload.child_or_new("metadata")) {
         metadata.fill("labels", || Value::Object(labels.clone()));
     }
 }
 
-fn job(job: &mut Node, _: &'static Naming) {
+fn job(job: &mut TypedObject, _: &'static Naming) {
     let labels = template_labels(job);
     copy_labels(job, &labels);
     let Some(mut spec) = job.child_or_new("spec") else { return };
@@ -108,7 +108,7 @@ fn job(job: &mut Node, _: &'static Naming) {
     spec.fill("manualSelector", || Value::Bool(false));
 }
 
-fn replication_controller(controller: &mut Node, _: &'static Naming) {
+fn replication_controller(controller: &mut TypedObject, _: &'static Naming) {
     let labels = template_labels(controller);
     copy_labels(controller, &labels);
     if let (Some(labels), Some(mut spec)) = (labels, controller.child_or_new("spec")) {
@@ -121,13 +121,13 @@ fn pull_policy(image: &str) -> &'static str {
     if image::is_latest(image) { "Always" } else { "IfNotPresent" }
 }
 
-fn container(container: &mut Node, _: &'static Naming) {
+fn container(container: &mut TypedObject, _: &'static Naming) {
     let policy = pull_policy(container.text("image"));
     container.fill("imagePullPolicy", || policy.into());
 }
 
 /// Makes a volume without a source an empty directory.
-fn volume(volume: &mut Node, _: &'static Naming) {
+fn volume(volume: &mut TypedObject, _: &'static Naming) {
     let has_source = volume.object.iter().any(|(name, value)| name != "name" && !value.is_null());
     if !has_source {
         volume.set("emptyDir", Value::Object(Object::new()));
@@ -152,7 +152,7 @@ fn complete(list: &mut Object, from: &Object, wanted: impl Fn(&str) -> bool) {
 }
 
 /// Completes the resource list at a field. An empty result leaves the field absent.
-fn complete_field(node: &mut Node, field: &str, from: &Object, wanted: impl Fn(&str) -> bool) {
+fn complete_field(node: &mut TypedObject, field: &str, from: &Object, wanted: impl Fn(&str) -> bool) {
     let mut list = node.map(field).cloned().unwrap_or_default();
     complete(&mut list, from, wanted);
     if !list.is_empty() {
@@ -164,7 +164,7 @@ fn complete_field(node: &mut Node, field: &str, from: &Object, wanted: impl Fn(&
 const FEW: usize = 16;
 
 /// Completes the resource list at one field from the list at another field.
-fn complete_from(node: &mut Node, field: &str, from: &str) {
+fn complete_from(node: &mut TypedObject, field: &str, from: &str) {
     let Some(from) = node.map(from) else { return };
     let is_complete = |list: &Object| {
         from.len() <= FEW && list.len() <= FEW && from.iter().all(|(name, _)| list.contains(name))
@@ -175,7 +175,7 @@ fn complete_from(node: &mut Node, field: &str, from: &str) {
     }
 }
 
-fn limit_range_item(item: &mut Node, _: &'static Naming) {
+fn limit_range_item(item: &mut TypedObject, _: &'static Naming) {
     if item.text("type") != "Container" {
         return;
     }
@@ -185,7 +185,7 @@ fn limit_range_item(item: &mut Node, _: &'static Naming) {
 }
 
 /// Sets the name of the namespace as a label.
-fn namespace(namespace: &mut Node, naming: &'static Naming) {
+fn namespace(namespace: &mut TypedObject, naming: &'static Naming) {
     let Some(mut metadata) = namespace.child_or_new("metadata") else { return };
     let name = metadata.text("name").to_owned();
     if name.is_empty() {
@@ -199,20 +199,20 @@ fn namespace(namespace: &mut Node, naming: &'static Naming) {
     metadata.set("labels", Value::Object(labels));
 }
 
-fn node_status(status: &mut Node, _: &'static Naming) {
+fn node_status(status: &mut TypedObject, _: &'static Naming) {
     if let Some(capacity) = status.map("capacity").cloned() {
         status.fill("allocatable", || Value::Object(capacity));
     }
 }
 
-fn persistent_volume(volume: &mut Node, _: &'static Naming) {
+fn persistent_volume(volume: &mut TypedObject, _: &'static Naming) {
     if let Some(mut spec) = volume.child_or_new("spec") {
         spec.fill("persistentVolumeReclaimPolicy", || "Retain".into());
         spec.fill("volumeMode", || "Filesystem".into());
     }
 }
 
-fn pod(pod: &mut Node, naming: &'static Naming) {
+fn pod(pod: &mut TypedObject, naming: &'static Naming) {
     aliases::pod_template(pod, naming);
     let Some(mut spec) = pod.child_or_new("spec") else { return };
     let host_network = spec.object.get("hostNetwork").and_then(Value::as_bool) == Some(true);
@@ -235,7 +235,7 @@ fn pod(pod: &mut Node, naming: &'static Naming) {
 
 /// Completes the pod-level resources if some are set: the rest follows from the containers and from the
 /// limits.
-fn pod_resources(spec: &mut Node) {
+fn pod_resources(spec: &mut TypedObject) {
     let Some(resources) = spec.object.get("resources") else { return };
     let given =
         |list: &str| resources.get(list).and_then(Value::as_object).filter(|list| !list.is_empty()).cloned();
@@ -261,7 +261,7 @@ fn pod_resources(spec: &mut Node) {
 
 /// Returns the resources that the containers need together. The needs of running containers add up. A
 /// starting init container needs its resources in addition to those of the sidecars that started before it.
-fn aggregate(spec: &Node, list: &str) -> Object {
+fn aggregate(spec: &TypedObject, list: &str) -> Object {
     let containers = |name: &str| {
         let items = spec.object.get(name).and_then(Value::as_array).unwrap_or_default();
         items.iter().map(|container| {
@@ -307,7 +307,7 @@ fn aggregate(spec: &Node, list: &str) -> Object {
     sum.into_iter().map(|(name, quantity)| (Key::Owned(name), quantity.to_text().into())).collect()
 }
 
-fn service(service: &mut Node, _: &'static Naming) {
+fn service(service: &mut TypedObject, _: &'static Naming) {
     if let Some(mut spec) = service.child_or_new("spec") {
         // The rule of the service runs before the plain values of its spec are set.
         spec.fill("sessionAffinity", || "None".into());
@@ -362,7 +362,7 @@ fn service(service: &mut Node, _: &'static Naming) {
     }
 }
 
-fn network_policy(spec: &mut Node, _: &'static Naming) {
+fn network_policy(spec: &mut TypedObject, _: &'static Naming) {
     let egress = spec.object.get("egress").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
     spec.fill("policyTypes", || {
         let types = ["Ingress", "Egress"].into_iter().take(1 + usize::from(egress));
@@ -370,34 +370,34 @@ fn network_policy(spec: &mut Node, _: &'static Naming) {
     });
 }
 
-fn subject(subject: &mut Node, naming: &'static Naming) {
+fn subject(subject: &mut TypedObject, naming: &'static Naming) {
     if matches!(subject.text("kind"), "User" | "Group") {
         subject.fill("apiGroup", || naming.group("rbac.authorization", true).into());
     }
 }
 
-fn device_count(request: &mut Node, _: &'static Naming) {
+fn device_count(request: &mut TypedObject, _: &'static Naming) {
     if request.text("allocationMode") == "ExactCount" {
         request.fill("count", || Value::Int(1));
     }
 }
 
 /// A request of v1beta1, which names a device class unless it has alternatives.
-fn device_request(request: &mut Node, naming: &'static Naming) {
+fn device_request(request: &mut TypedObject, naming: &'static Naming) {
     if !request.text("deviceClassName").is_empty() {
         request.fill("allocationMode", || "ExactCount".into());
         device_count(request, naming);
     }
 }
 
-fn device_taint(taint: &mut Node, _: &'static Naming) {
+fn device_taint(taint: &mut TypedObject, _: &'static Naming) {
     taint.fill("timeAdded", || {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         time::format_seconds(i64::try_from(now).unwrap_or(0)).into()
     });
 }
 
-fn custom_definition(definition: &mut Node, _: &'static Naming) {
+fn custom_definition(definition: &mut TypedObject, _: &'static Naming) {
     if let Some(mut spec) = definition.child_or_new("spec")
         && let Some(mut names) = spec.child_or_new("names")
     {

@@ -45,7 +45,7 @@ pub struct Limits {
     /// Closed set of values; empty for any value.
     pub enumeration: Vec<Value>,
     /// Validation rules in the expression language.
-    pub rules: Slice<Rule>,
+    pub rules: Slice<ValidationRule>,
     /// Further schemas that the value must satisfy.
     pub schemas: Option<Box<Schemas>>,
 }
@@ -71,7 +71,7 @@ pub struct Schemas {
 
 /// A validation rule (`x-kubernetes-validations`).
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Rule {
+pub struct ValidationRule {
     /// Expression that must be true for a valid value.
     pub rule: Text,
     /// Message for a value that breaks the rule; empty for a message derived from the rule.

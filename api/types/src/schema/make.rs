@@ -55,7 +55,7 @@ pub enum MakeError {
 
 /// Builder of one value: its kind, constraints and description.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct ValueBuilder {
     kind: Kind,
     empty: Empty,
     limits: Option<Limits>,
@@ -64,10 +64,10 @@ pub struct Node {
     format: Text,
 }
 
-impl Node {
+impl ValueBuilder {
     /// Creates a value of a kind such as [`Kind::String`], or of any JSON with [`Kind::Json`].
     pub fn new(kind: Kind) -> Self {
-        Node {
+        ValueBuilder {
             kind,
             empty: Empty::Kept,
             limits: None,
@@ -78,62 +78,65 @@ impl Node {
     }
 
     /// Creates a list that is replaced as a whole.
-    pub fn list(item: Node) -> Self {
-        Node::list_of(item, ListType::Atomic)
+    pub fn list(item: ValueBuilder) -> Self {
+        ValueBuilder::list_of(item, ListType::Atomic)
     }
 
     /// Creates a list of unique scalars.
-    pub fn set(item: Node) -> Self {
-        Node::list_of(item, ListType::Set)
+    pub fn set(item: ValueBuilder) -> Self {
+        ValueBuilder::list_of(item, ListType::Set)
     }
 
     /// Creates a list whose elements are identified by the fields `keys`.
-    pub fn keyed(item: Node, keys: impl IntoIterator<Item = impl Into<Text>>) -> Self {
-        Node::list_of(item, ListType::Map(keys.into_iter().map(Into::into).collect::<Vec<Text>>().into()))
+    pub fn keyed(item: ValueBuilder, keys: impl IntoIterator<Item = impl Into<Text>>) -> Self {
+        ValueBuilder::list_of(
+            item,
+            ListType::Map(keys.into_iter().map(Into::into).collect::<Vec<Text>>().into()),
+        )
     }
 
-    fn list_of(item: Node, merge: ListType) -> Self {
-        Node::new(Kind::List(Ref::new(List { item: item.element(), merge, wrapped: false })))
+    fn list_of(item: ValueBuilder, merge: ListType) -> Self {
+        ValueBuilder::new(Kind::List(Ref::new(List { item: item.element(), merge, wrapped: false })))
     }
 
     /// Creates a map whose values are owned separately.
-    pub fn map(value: Node) -> Self {
-        Node::new(Kind::Map(Ref::new(Map { value: value.element(), atomic: false })))
+    pub fn map(value: ValueBuilder) -> Self {
+        ValueBuilder::new(Kind::Map(Ref::new(Map { value: value.element(), atomic: false })))
     }
 
     /// Creates a map that is replaced as a whole.
-    pub fn atomic_map(value: Node) -> Self {
-        Node::new(Kind::Map(Ref::new(Map { value: value.element(), atomic: true })))
+    pub fn atomic_map(value: ValueBuilder) -> Self {
+        ValueBuilder::new(Kind::Map(Ref::new(Map { value: value.element(), atomic: true })))
     }
 
     /// Allows `null` as a value.
     #[must_use]
     pub fn nullable(self) -> Self {
-        Node { empty: Empty::Nullable, ..self }
+        ValueBuilder { empty: Empty::Nullable, ..self }
     }
 
     /// Sets the default as JSON text. In lists and maps, the default replaces `null`.
     #[must_use]
     pub fn default(self, json: impl Into<Text>) -> Self {
-        Node { default: Some(json.into()), ..self }
+        ValueBuilder { default: Some(json.into()), ..self }
     }
 
     /// Sets the constraints that validation checks.
     #[must_use]
     pub fn limits(self, limits: Limits) -> Self {
-        Node { limits: Some(limits), ..self }
+        ValueBuilder { limits: Some(limits), ..self }
     }
 
     /// Sets the description of the value.
     #[must_use]
     pub fn described(self, description: impl Into<Text>) -> Self {
-        Node { description: description.into(), ..self }
+        ValueBuilder { description: description.into(), ..self }
     }
 
     /// Sets the published format of the value.
     #[must_use]
     pub fn format(self, format: impl Into<Text>) -> Self {
-        Node { format: format.into(), ..self }
+        ValueBuilder { format: format.into(), ..self }
     }
 
     /// Returns the type of list elements or map values.
@@ -191,7 +194,7 @@ fn check_keys(kind: &Kind) -> Result<(), MakeError> {
 #[derive(Clone, Debug, Default)]
 pub struct Struct {
     name: Text,
-    fields: Vec<(Text, Node, bool)>,
+    fields: Vec<(Text, ValueBuilder, bool)>,
     unknown: Unknown,
     is_atomic: bool,
     is_embedded: bool,
@@ -208,14 +211,14 @@ impl Struct {
 
     /// Adds an optional field to the struct.
     #[must_use]
-    pub fn field(mut self, name: impl Into<Text>, node: Node) -> Self {
+    pub fn field(mut self, name: impl Into<Text>, node: ValueBuilder) -> Self {
         self.fields.push((name.into(), node, false));
         self
     }
 
     /// Adds a required field to the struct.
     #[must_use]
-    pub fn required(mut self, name: impl Into<Text>, node: Node) -> Self {
+    pub fn required(mut self, name: impl Into<Text>, node: ValueBuilder) -> Self {
         self.fields.push((name.into(), node, true));
         self
     }
@@ -262,8 +265,8 @@ impl Struct {
     ///
     /// # Errors
     /// [`MakeError`] if a field is invalid or its name occurs twice.
-    pub fn node(self) -> Result<Node, MakeError> {
-        Ok(Node::new(Kind::Message(self.message("", false)?)))
+    pub fn node(self) -> Result<ValueBuilder, MakeError> {
+        Ok(ValueBuilder::new(Kind::Message(self.message("", false)?)))
     }
 
     /// Returns the type of the objects of a group version.

@@ -57,12 +57,12 @@ pub struct Group {
     /// Discovery priority; higher values come first.
     pub priority: u32,
     /// Versions of the group, the preferred one first.
-    pub versions: Vec<Arc<Version>>,
+    pub versions: Vec<Arc<GroupVersion>>,
 }
 
 /// A version of a group with its resources.
 #[derive(Clone, Debug)]
-pub struct Version {
+pub struct GroupVersion {
     /// `<group>/<version>`, or the version alone for the core group.
     pub api_version: String,
     /// Full name of the group.
@@ -178,7 +178,7 @@ impl Registry {
     }
 
     /// Returns a version of a group.
-    pub fn version(&self, group: &str, version: &str) -> Option<&Arc<Version>> {
+    pub fn version(&self, group: &str, version: &str) -> Option<&Arc<GroupVersion>> {
         self.group(group)?.version(version)
     }
 
@@ -270,7 +270,7 @@ impl Registry {
 
 impl Group {
     /// Returns a version of the group.
-    pub fn version(&self, version: &str) -> Option<&Arc<Version>> {
+    pub fn version(&self, version: &str) -> Option<&Arc<GroupVersion>> {
         self.versions.iter().find(|candidate| candidate.version == version)
     }
 
@@ -282,7 +282,7 @@ impl Group {
             versions.map(|(at, version)| (version.version.clone(), at)).collect();
         for resource in new {
             let at = *places.entry(resource.version.clone()).or_insert_with(|| {
-                self.versions.push(Arc::new(Version {
+                self.versions.push(Arc::new(GroupVersion {
                     api_version: resource.api_version.clone(),
                     group: resource.group.clone(),
                     version: resource.version.clone(),
@@ -316,7 +316,7 @@ impl Group {
     }
 }
 
-impl Version {
+impl GroupVersion {
     /// Returns the path without slashes at both ends: `api/v1`, `apis/apps/v1`.
     pub fn path(&self) -> String {
         let root = if self.group.is_empty() { "api" } else { "apis" };
@@ -473,7 +473,7 @@ fn group(
                 })
             });
             let resources = resources.collect();
-            Arc::new(Version {
+            Arc::new(GroupVersion {
                 api_version: api_version.clone(),
                 group: name.clone(),
                 version: version.version.clone(),

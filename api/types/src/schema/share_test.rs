@@ -1,5 +1,5 @@
 use super::*;
-use crate::schema::make::{Node, ResourceMaker, Struct};
+use crate::schema::make::{ResourceMaker, Struct, ValueBuilder};
 use crate::schema::registry::Resource;
 use crate::schema::table::Scope;
 use values::naming::KUBERNETES;
@@ -15,15 +15,16 @@ fn spec(resource: &Resource) -> &Ref<Message> {
     resource.table.message.field("spec").unwrap().kind.message().unwrap()
 }
 
-fn text(length: u64) -> Node {
-    Node::new(Kind::String).limits(Limits { length: (None, Some(length)), ..Limits::default() })
+fn text(length: u64) -> ValueBuilder {
+    ValueBuilder::new(Kind::String).limits(Limits { length: (None, Some(length)), ..Limits::default() })
 }
 
-fn selector(length: u64) -> Node {
-    let expression = Struct::new("").required("key", text(length)).field("values", Node::list(text(length)));
-    let labels = Node::map(text(length));
+fn selector(length: u64) -> ValueBuilder {
+    let expression =
+        Struct::new("").required("key", text(length)).field("values", ValueBuilder::list(text(length)));
+    let labels = ValueBuilder::map(text(length));
     let selector =
-        Struct::new("").field("labels", labels).field("all", Node::list(expression.node().unwrap()));
+        Struct::new("").field("labels", labels).field("all", ValueBuilder::list(expression.node().unwrap()));
     selector.node().unwrap()
 }
 
@@ -44,9 +45,9 @@ fn equal_parts_are_one_within_a_type_and_across_types() {
 
 #[test]
 fn parts_that_differ_in_anything_stay_apart() {
-    let limited = |limits: Limits| Node::new(Kind::String).limits(limits);
-    let one = |node: Node| Struct::new("").field("a", node);
-    let plain = || Node::new(Kind::String);
+    let limited = |limits: Limits| ValueBuilder::new(Kind::String).limits(limits);
+    let one = |node: ValueBuilder| Struct::new("").field("a", node);
+    let plain = || ValueBuilder::new(Kind::String);
     let enumeration = |text: &str| limited(Limits { enumeration: vec![text.into()], ..Limits::default() });
     let pattern = |text: &str| {
         let pattern = crate::schema::pattern::Pattern::new(text.to_owned());
@@ -65,16 +66,16 @@ fn parts_that_differ_in_anything_stay_apart() {
         one(plain().nullable()),
         one(plain().default("\"x\"")),
         one(plain().default("\"y\"")),
-        one(Node::new(Kind::Int64)),
-        one(Node::new(Kind::Json)),
-        one(Node::list(plain())),
-        one(Node::set(plain())),
-        one(Node::list(plain().nullable())),
-        one(Node::list(text(3))),
-        one(Node::list(inner().node().unwrap())),
-        one(Node::keyed(inner().node().unwrap(), ["k"])),
-        one(Node::map(plain())),
-        one(Node::atomic_map(plain())),
+        one(ValueBuilder::new(Kind::Int64)),
+        one(ValueBuilder::new(Kind::Json)),
+        one(ValueBuilder::list(plain())),
+        one(ValueBuilder::set(plain())),
+        one(ValueBuilder::list(plain().nullable())),
+        one(ValueBuilder::list(text(3))),
+        one(ValueBuilder::list(inner().node().unwrap())),
+        one(ValueBuilder::keyed(inner().node().unwrap(), ["k"])),
+        one(ValueBuilder::map(plain())),
+        one(ValueBuilder::atomic_map(plain())),
         one(inner().node().unwrap()),
         one(inner().atomic().node().unwrap()),
         one(enumeration("x")),

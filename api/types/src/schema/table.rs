@@ -237,9 +237,9 @@ pub struct Check {
     /// Text after "Required value"; may be empty.
     pub required_detail: &'static str,
     /// Required form of a value.
-    pub form: Option<Form>,
+    pub form: Option<ValueFormat>,
     /// Required form of the keys of a map.
-    pub keys: Option<Form>,
+    pub keys: Option<ValueFormat>,
     /// Smallest allowed number, if limited.
     pub min: Option<i64>,
     /// Largest allowed number, if limited.
@@ -277,10 +277,10 @@ pub enum Presence {
     AsEmpty,
 }
 
-/// The required form of a value (`schema/options.proto`, `Form`). Empty texts are not checked unless stated
-/// otherwise, except in lists.
+/// The required form of a value (`schema/options.proto`, `Form`). Empty texts are not checked unless
+/// stated otherwise, except in lists.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Form {
+pub enum ValueFormat {
     /// A label as defined in RFC 1123.
     Label,
     /// A subdomain as defined in RFC 1123.

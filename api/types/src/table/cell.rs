@@ -30,9 +30,9 @@ pub enum Cell {
     /// A boolean literal of the language.
     Bool(bool),
     /// The value at a path.
-    Path(Path),
+    Path(CellPath),
     /// The text, filled in once from each value at the path.
-    Each(Path, Template),
+    Each(CellPath, Template),
     /// A member of the condition of a type.
     Condition {
         /// Type of the condition.
@@ -41,7 +41,7 @@ pub enum Cell {
         member: String,
     },
     /// Two numbers, written as `2/3`.
-    Ratio(Path, Path),
+    Ratio(CellPath, CellPath),
     /// The sum of numbers.
     Sum(Vec<Cell>),
     /// The first cell that is set.
@@ -49,7 +49,7 @@ pub enum Cell {
     /// A choice between two cells.
     If {
         /// Path that must be set and not empty for the first alternative.
-        given: Path,
+        given: CellPath,
         /// Cell to use if the condition holds.
         then: Box<Cell>,
         /// Cell to use otherwise.
@@ -61,7 +61,7 @@ pub enum Cell {
 
 /// A step of a path into an object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum CellStep {
     /// The member with this name.
     Member(String),
     /// The element at this position.
@@ -71,7 +71,7 @@ pub enum Step {
 }
 
 /// Steps from an object to a value in it.
-pub type Path = Vec<Step>;
+pub type CellPath = Vec<CellStep>;
 
 /// A text with placeholders.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +85,7 @@ pub enum Part {
     /// A placeholder for the value at a path.
     Fill {
         /// Path of the value.
-        path: Path,
+        path: CellPath,
         /// Whether the value is converted to lower case.
         lower: bool,
     },
@@ -192,7 +192,7 @@ impl Cell {
     }
 }
 
-fn template_reads(base: &[Step], parts: &[Part], reads: &mut Reads) {
+fn template_reads(base: &[CellStep], parts: &[Part], reads: &mut Reads) {
     for part in parts {
         match part {
             Part::Literal(_) => {}
@@ -202,10 +202,10 @@ fn template_reads(base: &[Step], parts: &[Part], reads: &mut Reads) {
     }
 }
 
-fn add_path(base: &[Step], path: &[Step], shape: bool, reads: &mut Reads) {
+fn add_path(base: &[CellStep], path: &[CellStep], shape: bool, reads: &mut Reads) {
     let names = base.iter().chain(path).filter_map(|step| match step {
-        Step::Member(name) => Some(name.as_str()),
-        Step::Index(_) | Step::Each => None,
+        CellStep::Member(name) => Some(name.as_str()),
+        CellStep::Index(_) | CellStep::Each => None,
     });
     reads.path(names, shape);
 }
@@ -371,8 +371,8 @@ impl<'t> Parser<'t> {
         Ok(&rest[..len])
     }
 
-    fn path(&mut self) -> Result<Path, CellError> {
-        let mut path = vec![Step::Member(self.name()?.to_owned())];
+    fn path(&mut self) -> Result<CellPath, CellError> {
+        let mut path = vec![CellStep::Member(self.name()?.to_owned())];
         loop {
             let rest = self.rest();
             if let Some(after) = rest.strip_prefix('.') {
@@ -380,12 +380,12 @@ impl<'t> Parser<'t> {
                     return Err(self.error("no name after the dot"));
                 }
                 self.at += 1;
-                path.push(Step::Member(self.name()?.to_owned()));
+                path.push(CellStep::Member(self.name()?.to_owned()));
             } else if rest.starts_with("[]") {
                 self.at += 2;
-                path.push(Step::Each);
+                path.push(CellStep::Each);
             } else if let Some(index) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-                path.push(Step::Index(index.0.parse().map_err(|_| self.error("no index"))?));
+                path.push(CellStep::Index(index.0.parse().map_err(|_| self.error("no index"))?));
                 self.at += index.0.len() + 2;
             } else {
                 return Ok(path);

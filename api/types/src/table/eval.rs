@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use smallvec::SmallVec;
 
-use super::cell::{Cell, Part, Step, Template};
+use super::cell::{Cell, CellStep, Part, Template};
 use values::cancellation;
 use values::json::{self, Value};
 
@@ -203,20 +203,20 @@ fn is_given(value: &Value) -> bool {
 }
 
 /// Returns the values at `path` below `root`, in order.
-pub fn values<'r>(root: &'r Value, path: &[Step]) -> Values<'r> {
+pub fn values<'r>(root: &'r Value, path: &[CellStep]) -> Values<'r> {
     let mut current = Values::from_elem(root, 1);
     for step in path {
         current = match step {
-            Step::Member(name) => current.iter().filter_map(|value| value.get(name)).collect(),
-            Step::Index(at) => current.iter().filter_map(|value| value.as_array()?.get(*at)).collect(),
-            Step::Each => current.iter().filter_map(|value| value.as_array()).flatten().collect(),
+            CellStep::Member(name) => current.iter().filter_map(|value| value.get(name)).collect(),
+            CellStep::Index(at) => current.iter().filter_map(|value| value.as_array()?.get(*at)).collect(),
+            CellStep::Each => current.iter().filter_map(|value| value.as_array()).flatten().collect(),
         };
     }
     current
 }
 
 /// Returns the same as [`values`], but the elements if the only value is a list.
-fn elements<'r>(root: &'r Value, path: &[Step]) -> Values<'r> {
+fn elements<'r>(root: &'r Value, path: &[CellStep]) -> Values<'r> {
     let found = values(root, path);
     match found.as_slice() {
         [Value::Array(items)] => items.iter().collect(),

@@ -7,7 +7,7 @@ use super::super::{Validator, forms, names};
 use super::common::Seen;
 use super::resources::{self, Owner};
 use super::{View, security};
-use types::schema::table::Form;
+use types::schema::table::ValueFormat;
 use values::json::Value;
 
 /// Container lists, in the order in which names are compared.
@@ -59,7 +59,7 @@ fn ports(validator: &mut Validator, path: &Path, container: View) {
         }
         // 0 means unset.
         if let Some(host) = port.get("hostPort").filter(|host| host.as_i64() != Some(0)) {
-            forms::value(Form::Port, &place.child("hostPort"), host, &mut validator.errors);
+            forms::value(ValueFormat::Port, &place.child("hostPort"), host, &mut validator.errors);
         }
     }
 }
@@ -382,7 +382,7 @@ fn mounts(validator: &mut Validator, path: &Path, container: View, around: &Surr
         let (below, expression) = (mount.text("subPath"), mount.text("subPathExpr"));
         for (field, text) in [("subPath", below), ("subPathExpr", expression)] {
             // The error has the path of the list, as in the reference server.
-            forms::text(Form::Descending, &path.child(field), text, &mut validator.errors);
+            forms::text(ValueFormat::Descending, &path.child(field), text, &mut validator.errors);
         }
         if !below.is_empty() && !expression.is_empty() {
             let detail = "subPathExpr and subPath are mutually exclusive";

@@ -3,7 +3,7 @@
 use super::super::path::Path;
 use super::super::{Validator, forms, names};
 use super::View;
-use types::schema::table::{Form, NameRule};
+use types::schema::table::{NameRule, ValueFormat};
 
 const FIELDS_OF_VARIABLES: [&str; 9] = [
     "metadata.name",
@@ -82,9 +82,9 @@ pub(super) fn file(validator: &mut Validator, path: &Path, file: View) {
     if target.is_empty() {
         validator.required(volume.child("path"), "");
     }
-    forms::text(Form::Local, &volume.child("path"), target, &mut validator.errors);
+    forms::text(ValueFormat::Local, &volume.child("path"), target, &mut validator.errors);
     if let Some(mode) = file.get("mode") {
-        forms::value(Form::FileMode, &volume.child("mode"), mode, &mut validator.errors);
+        forms::value(ValueFormat::FileMode, &volume.child("mode"), mode, &mut validator.errors);
     }
     match (file.has("fieldRef"), file.has("resourceFieldRef")) {
         (true, both) => {

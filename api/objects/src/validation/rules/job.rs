@@ -7,7 +7,7 @@ use super::super::{Validator, forms, is_same, names};
 use super::cron::Schedule;
 use super::workload::{matching, refuse_labels};
 use super::{View, common, selector, time_zone};
-use types::schema::table::Form;
+use types::schema::table::ValueFormat;
 use values::field::FieldError;
 use values::json::{Object, Value};
 
@@ -177,7 +177,7 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
         if manager.is_empty() {
             validator.required(place, "");
         }
-        forms::text(Form::DomainPath, &place, manager, &mut validator.errors);
+        forms::text(ValueFormat::DomainPath, &place, manager, &mut validator.errors);
         if manager.len() > MANAGER_MAX {
             validator.errors.push(FieldError::too_long(place, MANAGER_MAX));
         }

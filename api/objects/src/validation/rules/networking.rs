@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::super::path::Path;
 use super::super::{Validator, forms, names};
 use super::View;
-use types::schema::table::Form;
+use types::schema::table::ValueFormat;
 use values::json::{Key, Object, Value};
 
 const SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
@@ -121,7 +121,12 @@ pub(super) fn ingress_backend(validator: &mut Validator, path: &Path, backend: V
         (false, false) => validator.invalid(path, "", "cannot set both port name & port number"),
         (false, true) => validator.refuse(&port_path.child("name"), name, names::port_name(name)),
         (true, false) => {
-            forms::value(Form::Port, &port_path.child("number"), &Value::Int(number), &mut validator.errors);
+            forms::value(
+                ValueFormat::Port,
+                &port_path.child("number"),
+                &Value::Int(number),
+                &mut validator.errors,
+            );
         }
         (true, true) => validator.required(path, "port name or number is required"),
     }
@@ -154,7 +159,7 @@ pub(super) fn policy_port(validator: &mut Validator, path: &Path, port: View) {
             if end < *start {
                 validator.invalid(place, end, "must be greater than or equal to `port`");
             }
-            forms::value(Form::Port, &place, &Value::Int(end), &mut validator.errors);
+            forms::value(ValueFormat::Port, &place, &Value::Int(end), &mut validator.errors);
         }
         Some(_) => validator.invalid(place, end, "may not be specified when `port` is non-numeric"),
     }

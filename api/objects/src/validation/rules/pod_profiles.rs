@@ -4,7 +4,7 @@
 use super::super::path::Path;
 use super::super::{Validator, forms};
 use super::View;
-use types::schema::table::Form;
+use types::schema::table::ValueFormat;
 use values::field::go_quote;
 use values::json::Value;
 
@@ -62,7 +62,7 @@ pub(super) fn annotations(validator: &mut Validator, path: &Path, annotations: V
 
 fn seccomp(validator: &mut Validator, path: &Path, profile: &str) {
     match profile.strip_prefix("localhost/") {
-        Some(file) => forms::text(Form::Descending, path, file, &mut validator.errors),
+        Some(file) => forms::text(ValueFormat::Descending, path, file, &mut validator.errors),
         None if matches!(profile, "runtime/default" | "docker/default" | "unconfined") => {}
         None => validator.invalid(path, profile, "must be a valid seccomp profile"),
     }

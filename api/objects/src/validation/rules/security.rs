@@ -4,7 +4,7 @@ use super::super::path::Path;
 use super::super::{Validator, forms};
 use super::View;
 use super::common::Seen;
-use types::schema::table::Form;
+use types::schema::table::ValueFormat;
 use values::field::FieldError;
 use values::json::Value;
 
@@ -82,7 +82,9 @@ pub(super) fn seccomp(validator: &mut Validator, path: &Path, profile: View) {
     let place = path.child("localhostProfile");
     match (profile.text("type"), profile.get("localhostProfile")) {
         ("Localhost", None) => validator.required(place, "must be set when seccomp type is Localhost"),
-        ("Localhost", Some(value)) => forms::value(Form::Descending, &place, value, &mut validator.errors),
+        ("Localhost", Some(value)) => {
+            forms::value(ValueFormat::Descending, &place, value, &mut validator.errors)
+        }
         (_, Some(_)) => {
             let detail = "can only be set when seccomp type is Localhost";
             validator.invalid_from(place, &path.to_string(), profile.to_value(), detail);

@@ -8,7 +8,7 @@ use super::super::path::Path;
 use super::super::{Validator, forms, names};
 use super::View;
 use super::common::Seen;
-use types::schema::table::Form;
+use types::schema::table::ValueFormat;
 use values::json::{Object, Value};
 
 /// Maximum duration of session affinity in seconds.
@@ -283,7 +283,7 @@ fn balancing(validator: &mut Validator, path: &Path, spec: View) {
             if validator.has_enough() {
                 return;
             }
-            forms::given(Form::CidrPadded, &place.index(at), range, &mut validator.errors);
+            forms::given(ValueFormat::CidrPadded, &place.index(at), range, &mut validator.errors);
         }
     } else {
         let name = format!("service.beta.{}/load-balancer-source-ranges", validator.naming.domain);
@@ -297,7 +297,7 @@ fn balancing(validator: &mut Validator, path: &Path, spec: View) {
             }
             let ranges = annotations.text(&name);
             for range in ranges.split(',').filter(|_| !ranges.trim().is_empty()) {
-                forms::given(Form::CidrPadded, &place, range, &mut validator.errors);
+                forms::given(ValueFormat::CidrPadded, &place, range, &mut validator.errors);
             }
         }
     }
@@ -347,7 +347,7 @@ fn traffic(validator: &mut Validator, path: &Path, spec: View) {
     if port != 0 {
         let place = path.child("healthCheckNodePort");
         if needs_health_check(spec) {
-            forms::value(Form::Port, &place, &Value::Int(port), &mut validator.errors);
+            forms::value(ValueFormat::Port, &place, &Value::Int(port), &mut validator.errors);
         } else {
             let detail =
                 "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";

@@ -6,7 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, forms, names};
 use super::View;
 use super::common::Seen;
-use types::schema::table::Form;
+use types::schema::table::ValueFormat;
 use values::field::FieldError;
 use values::json::{Object, Value};
 
@@ -118,7 +118,7 @@ pub(super) fn attachment(validator: &mut Validator, path: &Path, spec: View) {
     }
     let attacher = spec.text("attacher");
     if !attacher.is_empty() {
-        forms::text(Form::Driver, &path.child("attacher"), attacher, &mut validator.errors);
+        forms::text(ValueFormat::Driver, &path.child("attacher"), attacher, &mut validator.errors);
     }
     let source = spec.child("source");
     if source.has("persistentVolumeName") {

@@ -5,7 +5,7 @@ use hashbrown::HashSet;
 use super::super::path::Path;
 use super::super::{Validator, forms, metadata, names};
 use super::{View, common};
-use types::schema::table::Form;
+use types::schema::table::ValueFormat;
 use values::json::Value;
 
 /// Maximum total length of the name and the portal of a volume with an initiator.
@@ -103,7 +103,7 @@ pub(super) fn projection(validator: &mut Validator, path: &Path, source: View) {
         let file = source.child("serviceAccountToken").text("path");
         match file {
             "" => validator.required(volume.child("path"), ""),
-            file => forms::text(Form::Local, &volume.child("path"), file, &mut validator.errors),
+            file => forms::text(ValueFormat::Local, &volume.child("path"), file, &mut validator.errors),
         }
     }
     trust_bundle(validator, &path.child("clusterTrustBundle"), source.child("clusterTrustBundle"));

@@ -7,7 +7,7 @@ use super::super::{Validator, forms};
 use super::common::by_name;
 use super::{View, selector};
 use types::schema::ROLLBACK_REVISION;
-use types::schema::table::Form;
+use types::schema::table::ValueFormat;
 use values::json::Value;
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
@@ -137,7 +137,7 @@ fn rolling_update<'v>(
     let mut amount = |name| {
         let amount = rolling.get(name);
         if let Some(amount) = amount {
-            forms::value(Form::CountOrPercent, &place.child(name), amount, &mut validator.errors);
+            forms::value(ValueFormat::CountOrPercent, &place.child(name), amount, &mut validator.errors);
         }
         amount
     };

@@ -4,17 +4,17 @@
 //! Two numbers in brackets are those of 2.0 and 3.0, in this order; 0 means that the version has no such
 //! field.
 
-use super::{Form, Message, NONE, Numbers, Section};
+use super::{FieldMapping, MessageMapping, NONE, Numbers, Section};
 use crate::openapi::definition::Dialect;
 use values::json::Value;
 
 /// The document without its sections, which are encoded separately.
-pub(in super::super) static DOCUMENT: Message = Message {
+pub(in super::super) static DOCUMENT: MessageMapping = MessageMapping {
     members: &[
-        ("swagger", [1, 0], Form::Text),
-        ("openapi", [0, 1], Form::Text),
-        ("info", [2, 2], Form::Message(&INFO)),
-        ("security", [12, 6], Form::Each(&Form::Message(&REQUIREMENT))),
+        ("swagger", [1, 0], FieldMapping::Text),
+        ("openapi", [0, 1], FieldMapping::Text),
+        ("info", [2, 2], FieldMapping::Message(&INFO)),
+        ("security", [12, 6], FieldMapping::Each(&FieldMapping::Message(&REQUIREMENT))),
     ],
     extensions: [16, 9],
     rest: None,
@@ -36,67 +36,68 @@ pub(in super::super) const COMPONENTS_SCHEMAS: u32 = 1;
 pub(in super::super) const COMPONENTS_SECURITY: u32 = 7;
 
 /// Layout of the paths by name.
-pub(in super::super) static PATHS: Section = Section { number: [2, 1], form: Form::Message(&PATH_ITEM) };
+pub(in super::super) static PATHS: Section =
+    Section { number: [2, 1], form: FieldMapping::Message(&PATH_ITEM) };
 /// Layout of the definitions of 2.0, or schemas of 3.0, by name.
 pub(in super::super) static SCHEMAS: Section = Section { number: [1, 1], form: SCHEMA_FORM };
 /// Layout of the shared parameters of 2.0 by name.
 pub(in super::super) static PARAMETERS: Section =
-    Section { number: [1, 0], form: Form::Choice(written_parameter) };
+    Section { number: [1, 0], form: FieldMapping::Choice(written_parameter) };
 /// Layout of the security definitions of 2.0, each an API key (2), or security schemes of 3.0, each a scheme
 /// (1).
 pub(in super::super) static SECURITY: Section =
-    Section { number: [1, 1], form: Form::Wrap([2, 1], &Form::Message(&SECURITY_SCHEME)) };
+    Section { number: [1, 1], form: FieldMapping::Wrap([2, 1], &FieldMapping::Message(&SECURITY_SCHEME)) };
 
-static INFO: Message = Message {
-    members: &[("title", [1, 1], Form::Text), ("version", [2, 6], Form::Text)],
+static INFO: MessageMapping = MessageMapping {
+    members: &[("title", [1, 1], FieldMapping::Text), ("version", [2, 6], FieldMapping::Text)],
     extensions: [7, 7],
     rest: None,
 };
 
-static REQUIREMENT: Message =
-    Message { members: &[], extensions: NONE, rest: Some(([1, 1], Form::Message(&STRINGS))) };
+static REQUIREMENT: MessageMapping =
+    MessageMapping { members: &[], extensions: NONE, rest: Some(([1, 1], FieldMapping::Message(&STRINGS))) };
 
 /// Scopes of a requirement, which are empty for a bearer token.
-static STRINGS: Message = Message { members: &[], extensions: NONE, rest: None };
+static STRINGS: MessageMapping = MessageMapping { members: &[], extensions: NONE, rest: None };
 
-static SECURITY_SCHEME: Message = Message {
+static SECURITY_SCHEME: MessageMapping = MessageMapping {
     members: &[
-        ("type", [1, 1], Form::Text),
-        ("name", [2, 3], Form::Text),
-        ("in", [3, 4], Form::Text),
-        ("description", [4, 2], Form::Text),
+        ("type", [1, 1], FieldMapping::Text),
+        ("name", [2, 3], FieldMapping::Text),
+        ("in", [3, 4], FieldMapping::Text),
+        ("description", [4, 2], FieldMapping::Text),
     ],
     extensions: [5, 9],
     rest: None,
 };
 
-static PATH_ITEM: Message = Message {
+static PATH_ITEM: MessageMapping = MessageMapping {
     members: &[
-        ("get", [2, 4], Form::Message(&OPERATION)),
-        ("put", [3, 5], Form::Message(&OPERATION)),
-        ("post", [4, 6], Form::Message(&OPERATION)),
-        ("delete", [5, 7], Form::Message(&OPERATION)),
-        ("options", [6, 8], Form::Message(&OPERATION)),
-        ("head", [7, 9], Form::Message(&OPERATION)),
-        ("patch", [8, 10], Form::Message(&OPERATION)),
-        ("parameters", [9, 13], Form::Each(&PARAMETER_FORM)),
+        ("get", [2, 4], FieldMapping::Message(&OPERATION)),
+        ("put", [3, 5], FieldMapping::Message(&OPERATION)),
+        ("post", [4, 6], FieldMapping::Message(&OPERATION)),
+        ("delete", [5, 7], FieldMapping::Message(&OPERATION)),
+        ("options", [6, 8], FieldMapping::Message(&OPERATION)),
+        ("head", [7, 9], FieldMapping::Message(&OPERATION)),
+        ("patch", [8, 10], FieldMapping::Message(&OPERATION)),
+        ("parameters", [9, 13], FieldMapping::Each(&PARAMETER_FORM)),
     ],
     extensions: [10, 14],
     rest: None,
 };
 
-static OPERATION: Message = Message {
+static OPERATION: MessageMapping = MessageMapping {
     members: &[
-        ("tags", [1, 1], Form::Each(&Form::Text)),
-        ("description", [3, 3], Form::Text),
-        ("operationId", [5, 5], Form::Text),
-        ("produces", [6, 0], Form::Each(&Form::Text)),
-        ("consumes", [7, 0], Form::Each(&Form::Text)),
-        ("parameters", [8, 6], Form::Each(&PARAMETER_FORM)),
-        ("requestBody", [0, 7], Form::Wrap([0, 1], &Form::Message(&REQUEST_BODY))),
-        ("responses", [9, 8], Form::Message(&RESPONSES)),
-        ("schemes", [10, 0], Form::Each(&Form::Text)),
-        ("deprecated", [11, 10], Form::Flag),
+        ("tags", [1, 1], FieldMapping::Each(&FieldMapping::Text)),
+        ("description", [3, 3], FieldMapping::Text),
+        ("operationId", [5, 5], FieldMapping::Text),
+        ("produces", [6, 0], FieldMapping::Each(&FieldMapping::Text)),
+        ("consumes", [7, 0], FieldMapping::Each(&FieldMapping::Text)),
+        ("parameters", [8, 6], FieldMapping::Each(&PARAMETER_FORM)),
+        ("requestBody", [0, 7], FieldMapping::Wrap([0, 1], &FieldMapping::Message(&REQUEST_BODY))),
+        ("responses", [9, 8], FieldMapping::Message(&RESPONSES)),
+        ("schemes", [10, 0], FieldMapping::Each(&FieldMapping::Text)),
+        ("deprecated", [11, 10], FieldMapping::Flag),
     ],
     extensions: [13, 13],
     rest: None,
@@ -104,18 +105,20 @@ static OPERATION: Message = Message {
 
 /// A parameter (1), or in 2.0 a reference to a parameter (2); the documents of 3.0 contain every parameter in
 /// full.
-static PARAMETER_FORM: Form = Form::Choice(|dialect, value| {
-    static REFERRED: Form = Form::Wrap([2, 0], &Form::Message(&REFERENCE));
-    static WRITTEN: Form = Form::Wrap([1, 1], &Form::Choice(written_parameter));
+static PARAMETER_FORM: FieldMapping = FieldMapping::Choice(|dialect, value| {
+    static REFERRED: FieldMapping = FieldMapping::Wrap([2, 0], &FieldMapping::Message(&REFERENCE));
+    static WRITTEN: FieldMapping = FieldMapping::Wrap([1, 1], &FieldMapping::Choice(written_parameter));
     Some(if dialect == Dialect::V2 && value.get("$ref").is_some() { &REFERRED } else { &WRITTEN })
 });
 
 /// In 2.0 a body (1), or one of the other locations (2), which have a message each.
-fn written_parameter(dialect: Dialect, value: &Value) -> Option<&'static Form> {
-    static ANYWHERE: Form = Form::Message(&PARAMETER);
-    static IN_BODY: Form = Form::Wrap([1, 0], &Form::Message(&BODY_PARAMETER));
-    static IN_QUERY: Form = Form::Wrap([2, 0], &Form::Wrap([3, 0], &Form::Message(&QUERY_PARAMETER)));
-    static IN_PATH: Form = Form::Wrap([2, 0], &Form::Wrap([4, 0], &Form::Message(&PATH_PARAMETER)));
+fn written_parameter(dialect: Dialect, value: &Value) -> Option<&'static FieldMapping> {
+    static ANYWHERE: FieldMapping = FieldMapping::Message(&PARAMETER);
+    static IN_BODY: FieldMapping = FieldMapping::Wrap([1, 0], &FieldMapping::Message(&BODY_PARAMETER));
+    static IN_QUERY: FieldMapping =
+        FieldMapping::Wrap([2, 0], &FieldMapping::Wrap([3, 0], &FieldMapping::Message(&QUERY_PARAMETER)));
+    static IN_PATH: FieldMapping =
+        FieldMapping::Wrap([2, 0], &FieldMapping::Wrap([4, 0], &FieldMapping::Message(&PATH_PARAMETER)));
     match (dialect, value.str_at(&["in"])) {
         (Dialect::V3, _) => Some(&ANYWHERE),
         (Dialect::V2, "body") => Some(&IN_BODY),
@@ -125,89 +128,95 @@ fn written_parameter(dialect: Dialect, value: &Value) -> Option<&'static Form> {
     }
 }
 
-static PARAMETER: Message = Message {
+static PARAMETER: MessageMapping = MessageMapping {
     members: &[
-        ("name", [0, 1], Form::Text),
-        ("in", [0, 2], Form::Text),
-        ("description", [0, 3], Form::Text),
-        ("required", [0, 4], Form::Flag),
+        ("name", [0, 1], FieldMapping::Text),
+        ("in", [0, 2], FieldMapping::Text),
+        ("description", [0, 3], FieldMapping::Text),
+        ("required", [0, 4], FieldMapping::Flag),
         ("schema", [0, 10], SCHEMA_FORM),
     ],
     extensions: [0, 14],
     rest: None,
 };
 
-static BODY_PARAMETER: Message = Message {
+static BODY_PARAMETER: MessageMapping = MessageMapping {
     members: &[
-        ("description", [1, 0], Form::Text),
-        ("name", [2, 0], Form::Text),
-        ("in", [3, 0], Form::Text),
-        ("required", [4, 0], Form::Flag),
+        ("description", [1, 0], FieldMapping::Text),
+        ("name", [2, 0], FieldMapping::Text),
+        ("in", [3, 0], FieldMapping::Text),
+        ("required", [4, 0], FieldMapping::Flag),
         ("schema", [5, 0], SCHEMA_FORM),
     ],
     extensions: [6, 0],
     rest: None,
 };
 
-static QUERY_PARAMETER: Message = Message {
+static QUERY_PARAMETER: MessageMapping = MessageMapping {
     members: &[
-        ("required", [1, 0], Form::Flag),
-        ("in", [2, 0], Form::Text),
-        ("description", [3, 0], Form::Text),
-        ("name", [4, 0], Form::Text),
-        ("type", [6, 0], Form::Text),
+        ("required", [1, 0], FieldMapping::Flag),
+        ("in", [2, 0], FieldMapping::Text),
+        ("description", [3, 0], FieldMapping::Text),
+        ("name", [4, 0], FieldMapping::Text),
+        ("type", [6, 0], FieldMapping::Text),
     ],
     extensions: [23, 0],
     rest: None,
 };
 
-static PATH_PARAMETER: Message = Message {
+static PATH_PARAMETER: MessageMapping = MessageMapping {
     members: &[
-        ("required", [1, 0], Form::Flag),
-        ("in", [2, 0], Form::Text),
-        ("description", [3, 0], Form::Text),
-        ("name", [4, 0], Form::Text),
-        ("type", [5, 0], Form::Text),
+        ("required", [1, 0], FieldMapping::Flag),
+        ("in", [2, 0], FieldMapping::Text),
+        ("description", [3, 0], FieldMapping::Text),
+        ("name", [4, 0], FieldMapping::Text),
+        ("type", [5, 0], FieldMapping::Text),
     ],
     extensions: [22, 0],
     rest: None,
 };
 
-static REQUEST_BODY: Message = Message {
-    members: &[("content", [0, 2], Form::Message(&MEDIA_TYPES)), ("required", [0, 3], Form::Flag)],
+static REQUEST_BODY: MessageMapping = MessageMapping {
+    members: &[
+        ("content", [0, 2], FieldMapping::Message(&MEDIA_TYPES)),
+        ("required", [0, 3], FieldMapping::Flag),
+    ],
     extensions: [0, 4],
     rest: None,
 };
 
 /// Content by media type.
-static MEDIA_TYPES: Message =
-    Message { members: &[], extensions: NONE, rest: Some(([0, 1], Form::Message(&MEDIA_TYPE))) };
-
-static MEDIA_TYPE: Message =
-    Message { members: &[("schema", [0, 1], SCHEMA_FORM)], extensions: [0, 5], rest: None };
-
-/// Responses (1) by status code.
-static RESPONSES: Message = Message {
+static MEDIA_TYPES: MessageMapping = MessageMapping {
     members: &[],
-    extensions: [2, 3],
-    rest: Some(([1, 2], Form::Wrap([1, 1], &Form::Message(&RESPONSE)))),
+    extensions: NONE,
+    rest: Some(([0, 1], FieldMapping::Message(&MEDIA_TYPE))),
 };
 
-static RESPONSE: Message = Message {
+static MEDIA_TYPE: MessageMapping =
+    MessageMapping { members: &[("schema", [0, 1], SCHEMA_FORM)], extensions: [0, 5], rest: None };
+
+/// Responses (1) by status code.
+static RESPONSES: MessageMapping = MessageMapping {
+    members: &[],
+    extensions: [2, 3],
+    rest: Some(([1, 2], FieldMapping::Wrap([1, 1], &FieldMapping::Message(&RESPONSE)))),
+};
+
+static RESPONSE: MessageMapping = MessageMapping {
     members: &[
-        ("description", [1, 1], Form::Text),
-        ("schema", [2, 0], Form::Wrap([1, 0], &SCHEMA_FORM)),
-        ("content", [0, 3], Form::Message(&MEDIA_TYPES)),
+        ("description", [1, 1], FieldMapping::Text),
+        ("schema", [2, 0], FieldMapping::Wrap([1, 0], &SCHEMA_FORM)),
+        ("content", [0, 3], FieldMapping::Message(&MEDIA_TYPES)),
     ],
     extensions: [5, 5],
     rest: None,
 };
 
 /// In 2.0 a schema, which can be a reference; in 3.0 a schema (1) or a reference (2).
-const SCHEMA_FORM: Form = Form::Choice(|dialect, value| {
-    static PLAIN: Form = Form::Message(&SCHEMA);
-    static WRITTEN: Form = Form::Wrap([0, 1], &Form::Message(&SCHEMA));
-    static REFERRED: Form = Form::Wrap([0, 2], &Form::Message(&REFERENCE));
+const SCHEMA_FORM: FieldMapping = FieldMapping::Choice(|dialect, value| {
+    static PLAIN: FieldMapping = FieldMapping::Message(&SCHEMA);
+    static WRITTEN: FieldMapping = FieldMapping::Wrap([0, 1], &FieldMapping::Message(&SCHEMA));
+    static REFERRED: FieldMapping = FieldMapping::Wrap([0, 2], &FieldMapping::Message(&REFERENCE));
     Some(match dialect {
         Dialect::V2 => &PLAIN,
         Dialect::V3 if value.get("$ref").is_some() => &REFERRED,
@@ -215,67 +224,67 @@ const SCHEMA_FORM: Form = Form::Choice(|dialect, value| {
     })
 });
 
-static REFERENCE: Message =
-    Message { members: &[("$ref", [1, 1], Form::Text)], extensions: NONE, rest: None };
+static REFERENCE: MessageMapping =
+    MessageMapping { members: &[("$ref", [1, 1], FieldMapping::Text)], extensions: NONE, rest: None };
 
-static SCHEMA: Message = Message {
+static SCHEMA: MessageMapping = MessageMapping {
     members: &[
-        ("$ref", [1, 0], Form::Text),
-        ("nullable", [0, 1], Form::Flag),
-        ("example", [0, 7], Form::Any),
-        ("format", [2, 35], Form::Text),
-        ("title", [3, 9], Form::Text),
-        ("description", [4, 34], Form::Text),
-        ("default", [0, 33], Form::Choice(default_value)),
-        ("multipleOf", [6, 10], Form::Number),
-        ("maximum", [7, 11], Form::Number),
-        ("exclusiveMaximum", [8, 12], Form::Flag),
-        ("minimum", [9, 13], Form::Number),
-        ("exclusiveMinimum", [10, 14], Form::Flag),
-        ("maxLength", [11, 15], Form::Integer),
-        ("minLength", [12, 16], Form::Integer),
-        ("pattern", [13, 17], Form::Text),
-        ("maxItems", [14, 18], Form::Integer),
-        ("minItems", [15, 19], Form::Integer),
-        ("uniqueItems", [16, 20], Form::Flag),
-        ("maxProperties", [17, 21], Form::Integer),
-        ("minProperties", [18, 22], Form::Integer),
-        ("required", [19, 23], Form::Each(&Form::Text)),
-        ("enum", [20, 24], Form::Each(&Form::Any)),
-        ("additionalProperties", [21, 32], Form::Choice(additional_properties)),
-        ("type", [22, 25], Form::Choice(type_names)),
-        ("allOf", [0, 26], Form::Each(&SCHEMA_FORM)),
-        ("oneOf", [0, 27], Form::Each(&SCHEMA_FORM)),
-        ("anyOf", [0, 28], Form::Each(&SCHEMA_FORM)),
-        ("not", [0, 29], Form::Message(&SCHEMA)),
-        ("items", [23, 30], Form::Wrap([1, 1], &Form::Each(&SCHEMA_FORM))),
-        ("properties", [25, 31], Form::Wrap([1, 1], &Form::Named(&SCHEMA_FORM))),
+        ("$ref", [1, 0], FieldMapping::Text),
+        ("nullable", [0, 1], FieldMapping::Flag),
+        ("example", [0, 7], FieldMapping::Any),
+        ("format", [2, 35], FieldMapping::Text),
+        ("title", [3, 9], FieldMapping::Text),
+        ("description", [4, 34], FieldMapping::Text),
+        ("default", [0, 33], FieldMapping::Choice(default_value)),
+        ("multipleOf", [6, 10], FieldMapping::Number),
+        ("maximum", [7, 11], FieldMapping::Number),
+        ("exclusiveMaximum", [8, 12], FieldMapping::Flag),
+        ("minimum", [9, 13], FieldMapping::Number),
+        ("exclusiveMinimum", [10, 14], FieldMapping::Flag),
+        ("maxLength", [11, 15], FieldMapping::Integer),
+        ("minLength", [12, 16], FieldMapping::Integer),
+        ("pattern", [13, 17], FieldMapping::Text),
+        ("maxItems", [14, 18], FieldMapping::Integer),
+        ("minItems", [15, 19], FieldMapping::Integer),
+        ("uniqueItems", [16, 20], FieldMapping::Flag),
+        ("maxProperties", [17, 21], FieldMapping::Integer),
+        ("minProperties", [18, 22], FieldMapping::Integer),
+        ("required", [19, 23], FieldMapping::Each(&FieldMapping::Text)),
+        ("enum", [20, 24], FieldMapping::Each(&FieldMapping::Any)),
+        ("additionalProperties", [21, 32], FieldMapping::Choice(additional_properties)),
+        ("type", [22, 25], FieldMapping::Choice(type_names)),
+        ("allOf", [0, 26], FieldMapping::Each(&SCHEMA_FORM)),
+        ("oneOf", [0, 27], FieldMapping::Each(&SCHEMA_FORM)),
+        ("anyOf", [0, 28], FieldMapping::Each(&SCHEMA_FORM)),
+        ("not", [0, 29], FieldMapping::Message(&SCHEMA)),
+        ("items", [23, 30], FieldMapping::Wrap([1, 1], &FieldMapping::Each(&SCHEMA_FORM))),
+        ("properties", [25, 31], FieldMapping::Wrap([1, 1], &FieldMapping::Named(&SCHEMA_FORM))),
     ],
     extensions: [31, 36],
     rest: None,
 };
 
 /// A list (1) in 2.0, a single name in 3.0.
-fn type_names(dialect: Dialect, _: &Value) -> Option<&'static Form> {
-    static LIST: Form = Form::Wrap([1, 0], &Form::Each(&Form::Text));
+fn type_names(dialect: Dialect, _: &Value) -> Option<&'static FieldMapping> {
+    static LIST: FieldMapping = FieldMapping::Wrap([1, 0], &FieldMapping::Each(&FieldMapping::Text));
     Some(match dialect {
         Dialect::V2 => &LIST,
-        Dialect::V3 => &Form::Text,
+        Dialect::V3 => &FieldMapping::Text,
     })
 }
 
 /// A schema (1) or a boolean (2).
-fn additional_properties(_: Dialect, value: &Value) -> Option<&'static Form> {
-    static WITH_SCHEMA: Form = Form::Wrap([1, 1], &SCHEMA_FORM);
-    static FLAG: Form = Form::Wrap([2, 2], &Form::Flag);
+fn additional_properties(_: Dialect, value: &Value) -> Option<&'static FieldMapping> {
+    static WITH_SCHEMA: FieldMapping = FieldMapping::Wrap([1, 1], &SCHEMA_FORM);
+    static FLAG: FieldMapping = FieldMapping::Wrap([2, 2], &FieldMapping::Flag);
     Some(if value.as_bool().is_some() { &FLAG } else { &WITH_SCHEMA })
 }
 
 /// The layout supports only scalar defaults; other defaults occur only in JSON.
-fn default_value(_: Dialect, value: &Value) -> Option<&'static Form> {
-    static NUMBER: Form = Form::Wrap([0, 1], &Form::Number);
-    static FLAG: Form = Form::Wrap([0, 2], &Form::Flag);
-    static TEXT: Form = Form::Wrap([0, 3], &Form::Text);
+fn default_value(_: Dialect, value: &Value) -> Option<&'static FieldMapping> {
+    static NUMBER: FieldMapping = FieldMapping::Wrap([0, 1], &FieldMapping::Number);
+    static FLAG: FieldMapping = FieldMapping::Wrap([0, 2], &FieldMapping::Flag);
+    static TEXT: FieldMapping = FieldMapping::Wrap([0, 3], &FieldMapping::Text);
     match value {
         Value::Int(_) | Value::Float(_) | Value::Number(_) => Some(&NUMBER),
         Value::Bool(_) => Some(&FLAG),

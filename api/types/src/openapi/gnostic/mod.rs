@@ -28,18 +28,18 @@ pub(super) fn number_in(dialect: Dialect, numbers: Numbers) -> u32 {
 }
 
 /// The mapping of an object to a message.
-pub(super) struct Message {
+pub(super) struct MessageMapping {
     /// JSON member, field numbers, form. The list is short enough for a linear search.
-    pub members: &'static [(&'static str, Numbers, Form)],
+    pub members: &'static [(&'static str, Numbers, FieldMapping)],
     /// Field for the extensions.
     pub extensions: Numbers,
     /// Field and form of all other members, which are encoded as `{1: name, 2: value}`.
-    pub rest: Option<(Numbers, Form)>,
+    pub rest: Option<(Numbers, FieldMapping)>,
 }
 
 /// The mapping of a value to a field.
 #[derive(Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum FieldMapping {
     /// A string.
     Text,
     /// A boolean.
@@ -51,19 +51,19 @@ pub(super) enum Form {
     /// Any value, as a message with YAML text in field 2.
     Any,
     /// A message of the given layout.
-    Message(&'static Message),
+    Message(&'static MessageMapping),
     /// Each element of an array under the same number; a value that is not an array counts as one element.
-    Each(&'static Form),
+    Each(&'static FieldMapping),
     /// Each member of an object under the same number, as `{1: name, 2: value}`.
-    Named(&'static Form),
+    Named(&'static FieldMapping),
     /// A message with a single field of the given form.
-    Wrap(Numbers, &'static Form),
+    Wrap(Numbers, &'static FieldMapping),
     /// A form that depends on version and value; `None` omits the value.
-    Choice(fn(Dialect, &Value) -> Option<&'static Form>),
+    Choice(fn(Dialect, &Value) -> Option<&'static FieldMapping>),
 }
 
 /// Appends the fields of `value` according to `layout`.
-pub(super) fn message(dialect: Dialect, layout: &Message, value: &Value, out: &mut Vec<u8>) {
+pub(super) fn message(dialect: Dialect, layout: &MessageMapping, value: &Value, out: &mut Vec<u8>) {
     let Some(members) = value.as_object() else { return };
     let extensions = number_in(dialect, layout.extensions);
     for (name, value) in members.iter() {
@@ -74,7 +74,7 @@ pub(super) fn message(dialect: Dialect, layout: &Message, value: &Value, out: &m
             }
         } else if name.starts_with("x-") {
             if extensions != 0 {
-                entry(dialect, extensions, name, value, &Form::Any, out);
+                entry(dialect, extensions, name, value, &FieldMapping::Any, out);
             }
         } else if let Some((numbers, form)) = &layout.rest {
             entry(dialect, number_in(dialect, *numbers), name, value, form, out);
@@ -83,13 +83,13 @@ pub(super) fn message(dialect: Dialect, layout: &Message, value: &Value, out: &m
 }
 
 /// Appends `value` as field `number`.
-fn field(dialect: Dialect, number: u32, form: &Form, value: &Value, out: &mut Vec<u8>) {
+fn field(dialect: Dialect, number: u32, form: &FieldMapping, value: &Value, out: &mut Vec<u8>) {
     match form {
-        Form::Text => bytes(number, value.as_str().unwrap_or("").as_bytes(), out),
-        Form::Flag => varint(number, u64::from(value.as_bool().unwrap_or(false)), out),
+        FieldMapping::Text => bytes(number, value.as_str().unwrap_or("").as_bytes(), out),
+        FieldMapping::Flag => varint(number, u64::from(value.as_bool().unwrap_or(false)), out),
         // Protobuf writes negative integers in two's complement.
-        Form::Integer => varint(number, value.as_i64().unwrap_or(0).cast_unsigned(), out),
-        Form::Number => {
+        FieldMapping::Integer => varint(number, value.as_i64().unwrap_or(0).cast_unsigned(), out),
+        FieldMapping::Number => {
             let double = match value {
                 Value::Int(n) => *n as f64,
                 Value::Float(n) => *n,
@@ -98,28 +98,28 @@ fn field(dialect: Dialect, number: u32, form: &Form, value: &Value, out: &mut Ve
             encode_key(number, WireType::SixtyFourBit, out);
             out.extend_from_slice(&double.to_le_bytes());
         }
-        Form::Any => nested(number, out, |out| {
+        FieldMapping::Any => nested(number, out, |out| {
             let mut yaml = Vec::new();
             json::write(value, &mut yaml);
             yaml.push(b'\n');
             bytes(2, &yaml, out);
         }),
-        Form::Message(layout) => nested(number, out, |out| message(dialect, layout, value, out)),
-        Form::Each(form) => match value {
+        FieldMapping::Message(layout) => nested(number, out, |out| message(dialect, layout, value, out)),
+        FieldMapping::Each(form) => match value {
             Value::Array(elements) => {
                 elements.iter().for_each(|element| field(dialect, number, form, element, out))
             }
             element => field(dialect, number, form, element, out),
         },
-        Form::Named(form) => {
+        FieldMapping::Named(form) => {
             for (name, value) in value.as_object().into_iter().flat_map(|members| members.iter()) {
                 entry(dialect, number, name, value, form, out);
             }
         }
-        Form::Wrap(inner, form) => {
+        FieldMapping::Wrap(inner, form) => {
             nested(number, out, |out| field(dialect, number_in(dialect, *inner), form, value, out))
         }
-        Form::Choice(choose) => {
+        FieldMapping::Choice(choose) => {
             if let Some(form) = choose(dialect, value) {
                 field(dialect, number, form, value, out);
             }
@@ -132,7 +132,7 @@ pub(super) struct Section {
     /// Field of the entries inside the section's message.
     pub number: Numbers,
     /// Form of the values.
-    pub form: Form,
+    pub form: FieldMapping,
 }
 
 impl Section {
@@ -142,7 +142,7 @@ impl Section {
     }
 }
 
-fn entry(dialect: Dialect, number: u32, name: &str, value: &Value, form: &Form, out: &mut Vec<u8>) {
+fn entry(dialect: Dialect, number: u32, name: &str, value: &Value, form: &FieldMapping, out: &mut Vec<u8>) {
     nested(number, out, |out| {
         bytes(1, name.as_bytes(), out);
         field(dialect, 2, form, value, out);

@@ -3,7 +3,7 @@
 use super::super::super::path::Path;
 use super::super::super::{Validator, forms, names};
 use crate::device_limits::{DOMAIN_MAX, IDENTIFIER_MAX};
-use types::schema::table::Form;
+use types::schema::table::ValueFormat;
 use values::field::{FieldError, go_quote};
 
 /// Maximum length of the name of a pool in bytes.
@@ -22,7 +22,7 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, name: &str) {
     if name.is_empty() {
         return validator.required(path, "");
     }
-    forms::given(Form::Driver, path, name, &mut validator.errors);
+    forms::given(ValueFormat::Driver, path, name, &mut validator.errors);
 }
 
 /// Checks the name of a pool, which consists of subdomains separated by slashes.
