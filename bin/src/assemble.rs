@@ -31,7 +31,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use wire::metrics::Metrics;
 use wire::outgoing::Egress;
-use wire::server::{Drained, Lifecycle, Limits, Stage};
+use wire::server::{Drained, Lifecycle, LifecycleStage, Limits};
 use wire::traces::export::{Collector, Connecting, Waiting};
 use wire::traces::{Tracer, export};
 
@@ -172,7 +172,7 @@ pub async fn run(
     ending.attach_outlets(sink.clone(), spans.clone());
 
     api::system::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
-    lifecycle.advance(Stage::TypesServed);
+    lifecycle.advance(LifecycleStage::TypesServed);
     let tls =
         wire::server::server_config(credentials.serving.clone(), &config.tls).map_err(|why| anyhow!(why))?;
     tls.name_authorities(&credentials.client_cas);
@@ -202,7 +202,7 @@ pub async fn run(
     }
     let prepared = prepared(&handler, &lifecycle).await;
     let outcome = prepared.context("cannot create the bootstrap objects")?;
-    lifecycle.advance(Stage::Bootstrapped);
+    lifecycle.advance(LifecycleStage::Bootstrapped);
     tracing::debug!(?outcome, "bootstrap");
     // Once a client has seen the server ready, the next start must find the records of this start or report
     // their loss.
@@ -212,7 +212,7 @@ pub async fn run(
         return Err(anyhow!("the store's log failed: {refusal}"));
     }
     let controllers = api::system::controllers::start(handler.clone(), &selection);
-    lifecycle.advance(Stage::Serving);
+    lifecycle.advance(LifecycleStage::Serving);
     notify::ready();
     let kubeconfig = credentials.kubeconfig.display();
     tracing::info!(
@@ -246,7 +246,7 @@ pub async fn run(
     // applies to a copy that cannot continue, which the next start fills again.
     let mut moves = false;
     let failed: Option<anyhow::Error> = tokio::select! {
-        () = lifecycle.reached(Stage::Leaving) => None,
+        () = lifecycle.reached(LifecycleStage::Leaving) => None,
         () = may_move.notified() => {
             moves = true;
             None
@@ -263,7 +263,7 @@ pub async fn run(
         tracing::info!(delay_s = config.shutdown_delay.as_secs_f32(), "shutdown begins, no longer ready");
         tokio::time::sleep(config.shutdown_delay).await;
         if config.edge.refuses_when_leaving {
-            lifecycle.advance(Stage::Refusing);
+            lifecycle.advance(LifecycleStage::Refusing);
             let longest = Instant::now() + config.request_timeout.max(config.watch_grace);
             if until(longest.min(phases.drain.cut_at), lifecycle.idle()).await.is_none() {
                 tracing::warn!("requests still in flight, closing the port");
@@ -279,7 +279,7 @@ pub async fn run(
         *kept = None;
     }
     lifecycle.limit_drain(phases.drain);
-    lifecycle.advance(Stage::Draining);
+    lifecycle.advance(LifecycleStage::Draining);
     let drained = serving.await.context("the listener failed")?;
     following.abort();
     if until(phases.controllers, controllers.stop()).await.is_none() {
@@ -304,7 +304,7 @@ pub async fn run(
     following_etcd.abort_all();
     tending.abort_all();
     // The steps run concurrently, so that one that hangs takes no time from the others.
-    lifecycle.advance(Stage::Stopped);
+    lifecycle.advance(LifecycleStage::Stopped);
     let closing_store = until(phases.last, async {
         if let Some(preparing) = preparing {
             let _ = tokio::time::timeout(CHECKPOINT_MAX, preparing).await;
@@ -372,7 +372,7 @@ async fn prepared(
         tracing::warn!(%error, "bootstrap objects not written yet, trying again");
         tokio::select! {
             () = tokio::time::sleep(PREPARE_WAIT.1) => {}
-            () = lifecycle.reached(Stage::Leaving) => return Err(error),
+            () = lifecycle.reached(LifecycleStage::Leaving) => return Err(error),
         }
     }
 }
@@ -437,7 +437,7 @@ fn traced(
     let (queue, spans) = tokio::sync::mpsc::channel(export::QUEUED_MAX);
     let waiting = Waiting::new(&queue);
     let lifecycle = lifecycle.clone();
-    let stopped = async move { lifecycle.reached(Stage::Stopped).await };
+    let stopped = async move { lifecycle.reached(LifecycleStage::Stopped).await };
     let (endpoint, egress) = (config.endpoint.clone(), egress.clone());
     let target = endpoint.clone();
     let connect = move || -> Connecting {
@@ -462,7 +462,7 @@ async fn unless_stopped<T>(
 ) -> anyhow::Result<T> {
     tokio::select! {
         outcome = step => outcome,
-        () = lifecycle.reached(Stage::Leaving) => Err(anyhow!("stopped while waiting for another server")),
+        () = lifecycle.reached(LifecycleStage::Leaving) => Err(anyhow!("stopped while waiting for another server")),
     }
 }
 

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use values::cancellation::CancellationReason;
-use wire::server::{DrainLimit, Lifecycle, Stage};
+use wire::server::{DrainLimit, Lifecycle, LifecycleStage};
 use wire::traces::export::Waiting;
 
 use crate::logging;
@@ -119,7 +119,7 @@ impl Ending {
         let mut run = self.0.run.lock();
         *run = Run { lifecycle: Some(lifecycle.clone()), ..Run::default() };
         if self.0.ends_at.borrow().is_some() {
-            lifecycle.advance(Stage::Leaving);
+            lifecycle.advance(LifecycleStage::Leaving);
         }
     }
 
@@ -162,7 +162,7 @@ impl Ending {
             () = any(&mut signals) => {
                 self.begin_after(self.0.delay);
                 if let Some(lifecycle) = &self.0.run.lock().lifecycle {
-                    lifecycle.advance(Stage::Leaving);
+                    lifecycle.advance(LifecycleStage::Leaving);
                 }
             }
             // The sender lives as long as `self`.
@@ -270,7 +270,7 @@ mod tests {
         }
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
         runtime.block_on(async move {
-            lifecycle.reached(Stage::Leaving).await;
+            lifecycle.reached(LifecycleStage::Leaving).await;
             // As in `assemble::run`, but no timer fires.
             tokio::time::sleep(Duration::from_millis(200)).await;
         });

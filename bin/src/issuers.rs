@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use types::features::{Feature, Features};
 use wire::metrics::reloads::Reloads;
-use wire::outgoing::{self, Credentials, Egress, Endpoint, Networks, Tls};
+use wire::outgoing::{self, ClientTls, Credentials, Egress, Endpoint, Networks};
 use wire::typed;
 
 use crate::authorities::system_authorities;
@@ -271,7 +271,7 @@ const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 /// A reader of an issuer's documents over HTTPS. It does not follow redirects: the issuer itself names the
 /// location of its keys.
 struct Documents {
-    tls: Tls,
+    tls: ClientTls,
     egress: Egress,
 }
 
@@ -288,7 +288,7 @@ impl Documents {
             authorities => authorities,
         };
         let credentials = Credentials { authorities, ..Credentials::default() };
-        let tls = Tls::new(&credentials).map_err(anyhow::Error::msg)?;
+        let tls = ClientTls::new(&credentials).map_err(anyhow::Error::msg)?;
         Ok(Documents { tls, egress })
     }
 

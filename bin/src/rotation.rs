@@ -14,7 +14,7 @@ use std::sync::Arc;
 use api::state::tokens::Signer;
 use api::writes::context::Context as Api;
 use auth::authn::x509::{CaBundle, ClientCertificates};
-use wire::server::Tls;
+use wire::server::ServerTls;
 
 use crate::authentication::Bundles;
 use crate::config::{Config, NamedFile};
@@ -27,7 +27,7 @@ pub struct Followed<'s> {
     /// The authenticators that use the files.
     pub bundles: &'s Bundles,
     /// The names of authorities that TLS handshakes send.
-    pub tls: &'s Tls,
+    pub tls: &'s ServerTls,
     /// The server, which signs tokens and connects to extension servers.
     pub api: &'s Arc<Api>,
 }

@@ -16,7 +16,7 @@ use types::schema::pattern::Pattern;
 use values::names;
 use values::naming::Naming;
 use wire::response::{Response, respond_text};
-use wire::server::{Body, Retire, Stage};
+use wire::server::{Body, LifecycleStage, Retire};
 
 /// Paths that a draining server still answers, because they report on its state.
 const ANSWERED_TO_THE_END: [&str; 4] = ["/readyz", "/livez", "/healthz", "/metrics"];
@@ -50,8 +50,8 @@ pub struct Settings {
 
 impl Settings {
     /// Returns a response that ends the request here; `None` if the request continues.
-    pub fn answer(&self, naming: &'static Naming, stage: Stage, head: &Head) -> Option<Response> {
-        if stage == Stage::Refusing && !is_answered_to_the_end(naming, head) {
+    pub fn answer(&self, naming: &'static Naming, stage: LifecycleStage, head: &Head) -> Option<Response> {
+        if stage == LifecycleStage::Refusing && !is_answered_to_the_end(naming, head) {
             return Some(refusal());
         }
         // A browser sends a preflight request, without credentials, before the actual one.
@@ -136,11 +136,11 @@ mod tests {
             ("/api/v1/pods", "kube-apiserver/v1.36", None),
         ] {
             let head = head("GET", path, &[("user-agent", agent)]);
-            let answer = settings.answer(&KUBERNETES, Stage::Refusing, &head);
+            let answer = settings.answer(&KUBERNETES, LifecycleStage::Refusing, &head);
             assert_eq!(answer.as_ref().map(|answer| answer.status().as_u16()), code, "{path} {agent}");
             assert!(answer.is_none_or(|answer| answer.headers()[RETRY_AFTER] == "5"
                 && answer.extensions().get::<Retire>().is_some()));
-            assert!(settings.answer(&KUBERNETES, Stage::Leaving, &head).is_none(), "{path}");
+            assert!(settings.answer(&KUBERNETES, LifecycleStage::Leaving, &head).is_none(), "{path}");
         }
     }
 
@@ -156,7 +156,7 @@ mod tests {
             ("OPTIONS", "", None, false),
         ] {
             let head = head(method, "/api", &[("origin", origin)]);
-            let answer = settings.answer(&KUBERNETES, Stage::Serving, &head);
+            let answer = settings.answer(&KUBERNETES, LifecycleStage::Serving, &head);
             assert_eq!(answer.map(|answer| answer.status().as_u16()), code, "{method} {origin}");
             let mut response = respond_text(StatusCode::OK, "");
             settings.complete(&head, false, &mut response);

@@ -19,14 +19,14 @@ use values::query::Query;
 use wire::metrics::Metrics;
 use wire::metrics::requests::Labels;
 use wire::response::{Response, respond_text};
-use wire::server::Stage;
+use wire::server::LifecycleStage;
 
 /// The inputs of the checks.
 pub struct Checked<'c> {
     /// The stores that keep the objects.
     pub backends: &'c Backends,
     /// Startup and shutdown state of the process.
-    pub stage: Stage,
+    pub stage: LifecycleStage,
     /// The naming profile, for names of checks.
     pub naming: &'static Naming,
     /// Encryption of stored values, if configured.
@@ -88,7 +88,7 @@ enum Test {
     /// The key management services are healthy.
     Keys,
     /// The startup has reached this stage.
-    Reached(Stage),
+    Reached(LifecycleStage),
     /// No shutdown has begun.
     Stays,
 }
@@ -128,7 +128,7 @@ const fn check(name: &'static str, test: Test, endpoints: &'static [Endpoint]) -
     Check { name, test, endpoints, needs: None }
 }
 
-const fn step(name: &'static str, reached: Stage) -> Check {
+const fn step(name: &'static str, reached: LifecycleStage) -> Check {
     check(name, Test::Reached(reached), ALL)
 }
 
@@ -153,41 +153,42 @@ const CHECKS: &[Check] = &[
     check("etcd-override-readiness-0", Test::Apart(0), &[Readyz]).of(Part::Apart(0)),
     check("etcd-override-readiness-1", Test::Apart(1), &[Readyz]).of(Part::Apart(1)),
     check("kms-providers", Test::Keys, ALL).of(Part::Keys),
-    check("informer-sync", Test::Reached(Stage::TypesServed), &[Readyz]),
+    check("informer-sync", Test::Reached(LifecycleStage::TypesServed), &[Readyz]),
     check("loopback-serving-certificate", Test::Answers, &[Healthz, Livez]),
-    step("poststarthook/start-apiserver-admission-initializer", Stage::TypesServed),
-    step("poststarthook/generic-apiserver-start-informers", Stage::TypesServed),
-    step("poststarthook/priority-and-fairness-config-consumer", Stage::Bootstrapped).of(Part::FairShares),
-    step("poststarthook/priority-and-fairness-filter", Stage::Bootstrapped).of(Part::FairShares),
-    step("poststarthook/max-in-flight-filter", Stage::TypesServed).of(Part::Bounds),
-    step("poststarthook/storage-object-count-tracker-hook", Stage::TypesServed),
-    step("poststarthook/start-apiextensions-informers", Stage::TypesServed),
-    step("poststarthook/start-apiextensions-controllers", Stage::Serving),
-    step("poststarthook/crd-informer-synced", Stage::TypesServed),
-    step("poststarthook/start-system-namespaces-controller", Stage::Serving),
-    step("poststarthook/peer-endpoint-reconciler-controller", Stage::Serving),
-    step("poststarthook/start-cluster-authentication-info-controller", Stage::Serving),
-    step("poststarthook/start-kube-apiserver-identity-lease-controller", Stage::Serving),
-    step("poststarthook/start-kube-apiserver-identity-lease-garbage-collector", Stage::Serving),
-    step("poststarthook/storage-readiness", Stage::TypesServed),
-    step("poststarthook/start-legacy-token-tracking-controller", Stage::Serving),
-    step("poststarthook/start-service-ip-repair-controllers", Stage::Serving),
-    step("poststarthook/rbac/bootstrap-roles", Stage::Bootstrapped),
-    step("poststarthook/scheduling/bootstrap-system-priority-classes", Stage::Bootstrapped),
-    step("poststarthook/priority-and-fairness-config-producer", Stage::Bootstrapped),
-    step("poststarthook/bootstrap-controller", Stage::Serving),
-    step("poststarthook/start-kubernetes-service-cidr-controller", Stage::Serving),
-    step("poststarthook/aggregator-reload-proxy-client-cert", Stage::Serving).of(Part::Certificate),
-    step("poststarthook/start-kube-aggregator-informers", Stage::Serving),
-    step("poststarthook/apiservice-status-local-available-controller", Stage::Serving),
-    step("poststarthook/apiservice-status-remote-available-controller", Stage::Serving),
-    step("poststarthook/apiservice-registration-controller", Stage::Serving),
-    step("poststarthook/apiservice-wait-for-first-sync", Stage::Serving),
-    step("poststarthook/apiservice-discovery-controller", Stage::Serving),
-    step("poststarthook/kube-apiserver-autoregistration", Stage::Serving),
-    step("autoregister-completion", Stage::Serving),
-    step("poststarthook/apiservice-openapi-controller", Stage::Serving),
-    step("poststarthook/apiservice-openapiv3-controller", Stage::Serving),
+    step("poststarthook/start-apiserver-admission-initializer", LifecycleStage::TypesServed),
+    step("poststarthook/generic-apiserver-start-informers", LifecycleStage::TypesServed),
+    step("poststarthook/priority-and-fairness-config-consumer", LifecycleStage::Bootstrapped)
+        .of(Part::FairShares),
+    step("poststarthook/priority-and-fairness-filter", LifecycleStage::Bootstrapped).of(Part::FairShares),
+    step("poststarthook/max-in-flight-filter", LifecycleStage::TypesServed).of(Part::Bounds),
+    step("poststarthook/storage-object-count-tracker-hook", LifecycleStage::TypesServed),
+    step("poststarthook/start-apiextensions-informers", LifecycleStage::TypesServed),
+    step("poststarthook/start-apiextensions-controllers", LifecycleStage::Serving),
+    step("poststarthook/crd-informer-synced", LifecycleStage::TypesServed),
+    step("poststarthook/start-system-namespaces-controller", LifecycleStage::Serving),
+    step("poststarthook/peer-endpoint-reconciler-controller", LifecycleStage::Serving),
+    step("poststarthook/start-cluster-authentication-info-controller", LifecycleStage::Serving),
+    step("poststarthook/start-kube-apiserver-identity-lease-controller", LifecycleStage::Serving),
+    step("poststarthook/start-kube-apiserver-identity-lease-garbage-collector", LifecycleStage::Serving),
+    step("poststarthook/storage-readiness", LifecycleStage::TypesServed),
+    step("poststarthook/start-legacy-token-tracking-controller", LifecycleStage::Serving),
+    step("poststarthook/start-service-ip-repair-controllers", LifecycleStage::Serving),
+    step("poststarthook/rbac/bootstrap-roles", LifecycleStage::Bootstrapped),
+    step("poststarthook/scheduling/bootstrap-system-priority-classes", LifecycleStage::Bootstrapped),
+    step("poststarthook/priority-and-fairness-config-producer", LifecycleStage::Bootstrapped),
+    step("poststarthook/bootstrap-controller", LifecycleStage::Serving),
+    step("poststarthook/start-kubernetes-service-cidr-controller", LifecycleStage::Serving),
+    step("poststarthook/aggregator-reload-proxy-client-cert", LifecycleStage::Serving).of(Part::Certificate),
+    step("poststarthook/start-kube-aggregator-informers", LifecycleStage::Serving),
+    step("poststarthook/apiservice-status-local-available-controller", LifecycleStage::Serving),
+    step("poststarthook/apiservice-status-remote-available-controller", LifecycleStage::Serving),
+    step("poststarthook/apiservice-registration-controller", LifecycleStage::Serving),
+    step("poststarthook/apiservice-wait-for-first-sync", LifecycleStage::Serving),
+    step("poststarthook/apiservice-discovery-controller", LifecycleStage::Serving),
+    step("poststarthook/kube-apiserver-autoregistration", LifecycleStage::Serving),
+    step("autoregister-completion", LifecycleStage::Serving),
+    step("poststarthook/apiservice-openapi-controller", LifecycleStage::Serving),
+    step("poststarthook/apiservice-openapiv3-controller", LifecycleStage::Serving),
     check("shutdown", Test::Stays, &[Readyz]),
 ];
 
@@ -223,7 +224,9 @@ impl Check {
             Test::Reached(stage) => {
                 step_done(stage, checked.stage, endpoint == Livez && checked.within_grace)
             }
-            Test::Stays if checked.stage >= Stage::Leaving => Err("process is shutting down".to_owned()),
+            Test::Stays if checked.stage >= LifecycleStage::Leaving => {
+                Err("process is shutting down".to_owned())
+            }
             Test::Stays => Ok(()),
         }
     }
@@ -235,7 +238,7 @@ fn takes_writes(backend: &Backend) -> Verdict {
 }
 
 /// Fails unless the startup has reached `wanted` or the grace period still lasts.
-fn step_done(wanted: Stage, stage: Stage, within_grace: bool) -> Verdict {
+fn step_done(wanted: LifecycleStage, stage: LifecycleStage, within_grace: bool) -> Verdict {
     if stage >= wanted || within_grace { Ok(()) } else { Err("not finished".to_owned()) }
 }
 
@@ -418,12 +421,12 @@ mod tests {
     #[test]
     fn steps_of_the_start_fail_until_they_are_done_or_the_grace_is_over() {
         for (wanted, stage, within_grace, done) in [
-            (Stage::TypesServed, Stage::Starting, false, false),
-            (Stage::TypesServed, Stage::TypesServed, false, true),
-            (Stage::Bootstrapped, Stage::TypesServed, false, false),
-            (Stage::Serving, Stage::Bootstrapped, true, true),
-            (Stage::Serving, Stage::Bootstrapped, false, false),
-            (Stage::Serving, Stage::Leaving, false, true),
+            (LifecycleStage::TypesServed, LifecycleStage::Starting, false, false),
+            (LifecycleStage::TypesServed, LifecycleStage::TypesServed, false, true),
+            (LifecycleStage::Bootstrapped, LifecycleStage::TypesServed, false, false),
+            (LifecycleStage::Serving, LifecycleStage::Bootstrapped, true, true),
+            (LifecycleStage::Serving, LifecycleStage::Bootstrapped, false, false),
+            (LifecycleStage::Serving, LifecycleStage::Leaving, false, true),
         ] {
             let verdict = step_done(wanted, stage, within_grace);
             assert_eq!(verdict.is_ok(), done, "{wanted:?} at {stage:?}: {verdict:?}");

@@ -8,8 +8,7 @@ use http::{HeaderValue, StatusCode};
 
 use crate::server::Body;
 
-/// An HTTP response with this crate's body type.
-pub type Response = http::Response<Body>;
+pub use crate::server::Response;
 
 /// Returns a response with a body of `media_type`.
 pub fn respond(code: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response {

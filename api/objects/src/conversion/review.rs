@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use values::json::{self, Object, Value};
-use wire::outgoing::{Response, Review};
+use wire::outgoing::{Review, ReviewResponse};
 
 /// Parameters of one review.
 #[derive(Clone, Copy)]
@@ -54,7 +54,7 @@ impl Conversion<'_> {
     pub(super) fn answer(&self, text: &[u8]) -> Result<Vec<Value>, String> {
         let review = self.review();
         let mut answer = review.read(text)?;
-        Response::Conversion.check(answer.get("response"), self.version)?;
+        ReviewResponse::Conversion.check(answer.get("response"), self.version)?;
         review.verify(&answer)?;
         let response = answer.as_object_mut().and_then(|answer| answer.remove("response"));
         let mut response = match response {
@@ -115,14 +115,14 @@ fn says_its_kind(object: &Object) -> bool {
 fn raw(answer: &[u8], at: usize) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Response<'a> {
+    struct ReviewResponse<'a> {
         #[serde(borrow)]
         converted_objects: Vec<&'a RawValue>,
     }
     #[derive(Deserialize)]
     struct Answer<'a> {
         #[serde(borrow)]
-        response: Response<'a>,
+        response: ReviewResponse<'a>,
     }
     let answer: Answer<'_> = serde_json::from_slice(answer).ok()?;
     answer.response.converted_objects.get(at).map(|object| object.get().to_owned())

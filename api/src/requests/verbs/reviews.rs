@@ -30,7 +30,7 @@ use values::json::{Object, Value, parse};
 use values::object::{at, meta, set_meta};
 use values::query::WriteOptions;
 use values::status::{Status, Subject};
-use wire::outgoing::{self, Credentials, Tls};
+use wire::outgoing::{self, ClientTls, Credentials};
 use wire::response::Response;
 
 /// Serves a resource that has no storage.
@@ -391,7 +391,7 @@ fn component(call: &Call<'_>, name: &str, health: Result<String, String>) -> Obj
 /// # Errors
 /// The reason why the component did not answer or is not healthy.
 async fn probed(port: u16) -> Result<String, String> {
-    let tls = Tls::new(&Credentials { is_unverified: true, ..Credentials::default() })?;
+    let tls = ClientTls::new(&Credentials { is_unverified: true, ..Credentials::default() })?;
     let endpoint = outgoing::Endpoint::at_port("127.0.0.1", port, "/healthz", Some(&tls))?;
     let answered = outgoing::get_at_most(&endpoint, HeaderMap::new(), PROBED_WITHIN, HEALTH_BYTES_MAX).await;
     let (head, said) = answered.map_err(|failure| failure.to_string())?;

@@ -45,7 +45,7 @@ use wire::metrics::family::{Histogram, micros};
 use wire::response::Response;
 use wire::server::poll_gate::PollGate;
 use wire::server::websocket::{Form, Upgrade};
-use wire::server::{Aborted, Body, PIECE_BYTES, Stage};
+use wire::server::{Aborted, Body, LifecycleStage, PIECE_BYTES};
 
 /// Number of bytes of events that are gathered into one chunk before the chunk is passed on.
 const CHUNK_BYTES: usize = PIECE_BYTES;
@@ -141,7 +141,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         rests_until: Instant::now(),
         is_busy: false,
         shutdown: Box::pin(async move {
-            lifecycle.reached(Stage::Refusing).await;
+            lifecycle.reached(LifecycleStage::Refusing).await;
             tokio::time::sleep(grace).await;
         }),
         gate: PollGate::new(),

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use wire::outgoing::{Credentials, Egress, Identity, OwnAddresses, Tls};
+use wire::outgoing::{ClientTls, Credentials, Egress, Identity, OwnAddresses};
 
 /// Port of a node agent if the node does not set one.
 pub const AGENT_PORT: u16 = 10250;
@@ -80,14 +80,14 @@ pub struct Nodes {
     own: OwnAddresses,
     /// TLS settings for pods and services. They are reached by address, which certificates usually do not
     /// contain, so their certificates are not verified.
-    service: Tls,
+    service: ClientTls,
 }
 
 /// TLS settings for node agents, with and without verification.
 #[derive(Debug)]
 struct Agents {
-    verified: Tls,
-    unverified: Tls,
+    verified: ClientTls,
+    unverified: ClientTls,
 }
 
 impl Agents {
@@ -101,7 +101,7 @@ impl Agents {
             }
             None => unverified,
         };
-        Ok(Agents { verified: Tls::new(&verified)?, unverified: Tls::new(&unverified)? })
+        Ok(Agents { verified: ClientTls::new(&verified)?, unverified: ClientTls::new(&unverified)? })
     }
 }
 
@@ -113,7 +113,7 @@ impl Nodes {
     pub fn new(settings: Settings) -> Result<Nodes, String> {
         let Settings { address_types, certificate, authorities, timeout, egress } = settings;
         let agents = Agents::new(certificate, authorities.as_deref())?;
-        let service = Tls::new(&Credentials { is_unverified: true, ..Credentials::default() })?;
+        let service = ClientTls::new(&Credentials { is_unverified: true, ..Credentials::default() })?;
         let (agents, own) = (Arc::new(ArcSwap::from_pointee(agents)), OwnAddresses::default());
         Ok(Nodes { address_types, timeout, egress, agents, own, service })
     }

@@ -183,7 +183,7 @@ impl ImagePolicyWebhook {
         let wanted = outgoing::Review { group: &group, version: VERSION, kind: "ImageReview" };
         let answer = wanted.read(&answer)?;
         let status = answer.get("status");
-        outgoing::Response::Images.check(status, VERSION)?;
+        outgoing::ReviewResponse::Images.check(status, VERSION)?;
         let decision = Decision::read(status);
         self.remember(key, decision.clone(), now);
         Ok(decision)

@@ -382,7 +382,7 @@ impl Current {
 /// stored objects may still lack defaults of this release, and parts of another version cannot be part of the
 /// version that is written.
 fn has_parts_to_share(api: &Context, resource: &Resource) -> bool {
-    api.lifecycle().stage() == server::Stage::Serving && resource.is_stored_form()
+    api.lifecycle().stage() == server::LifecycleStage::Serving && resource.is_stored_form()
 }
 
 /// The result that a source wants.

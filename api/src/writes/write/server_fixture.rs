@@ -25,7 +25,7 @@ use values::cancellation::CancellationToken;
 use values::json::{Value, parse};
 use values::naming::KUBERNETES;
 use wire::response::Response;
-use wire::server::{ConnectionInfo, Handler, Incoming, Lifecycle, Stage};
+use wire::server::{ConnectionInfo, Handler, Incoming, Lifecycle, LifecycleStage};
 
 /// A key that is used in tests only.
 const KEY: &[u8] = include_bytes!("../../../../fuzz/tokens.key");
@@ -85,7 +85,7 @@ impl Server {
     fn of(parts: Parts, directory: PathBuf) -> Server {
         let address = parts.address;
         let api = Context::assemble(parts, vec![Module::AlwaysAllow]).unwrap();
-        api.lifecycle().advance(Stage::Serving);
+        api.lifecycle().advance(LifecycleStage::Serving);
         let connection = Arc::new(ConnectionInfo::detached(address, Vec::new()));
         Server { api, connection, directory }
     }

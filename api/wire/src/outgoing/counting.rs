@@ -25,7 +25,7 @@ pub(super) fn counted(
 
 /// Step at which a connection through an egress proxy failed.
 #[derive(Clone, Copy)]
-pub(super) enum Stage {
+pub(super) enum DialStage {
     /// The proxy could not be reached.
     Connect,
     /// The proxy could not reach the other server.
@@ -33,15 +33,15 @@ pub(super) enum Stage {
 }
 
 /// Counts a connection through an egress proxy that was begun at `began`, by its protocol and transport.
-pub(super) fn tunnelled(calls: &Calls, labels: [&str; 2], outcome: Result<(), Stage>, began: Instant) {
+pub(super) fn tunnelled(calls: &Calls, labels: [&str; 2], outcome: Result<(), DialStage>, began: Instant) {
     let [protocol, transport] = labels;
     calls.tunnels_begun.count(&labels);
     match outcome {
         Ok(()) => calls.tunnel_durations.time(&labels, began.elapsed()),
         Err(stage) => {
             let stage = match stage {
-                Stage::Connect => "connect",
-                Stage::Proxy => "proxy",
+                DialStage::Connect => "connect",
+                DialStage::Proxy => "proxy",
             };
             calls.tunnel_failures.count(&[protocol, transport, stage]);
         }

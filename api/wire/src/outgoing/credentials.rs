@@ -50,15 +50,15 @@ pub struct Credentials<'c> {
 
 /// A TLS client configuration that can be used for many connections.
 #[derive(Clone, Debug)]
-pub struct Tls(pub(super) Arc<ClientConfig>);
+pub struct ClientTls(pub(super) Arc<ClientConfig>);
 
-impl Tls {
+impl ClientTls {
     /// Reads certificates and keys.
     ///
     /// # Errors
     /// A certificate or key cannot be parsed.
-    pub fn new(credentials: &Credentials<'_>) -> Result<Tls, String> {
-        Ok(Tls(Arc::new(config(credentials)?)))
+    pub fn new(credentials: &Credentials<'_>) -> Result<ClientTls, String> {
+        Ok(ClientTls(Arc::new(config(credentials)?)))
     }
 }
 

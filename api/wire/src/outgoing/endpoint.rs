@@ -14,7 +14,7 @@ use super::counting::counted;
 use super::egress::Egress;
 use super::guard::Guard;
 use super::pool::{ConnectionTarget, Pool};
-use super::{Credentials, Failure, Tls, credentials};
+use super::{ClientTls, Credentials, Failure, credentials};
 
 /// Time limit for a TCP connection if the caller sets no other: that of the reference server's HTTP client.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -68,7 +68,7 @@ impl Endpoint {
             return Err(format!("{url} is no https URL with a host"));
         }
         let name = server_name(credentials.server_name.unwrap_or(&host))?;
-        let Tls(config) = Tls::new(credentials)?;
+        let ClientTls(config) = ClientTls::new(credentials)?;
         let egress = credentials.proxy.map(Egress::by_url).transpose()?.unwrap_or_default();
         Ok(Endpoint {
             url,
@@ -104,9 +104,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// The message says why no call is possible.
-    pub fn at_port(host: &str, port: u16, target: &str, tls: Option<&Tls>) -> Result<Endpoint, String> {
+    pub fn at_port(host: &str, port: u16, target: &str, tls: Option<&ClientTls>) -> Result<Endpoint, String> {
         let (scheme, security) = match tls {
-            Some(Tls(config)) => {
+            Some(ClientTls(config)) => {
                 ("https", Security::Tls { config: config.clone(), name: server_name(host)? })
             }
             None => ("http", Security::Plain),

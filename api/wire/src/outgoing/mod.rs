@@ -47,4 +47,4 @@ pub use exchange::{
 pub use guard::{Guard, OwnAddresses, is_global};
 pub use identities::Identities;
 pub use tunnel::{Protocol, Transport, Tunnel};
-pub use typed::Response;
+pub use typed::ReviewResponse;

@@ -15,7 +15,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
 
-use super::counting::{Stage, tunnelled};
+use super::counting::{DialStage, tunnelled};
 use super::dial::{authority, dial};
 use super::guard::Guard;
 use super::proxy::{Refusal, ask};
@@ -49,7 +49,7 @@ pub enum Transport {
         port: u16,
         /// TLS configuration and the name in the proxy's certificate; `None` if the connection is not
         /// encrypted.
-        tls: Option<(Tls, ServerName<'static>)>,
+        tls: Option<(ClientTls, ServerName<'static>)>,
     },
     /// A Unix socket with this path.
     Unix(PathBuf),
@@ -75,7 +75,7 @@ impl Transport {
             Some("http") => (80, None),
             Some("https") => {
                 let name = ServerName::try_from(host.clone()).map_err(|_| odd())?;
-                (443, Some((Tls::new(credentials)?, name)))
+                (443, Some((ClientTls::new(credentials)?, name)))
             }
             _ => return Err(odd()),
         };
@@ -115,7 +115,7 @@ impl Transport {
             },
             Transport::Tcp { host, port, tls } => {
                 let stream = dial(host, *port, &Guard::Open).await?;
-                let Some((Tls(config), name)) = tls else { return Ok(Box::new(stream)) };
+                let Some((ClientTls(config), name)) = tls else { return Ok(Box::new(stream)) };
                 let handshake = TlsConnector::from(config.clone()).connect(name.clone(), stream);
                 let stream = handshake.await.map_err(|error| Failure::handshake(&error, None))?;
                 Ok(Box::new(stream))
@@ -155,13 +155,13 @@ impl Tunnel {
                 tunnelled(calls, labels, outcome, began);
             }
         };
-        let stream = transport.connect().await.inspect_err(|_| count(Err(Stage::Connect)))?;
+        let stream = transport.connect().await.inspect_err(|_| count(Err(DialStage::Connect)))?;
         let target = authority(host, port);
         let asked = match protocol {
             Protocol::HttpConnect => self.connect_to(stream, &target).await,
             Protocol::Grpc => konnectivity::connect_to(stream, &target).await,
         };
-        count(asked.as_ref().map(|_| ()).map_err(|_| Stage::Proxy));
+        count(asked.as_ref().map(|_| ()).map_err(|_| DialStage::Proxy));
         asked
     }
 

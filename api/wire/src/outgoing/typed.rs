@@ -77,7 +77,7 @@ const IMAGES: &[(&str, Form)] =
 
 /// The part of a review that contains the response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Response {
+pub enum ReviewResponse {
     /// The `response` of an admission review.
     Admission,
     /// The `response` of a conversion review.
@@ -86,20 +86,20 @@ pub enum Response {
     Images,
 }
 
-impl Response {
+impl ReviewResponse {
     /// Checks the response in a review of `version`. An absent response is valid.
     ///
     /// # Errors
     /// The message describes the first member of a wrong type.
     pub fn check(self, response: Option<&Value>, version: &str) -> Result<(), String> {
         let (holder, member, form) = match self {
-            Response::Admission => {
+            ReviewResponse::Admission => {
                 ("AdmissionReview", "response", Form::Struct("AdmissionResponse", ADMISSION))
             }
-            Response::Conversion => {
+            ReviewResponse::Conversion => {
                 ("ConversionReview", "response", Form::Struct("ConversionResponse", CONVERSION))
             }
-            Response::Images => ("ImageReview", "status", Form::Struct("ImageReviewStatus", IMAGES)),
+            ReviewResponse::Images => ("ImageReview", "status", Form::Struct("ImageReviewStatus", IMAGES)),
         };
         let place = Place { holder, fields: member.to_owned(), version };
         place.check(response.unwrap_or(&Value::Null), form)
@@ -240,15 +240,15 @@ mod tests {
         ] {
             let want = if want.is_empty() { Ok(()) } else { Err(format!("json: cannot unmarshal {want}")) };
             let response_value = parse(response.as_bytes()).unwrap();
-            assert_eq!(Response::Admission.check(Some(&response_value), "v1"), want, "{response}");
+            assert_eq!(ReviewResponse::Admission.check(Some(&response_value), "v1"), want, "{response}");
         }
         let patch = parse(br#"{"patch":"***"}"#).unwrap();
         let wrong = "illegal base64 data at input byte 0".to_owned();
-        assert_eq!(Response::Admission.check(Some(&patch), "v1"), Err(wrong));
+        assert_eq!(ReviewResponse::Admission.check(Some(&patch), "v1"), Err(wrong));
         let objects = parse(br#"{"convertedObjects":{}}"#).unwrap();
         let wrong = "json: cannot unmarshal object into Go struct field ConversionResponse.response.convertedObjects of type \
                      []runtime.RawExtension";
-        assert_eq!(Response::Conversion.check(Some(&objects), "v1beta1"), Err(wrong.to_owned()));
+        assert_eq!(ReviewResponse::Conversion.check(Some(&objects), "v1beta1"), Err(wrong.to_owned()));
         for (status, wrong) in [
             (
                 r#"{"allowed":"yes"}"#,
@@ -258,7 +258,7 @@ mod tests {
         ] {
             let status = parse(status.as_bytes()).unwrap();
             let wrong = format!("json: cannot unmarshal {wrong}");
-            assert_eq!(Response::Images.check(Some(&status), "v1alpha1"), Err(wrong));
+            assert_eq!(ReviewResponse::Images.check(Some(&status), "v1alpha1"), Err(wrong));
         }
     }
 }

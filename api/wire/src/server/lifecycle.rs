@@ -16,7 +16,7 @@ use values::cancellation::CancellationToken;
 
 /// Stages of the process, in order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Stage {
+pub enum LifecycleStage {
     /// The store is open; stored custom types are not served yet.
     Starting,
     /// The stored types are served; initial objects of a new cluster may be missing. Not ready.
@@ -42,7 +42,7 @@ pub struct Lifecycle(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    stage: watch::Sender<Stage>,
+    stage: watch::Sender<LifecycleStage>,
     in_flight: watch::Sender<u64>,
     /// Token that cancels the computations of all requests.
     computations: CancellationToken,
@@ -74,7 +74,7 @@ impl Lifecycle {
     #[expect(clippy::new_without_default, reason = "a default life would be shared by no other part")]
     pub fn new() -> Self {
         let shared = Shared {
-            stage: watch::Sender::new(Stage::Starting),
+            stage: watch::Sender::new(LifecycleStage::Starting),
             in_flight: watch::Sender::new(0),
             computations: CancellationToken::default(),
             under_way: Arc::default(),
@@ -84,12 +84,12 @@ impl Lifecycle {
     }
 
     /// Returns the current lifecycle stage.
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> LifecycleStage {
         *self.0.stage.borrow()
     }
 
     /// Moves to `stage`; does nothing if the lifecycle has already passed it.
-    pub fn advance(&self, stage: Stage) {
+    pub fn advance(&self, stage: LifecycleStage) {
         self.0.stage.send_if_modified(|now| {
             let forward = *now < stage;
             if forward {
@@ -100,7 +100,7 @@ impl Lifecycle {
     }
 
     /// Resolves once `stage` is reached or passed.
-    pub async fn reached(&self, stage: Stage) {
+    pub async fn reached(&self, stage: LifecycleStage) {
         // The sender lives in `self`, so waiting cannot fail.
         let _ = self.0.stage.subscribe().wait_for(|now| *now >= stage).await;
     }
@@ -153,12 +153,12 @@ impl Shutdown {
 
     /// Starts the drain: no new connections are accepted, and watches end.
     pub fn begin(&self) {
-        self.0.advance(Stage::Draining);
+        self.0.advance(LifecycleStage::Draining);
     }
 
     /// Returns whether the drain has begun.
     pub fn is_begun(&self) -> bool {
-        self.0.stage() >= Stage::Draining
+        self.0.stage() >= LifecycleStage::Draining
     }
 
     /// Returns a token for the computations of one request.
@@ -178,7 +178,7 @@ impl Shutdown {
 
     /// Resolves when the drain begins; immediately if it has begun.
     pub async fn begun(&self) {
-        self.0.reached(Stage::Draining).await;
+        self.0.reached(LifecycleStage::Draining).await;
     }
 }
 
@@ -190,14 +190,14 @@ mod tests {
     async fn life_goes_forward_only_and_waiters_see_every_stage_they_wait_for() {
         let life = Lifecycle::new();
         let shutdown = life.shutdown();
-        life.advance(Stage::Leaving);
-        life.advance(Stage::Serving);
-        assert_eq!((life.stage(), shutdown.is_begun()), (Stage::Leaving, false));
+        life.advance(LifecycleStage::Leaving);
+        life.advance(LifecycleStage::Serving);
+        assert_eq!((life.stage(), shutdown.is_begun()), (LifecycleStage::Leaving, false));
         let waiter = tokio::spawn({
             let shutdown = shutdown.clone();
             async move { shutdown.begun().await }
         });
-        life.reached(Stage::Serving).await; // already passed
+        life.reached(LifecycleStage::Serving).await; // already passed
         shutdown.begin();
         waiter.await.unwrap();
         assert!(shutdown.is_begun());

@@ -38,9 +38,11 @@ use tokio::sync::OwnedSemaphorePermit;
 
 pub use body::{Aborted, Body, BodyError, BodySender, Gone, read_body, read_charged};
 pub use connection::{Incoming, panic_response};
-pub use lifecycle::{DrainLimit, InFlight, Lifecycle, Shutdown, Stage};
+pub use lifecycle::{DrainLimit, InFlight, Lifecycle, LifecycleStage, Shutdown};
 pub use serve::{Drained, serve};
-pub use tls::{CertificateError, NamedCertificate, ServingCertificate, Tls, TlsSettings, server_config};
+pub use tls::{
+    CertificateError, NamedCertificate, ServerTls, ServingCertificate, TlsSettings, server_config,
+};
 
 /// A request from a connection; its body is read through [`read_body`].
 pub type Request = http::Request<Incoming>;

@@ -44,7 +44,7 @@ pub struct Drained {
 
 /// State that all connections of a server share.
 struct Shared<H> {
-    tls: Arc<tls::Tls>,
+    tls: Arc<tls::ServerTls>,
     server: Server<H>,
 }
 
@@ -55,7 +55,7 @@ struct Shared<H> {
 /// responses themselves when the shutdown begins.
 pub async fn serve<H: Handler>(
     listener: TcpListener,
-    tls: Arc<tls::Tls>,
+    tls: Arc<tls::ServerTls>,
     handler: Arc<H>,
     limits: Limits,
     shutdown: Shutdown,

@@ -3,8 +3,8 @@
 //! A client certificate is requested but optional. The handshake only proves possession of its key;
 //! authentication checks its issuer. Therefore a client with an unknown certificate can still authenticate
 //! with a token, and a changed CA bundle needs no new listener. The handshake names the accepted authorities,
-//! so that a client with several certificates can choose ([`Tls::name_authorities`]). The crypto provider is
-//! named explicitly.
+//! so that a client with several certificates can choose ([`ServerTls::name_authorities`]). The crypto
+//! provider is named explicitly.
 
 use std::fmt;
 use std::sync::Arc;
@@ -266,14 +266,14 @@ impl TlsSettings {
 
 /// The TLS configuration of the listener. The list of accepted authorities can be replaced; a replacement
 /// takes effect with the next handshake.
-pub struct Tls {
+pub struct ServerTls {
     certificate: Arc<ServingCertificate>,
     settings: TlsSettings,
     provider: Arc<CryptoProvider>,
     current: ArcSwap<ServerConfig>,
 }
 
-impl Tls {
+impl ServerTls {
     /// Sets the authorities that the handshake names to clients, from a PEM bundle; entries that cannot be
     /// parsed are skipped.
     pub fn name_authorities(&self, bundle: &[u8]) {
@@ -297,10 +297,10 @@ impl Tls {
 pub fn server_config(
     certificate: Arc<ServingCertificate>,
     settings: &TlsSettings,
-) -> Result<Arc<Tls>, String> {
+) -> Result<Arc<ServerTls>, String> {
     let provider = Arc::new(settings.provider()?);
     let current = config(certificate.clone(), settings, &provider, Vec::new());
-    Ok(Arc::new(Tls {
+    Ok(Arc::new(ServerTls {
         certificate,
         settings: settings.clone(),
         provider,

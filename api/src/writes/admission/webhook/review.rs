@@ -219,7 +219,7 @@ pub(super) fn verdict(
     let review = outgoing::Review { group: &group, version, kind: "AdmissionReview" };
     let answer = review.read(text).map_err(|why| format!("failed to call webhook: {why}"))?;
     let invalid = |why: String| format!("received invalid webhook response: {why}");
-    outgoing::Response::Admission
+    outgoing::ReviewResponse::Admission
         .check(answer.get("response"), version)
         .map_err(|why| format!("failed to call webhook: {why}"))?;
     let Some(response) = answer.get("response").and_then(Value::as_object) else {
